@@ -1,0 +1,299 @@
+"""What a model is: a request becomes typed deltas, and a fold of the deltas is the response.
+
+A model keeps nothing between calls: the caller owns the history and the loop. Wires live in providers/, retries in retry.py.
+Entry: `Model`, `Fold`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import AsyncGenerator, AsyncIterable, Callable, Iterable, Sequence
+from typing import TYPE_CHECKING, Protocol, TypeAlias, overload
+
+import msgspec
+from typing_extensions import override
+
+from treadle.errors import AgentError
+from treadle.message import JsonText, Message, Part, ProviderPart, ReasoningPart, TextPart, ToolCall
+from treadle.types import Settings, StopReason, SystemBlock, Usage, Value
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+
+class ToolDefinition(Value, frozen=True, kw_only=True):
+    """A tool as the model sees it."""
+
+    name: str
+    description: str
+    parameters: dict[str, object]
+    """A JSON Schema of an object."""
+
+
+# ---------------------------------------------------------------- history
+
+
+class History(Sequence[Message]):
+    """An append-only list of messages that the caller owns, and the bytes that wires have already made of it.
+
+    `settled`: the messages before this index belong to ended runs, whose reasoning is not sent again. It is fixed for the
+    life of the object: the next run makes a new History, and so switches the encoding once.
+    """
+
+    __slots__ = ("_bytes", "_messages", "memo", "settled")
+
+    def __init__(self, messages: Iterable[Message] = (), settled: int = 0) -> None:
+        self._messages = list(messages)
+        self._bytes: dict[str, tuple[int, bytearray]] = {}
+        self.settled = settled
+        self.memo: dict[str, tuple[object, ...]] = {}
+        """What a wire wants to remember of this conversation, by its name: the caller forgets it with the history."""
+
+    def append(self, message: Message) -> None:
+        self._messages.append(message)
+
+    def encoded(self, wire: str, encode: Callable[[Message, bool], bytes]) -> bytearray:
+        """Every message as JSON, joined by commas; only what came since the last call is encoded. Do not keep or change it.
+
+        `encode(message, settled)` may give b"" for a message that this wire does not send.
+        """
+        done, joined = self._bytes.get(wire) or (0, bytearray())
+        messages = self._messages
+        for i in range(done, len(messages)):
+            piece = encode(messages[i], i < self.settled)
+            if piece:
+                if joined:
+                    joined += b","
+                joined += piece
+        self._bytes[wire] = (len(messages), joined)
+        return joined
+
+    @overload
+    def __getitem__(self, index: int) -> Message: ...
+    @overload
+    def __getitem__(self, index: slice) -> list[Message]: ...
+    @override
+    def __getitem__(self, index: int | slice) -> Message | list[Message]:
+        return self._messages[index]
+
+    @override
+    def __len__(self) -> int:
+        return len(self._messages)
+
+    @override
+    def __iter__(self) -> Iterator[Message]:
+        return iter(self._messages)
+
+
+class ModelRequest(msgspec.Struct, frozen=True, kw_only=True):
+    """All that a model is asked with. Two requests over the same values are the same bytes on the wire."""
+
+    messages: Sequence[Message]
+    """A `History` where the caller wants its encoding kept; any sequence will do."""
+    tools: tuple[ToolDefinition, ...] = ()
+    system: tuple[SystemBlock, ...] = ()
+    settings: Settings = Settings()
+    """Resolved: `max_tokens` is set."""
+
+
+# ---------------------------------------------------------------- deltas
+
+
+class TextStart(msgspec.Struct, frozen=True):
+    """Begins a text part; a TextDelta outside one begins it too."""
+
+
+class TextDelta(msgspec.Struct, frozen=True, gc=False):
+    text: str
+
+
+class ReasoningStart(msgspec.Struct, frozen=True):
+    """Begins a reasoning part; a ReasoningDelta outside one begins it too."""
+
+
+class ReasoningDelta(msgspec.Struct, frozen=True, gc=False):
+    text: str
+
+
+class ToolCallStart(msgspec.Struct, frozen=True, gc=False):
+    id: str
+    name: str
+
+
+class ArgumentsDelta(msgspec.Struct, frozen=True, gc=False):
+    """A piece of the JSON text of the open tool call's arguments; no pieces at all mean `{}`."""
+
+    text: str
+
+
+class PartEnd(msgspec.Struct, frozen=True, gc=False):
+    """Closes the open part. The next start closes it too; only here can it be given its opaque data."""
+
+    provider: str | None = None
+    provider_data: JsonText | None = None
+
+
+class WholePart(msgspec.Struct, frozen=True):
+    """A part that comes in one piece."""
+
+    part: ProviderPart
+
+
+class Notice(msgspec.Struct, frozen=True, gc=False):
+    """A word for the person, not part of the response: becomes a `warning` event."""
+
+    text: str
+
+
+class ResponseEnd(msgspec.Struct, frozen=True):
+    """The last delta of every whole response."""
+
+    stop_reason: StopReason
+    usage: Usage
+    raw_stop_reason: str = ""
+    """In the provider's own words."""
+    id: str = ""
+    model: str = ""
+    provider_data: JsonText | None = None
+    """An object that the provider wants back with the next request of this run (a container's id)."""
+
+
+Delta: TypeAlias = TextStart | TextDelta | ReasoningStart | ReasoningDelta | ToolCallStart | ArgumentsDelta | PartEnd | WholePart | Notice | ResponseEnd
+
+
+class ModelResponse(Value, frozen=True, kw_only=True):
+    parts: tuple[Part, ...]
+    usage: Usage
+    stop_reason: StopReason
+    raw_stop_reason: str = ""
+    id: str = ""
+    model: str = ""
+    provider_data: JsonText | None = None
+
+    @property
+    def text(self) -> str:
+        return "".join(p.text for p in self.parts if isinstance(p, TextPart))
+
+    @property
+    def tool_calls(self) -> tuple[ToolCall, ...]:
+        return tuple(p for p in self.parts if isinstance(p, ToolCall))
+
+
+class Model(Protocol):
+    """Turns a request into a response."""
+
+    @property
+    def name(self) -> str:
+        """`provider:id`."""
+        ...
+
+    @property
+    def refuses(self) -> frozenset[str]:
+        """Names of `Settings` fields that this model does not take."""
+        ...
+
+    def stream(self, request: ModelRequest) -> AsyncGenerator[Delta, None]:
+        """Deltas in order, then exactly one ResponseEnd.
+
+        Raises AgentError; never retries. Closing the generator, or cancelling at any await, closes its connection.
+        """
+        ...
+
+
+# ---------------------------------------------------------------- the fold
+
+
+class Fold:
+    """Deltas -> response. However the text is cut into deltas, the response is the same."""
+
+    __slots__ = ("_call", "_kind", "_parts", "_pieces", "end")
+
+    def __init__(self) -> None:
+        self._parts: list[Part] = []
+        self._kind: type[TextPart | ReasoningPart | ToolCall] | None = None
+        self._pieces: list[str] = []
+        self._call: ToolCallStart | None = None
+        self.end: ResponseEnd | None = None
+
+    def add(self, delta: Delta) -> None:
+        if isinstance(delta, TextDelta):
+            if self._kind is not TextPart:
+                self._open(TextPart)
+            self._pieces.append(delta.text)
+        elif isinstance(delta, ReasoningDelta):
+            if self._kind is not ReasoningPart:
+                self._open(ReasoningPart)
+            self._pieces.append(delta.text)
+        elif isinstance(delta, ArgumentsDelta):
+            self._pieces.append(delta.text)
+        else:
+            self._add_rare(delta)
+
+    def _add_rare(self, delta: Delta) -> None:
+        match delta:
+            case TextStart():
+                self._open(TextPart)
+            case ReasoningStart():
+                self._open(ReasoningPart)
+            case ToolCallStart():
+                self._open(ToolCall)
+                self._call = delta
+            case PartEnd():
+                self._close(delta)
+            case WholePart():
+                self._close()
+                self._parts.append(delta.part)
+            case ResponseEnd():
+                self._close()
+                self.end = delta
+            case _:
+                pass
+
+    def _open(self, kind: type[TextPart | ReasoningPart | ToolCall]) -> None:
+        self._close()
+        self._kind = kind
+
+    def _close(self, end: PartEnd = PartEnd()) -> None:  # noqa: B008  a frozen value
+        kind, text = self._kind, "".join(self._pieces)
+        if kind is ToolCall and self._call is not None:
+            part = ToolCall(id=self._call.id, name=self._call.name, arguments_json=text or "{}", provider=end.provider, provider_data=end.provider_data)
+            self._parts.append(part)
+        elif kind is TextPart and text:
+            self._parts.append(TextPart(text=text, provider=end.provider, provider_data=end.provider_data))
+        elif kind is ReasoningPart and (text or end.provider_data):
+            self._parts.append(ReasoningPart(text=text, provider=end.provider, provider_data=end.provider_data))
+        self._kind, self._call = None, None
+        self._pieces.clear()
+
+    def partial(self) -> tuple[Part, ...]:
+        """What can be kept of a response that was cut: whole parts and the open text. A call is never kept: it was not whole."""
+        if self._kind is ToolCall:
+            self._kind, self._call = None, None
+            self._pieces.clear()
+        self._close()
+        return tuple(p for p in self._parts if not isinstance(p, ToolCall))
+
+    def response(self) -> ModelResponse:
+        """Raises AgentError(network) where the stream ended before its ResponseEnd: a cut that nobody reported."""
+        if (end := self.end) is None:
+            raise AgentError("network", "the model's stream ended before the response was complete")
+        return ModelResponse(
+            parts=tuple(self._parts),
+            usage=end.usage,
+            stop_reason=end.stop_reason,
+            raw_stop_reason=end.raw_stop_reason,
+            id=end.id,
+            model=end.model,
+            provider_data=end.provider_data,
+        )
+
+
+async def complete(model: Model, request: ModelRequest) -> ModelResponse:
+    """One request, collected. No retries, no tools: for those, run an agent."""
+    return await fold_stream(model.stream(request))
+
+
+async def fold_stream(deltas: AsyncIterable[Delta]) -> ModelResponse:
+    fold = Fold()
+    async for delta in deltas:
+        fold.add(delta)
+    return fold.response()

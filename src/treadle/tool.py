@@ -1,0 +1,203 @@
+"""What a tool is: a name, a description, a JSON Schema and an async execute, and what it may tell its caller.
+
+Making one from a function is tools/function.py; running one inside a turn is execution.py. Entry: `Tool`, `ToolContext`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable, Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, Generic, Protocol, TypeAlias, runtime_checkable
+
+import msgspec
+from typing_extensions import TypeVar
+
+from treadle.errors import AgentError
+from treadle.message import JsonText, MediaPart, TextPart, ToolResult
+from treadle.model import ToolDefinition
+from treadle.types import Effect
+
+DepsOut = TypeVar("DepsOut", covariant=True, default=None)
+DepsIn = TypeVar("DepsIn", contravariant=True, default=None)
+
+MAX_OUTPUT_CHARS = 30_000
+MAX_OUTPUT_LINES = 2_000
+MAX_LINE_CHARS = 2_000
+
+ToolOutput: TypeAlias = "str | Sequence[TextPart | MediaPart]"
+"""What an execution gives: text, or text and media. Anything else was made JSON text before (tools/function.py)."""
+
+
+class ToolFailed(Exception):
+    """Raised by a tool to tell the model, in its own words, what went wrong and how to mend the call. Becomes an error result.
+
+    `happened=False` says that the effect surely did not take place, `None` that nobody knows: the result is then `unknown`.
+    """
+
+    def __init__(self, message: str, *, happened: bool | None = False) -> None:
+        super().__init__(message)
+        self.message = message
+        self.happened = happened
+
+
+class InvalidArguments(ToolFailed):
+    """The arguments do not fit the schema; nothing was executed."""
+
+
+@dataclass(frozen=True, slots=True)
+class Happened:
+    """A probe's answer: it did, and this is what it gave."""
+
+    result: str
+
+
+@dataclass(frozen=True, slots=True)
+class DidNotHappen:
+    """A probe's answer: it did not."""
+
+
+ProbeAnswer: TypeAlias = "Happened | DidNotHappen | None"
+
+
+class ToolContext(msgspec.Struct, Generic[DepsOut], frozen=True, kw_only=True):
+    """What one call knows of its run. Made anew for each call; nothing in it survives the call."""
+
+    deps: DepsOut
+    """The application's own dependencies, as handed to the run."""
+    run_id: str
+    session_id: str | None
+    call_id: str
+    user_id: str | None
+    cwd: Path
+    """Absolute. Relative paths of tools start here."""
+    deadline: float | None
+    """On the event loop's clock, in seconds: when this call will be cut. None: no limit."""
+    attempt: int
+    """From 1; higher where a resume repeats the call."""
+    idempotency_key: str
+    """The same for every attempt of this call, different for every other call."""
+    spill: Callable[[str], Path]
+    """Writes text that is too long for the model to a file that it can read on, and gives the path."""
+    seen_files: dict[str, str] = {}
+    """Path -> hash of what the model was last shown of it, for the whole session: a file is read before it is changed."""
+    environment: Mapping[str, str] = {}
+    """The environment for child processes: the provider's keys are not in it."""
+    report: Callable[[str, float | None, float | None], None] | None = None
+    is_cancelled: Callable[[], bool] | None = None
+
+    @property
+    def cancelled(self) -> bool:
+        """True once the run is being stopped: a sync tool should look, since its thread cannot be interrupted."""
+        return self.is_cancelled() if self.is_cancelled is not None else False
+
+    def progress(self, text: str, done: float | None = None, total: float | None = None) -> None:
+        """Tells fronts how far it is (`tool_progress`). Callable from any thread; never blocks."""
+        if self.report is not None:
+            self.report(text, done, total)
+
+
+@runtime_checkable
+class Tool(Protocol[DepsIn]):
+    """What the loop needs of a tool."""
+
+    @property
+    def definition(self) -> ToolDefinition:
+        """Name, description and JSON Schema; the same object every time."""
+        ...
+
+    @property
+    def name(self) -> str: ...
+
+    @property
+    def effect(self) -> Effect: ...
+
+    @property
+    def parallel(self) -> bool:
+        """False: runs alone, after the parallel calls before it in the turn and before those after it."""
+        ...
+
+    @property
+    def timeout_s(self) -> float | None: ...
+
+    @property
+    def needs_approval(self) -> bool: ...
+
+    @property
+    def max_output(self) -> int:
+        """Characters of its result that the model is shown; the rest is spilled to a file."""
+        ...
+
+    def parse(self, arguments_json: JsonText) -> Any:
+        """Validated arguments, in the tool's own form. Raises InvalidArguments with what is wrong and what would be right."""
+        ...
+
+    def writes(self, arguments: Any, cwd: Path) -> Sequence[Path] | None:
+        """The only files this call can change, absolute; None where that cannot be said. For the policy."""
+        ...
+
+    async def execute(self, ctx: ToolContext[DepsIn], arguments: Any) -> ToolOutput:
+        """Runs it with what `parse` gave. Raises ToolFailed for the model; any other exception is told to the model too.
+
+        Cancellation: stops its work and leaves nothing running before it re-raises.
+        """
+        ...
+
+
+Probe: TypeAlias = Callable[..., Awaitable["Happened | DidNotHappen | None"]]
+
+
+class ToolRegistry:
+    """Tools by name: register, get in O(1), list, remove, execute. Names are unique."""
+
+    def __init__(self, tools: Sequence[Tool[Any]] = ()) -> None:
+        self._tools: dict[str, Tool[Any]] = {}
+        for tool in tools:
+            self.register(tool)
+
+    def register(self, tool: Tool[Any]) -> None:
+        """Raises AgentError(invalid) where the name is taken."""
+        if tool.name in self._tools:
+            raise AgentError("invalid", f"two tools are named {tool.name!r}: tool names are unique, rename one")
+        self._tools[tool.name] = tool
+
+    def get(self, name: str) -> Tool[Any] | None:
+        return self._tools.get(name)
+
+    def list(self) -> list[Tool[Any]]:
+        """In the order of registration."""
+        return [*self._tools.values()]
+
+    def remove(self, name: str) -> bool:
+        """False where there was none."""
+        return self._tools.pop(name, None) is not None
+
+    def definitions(self) -> tuple[ToolDefinition, ...]:
+        """What a request needs, in the order of registration."""
+        return tuple(t.definition for t in self._tools.values())
+
+    async def execute(self, name: str, ctx: ToolContext[Any], arguments_json: JsonText) -> ToolOutput:
+        """Raises InvalidArguments for an unknown tool or arguments that do not fit, else what the tool raises."""
+        tool = self._tools.get(name)
+        if tool is None:
+            raise InvalidArguments(unknown_tool(name, list(self._tools)))
+        return await tool.execute(ctx, tool.parse(arguments_json))
+
+    def __len__(self) -> int:
+        return len(self._tools)
+
+    def __iter__(self) -> Iterator[Tool[Any]]:
+        return iter(self._tools.values())
+
+
+def unknown_tool(name: str, known: Sequence[str]) -> str:
+    """What the model reads when it asks for a tool that is not there."""
+    from difflib import get_close_matches  # noqa: PLC0415  costs 5 ms of start-up, and models rarely miss
+
+    close = get_close_matches(name, known, n=1)
+    hint = f"Did you mean {close[0]!r}? " if close else ""
+    return f"There is no tool named {name!r}. {hint}Available: {', '.join(known) or 'none'}."
+
+
+def failure(call_id: str, name: str, text: str, *, unknown: bool = False) -> ToolResult:
+    return ToolResult(call_id=call_id, name=name, content=text, is_error=True, unknown=unknown)

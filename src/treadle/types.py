@@ -1,0 +1,202 @@
+"""The plain values everything speaks in: usage, ends, settings, limits.
+
+Immutable. Messages and their parts stand in message.py. Entry: `Value`.
+"""
+
+from __future__ import annotations
+
+import os
+import time
+from datetime import UTC, datetime
+from enum import StrEnum
+from typing import TYPE_CHECKING, Any, Literal, Self, TypeAlias
+
+import msgspec
+
+from treadle.errors import AgentError
+
+if TYPE_CHECKING:
+    from pydantic import GetCoreSchemaHandler
+    from pydantic_core import CoreSchema
+
+
+def new_id(prefix: str) -> str:
+    """`prefix_` and 26 hex digits that sort by time: 48 bits of milliseconds, then 56 random bits."""
+    return f"{prefix}_{time.time_ns() // 1_000_000:012x}{os.urandom(7).hex()}"
+
+
+def now() -> datetime:
+    return datetime.now(UTC)
+
+
+class Value(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
+    """Base of every value: frozen, keyword-only, usable as a field of a pydantic model."""
+
+    @classmethod
+    def from_json(cls, data: bytes | str) -> Self:
+        """Raises AgentError(invalid) where the text is no such value."""
+        try:
+            return msgspec.json.decode(data, type=cls)
+        except (msgspec.DecodeError, RecursionError) as e:
+            raise AgentError("invalid", f"this is no {cls.__name__}: {e}") from e
+
+    def to_json(self) -> bytes:
+        return msgspec.json.encode(self)
+
+    @classmethod
+    def __get_pydantic_core_schema__(cls, source: type[Any], handler: GetCoreSchemaHandler) -> CoreSchema:
+        import json  # noqa: PLC0415  only where pydantic asks
+
+        from pydantic_core import core_schema  # noqa: PLC0415  it is imported already when it asks
+
+        def validate(value: object) -> Self:
+            if isinstance(value, cls):
+                return value
+            try:
+                return cls.from_json(json.dumps(value))
+            except AgentError as e:
+                raise ValueError(e.message) from e
+
+        serialize = core_schema.plain_serializer_function_ser_schema(lambda v: json.loads(v.to_json()))
+        return core_schema.no_info_plain_validator_function(validate, serialization=serialize)
+
+
+class Usage(Value, frozen=True, kw_only=True, omit_defaults=False):
+    """Tokens of one response, or a sum of them."""
+
+    input_tokens: int = 0
+    """Uncached input only."""
+    output_tokens: int = 0
+    """Reasoning included."""
+    cache_read_tokens: int = 0
+    cache_write_tokens: int = 0
+    reasoning_tokens: int = 0
+
+    @property
+    def total_input_tokens(self) -> int:
+        return self.input_tokens + self.cache_read_tokens + self.cache_write_tokens
+
+    @property
+    def total_tokens(self) -> int:
+        """What `Limits.tokens` counts: all input plus output."""
+        return self.total_input_tokens + self.output_tokens
+
+    def __add__(self, other: Usage) -> Usage:
+        return Usage(
+            input_tokens=self.input_tokens + other.input_tokens,
+            output_tokens=self.output_tokens + other.output_tokens,
+            cache_read_tokens=self.cache_read_tokens + other.cache_read_tokens,
+            cache_write_tokens=self.cache_write_tokens + other.cache_write_tokens,
+            reasoning_tokens=self.reasoning_tokens + other.reasoning_tokens,
+        )
+
+
+class StopReason(StrEnum):
+    """Why one response ended; why a run ended is its `Outcome`."""
+
+    COMPLETE = "complete"
+    TOOL_USE = "tool_use"
+    MAX_TOKENS = "max_tokens"
+    STOP_SEQUENCE = "stop_sequence"
+    REFUSAL = "refusal"
+    PAUSE = "pause"
+    CONTEXT_OVERFLOW = "context_overflow"
+
+
+class Outcome(StrEnum):
+    """Why a run ended."""
+
+    COMPLETED = "completed"
+    TURN_LIMIT = "turn_limit"
+    CALL_LIMIT = "call_limit"
+    TOKEN_LIMIT = "token_limit"
+    COST_LIMIT = "cost_limit"
+    TIMEOUT = "timeout"
+    TRUNCATED = "truncated"
+    """The model's own answer was cut by its max_tokens (`token_limit`: the run's budget is spent)."""
+    LOOPING = "looping"
+    REFUSED = "refused"
+    INVALID_OUTPUT = "invalid_output"
+    CONTEXT_OVERFLOW = "context_overflow"
+    APPROVAL_NEEDED = "approval_needed"
+    CANCELLED = "cancelled"
+    ERROR = "error"
+
+
+Effect: TypeAlias = Literal["pure", "idempotent", "once"]
+"""pure: may be repeated freely; idempotent: safe to repeat with the same key; once: must never silently happen twice."""
+
+Mode: TypeAlias = Literal["ask", "accept-edits", "plan", "full"]
+
+
+# ---------------------------------------------------------------- settings and limits
+
+Effort: TypeAlias = Literal["low", "medium", "high", "xhigh", "max"]
+Thinking: TypeAlias = bool | int | Literal["adaptive", "between_tools"]
+"""False: off; True or "adaptive": the model decides; an int: a budget in tokens; "between_tools": only there."""
+DEFAULT_MAX_TOKENS = 8192
+
+
+class Settings(Value, frozen=True, kw_only=True):
+    """How a model is asked. None means: what the next layer says (call, agent, configuration, then the default)."""
+
+    max_tokens: int | None = None
+    """Of one response; 8192 where nobody says otherwise."""
+    temperature: float | None = None
+    stop: tuple[str, ...] | None = None
+    thinking: Thinking | None = None
+    effort: Effort | None = None
+    tool_choice: str | None = None
+    """"auto", "any", "none", or a tool's name."""
+    output_schema: dict[str, object] | None = None
+    """A JSON Schema."""
+    cache: bool | None = None
+    """Mark prompt-cache breakpoints; on where nobody says otherwise."""
+    extra: dict[str, object] | None = None
+    """Merged into the provider's request body, over what we would send."""
+
+    def over(self, lower: Settings) -> Settings:
+        """These, with what they leave open taken from `lower`."""
+        mine = {f: v for f in self.__struct_fields__ if (v := getattr(self, f)) is not None}
+        return msgspec.structs.replace(lower, **mine) if mine else lower
+
+    @property
+    def given(self) -> frozenset[str]:
+        return frozenset(f for f in self.__struct_fields__ if getattr(self, f) is not None)
+
+
+class Limits(Value, frozen=True, kw_only=True):
+    """Where a run must stop. None is no limit. Each is a whole number of at least 1, or a positive number."""
+
+    turns: int | None = None
+    """At most this many model responses; the last one is asked for without tools (not where turns=1)."""
+    tool_calls: int | None = None
+    seconds: float | None = None
+    tokens: int | None = None
+    """Input (cache reads and writes included) plus output."""
+    cost_usd: float | None = None
+
+    def __post_init__(self) -> None:
+        for name in self.__struct_fields__:
+            value = getattr(self, name)
+            if value is not None and not value > 0:
+                raise AgentError("invalid", f"Limits({name}={value!r}): a limit must be greater than 0")
+
+
+class SystemBlock(Value, frozen=True, kw_only=True):
+    text: str
+    cache: bool = False
+    """End a cached prefix here."""
+
+
+class RunMetrics(Value, frozen=True, kw_only=True):
+    turns: int = 0
+    """Accepted responses."""
+    invocations: int = 0
+    """Attempts that reached the provider."""
+    tool_calls: int = 0
+    """Calls that were executed."""
+    retries: int = 0
+    usage: Usage = Usage()
+    cost_usd: float | None = None
+    duration_s: float = 0.0
