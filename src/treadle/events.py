@@ -119,7 +119,7 @@ class ToolProgress(_Event, frozen=True, kw_only=True, tag="tool_progress"):
 
 
 class ToolCallEnd(_Event, frozen=True, kw_only=True, tag="tool_call_end"):
-    """One for each tool_call_start; also, alone, for a call that was refused before it could start."""
+    """One for each tool_call_start. A call that was refused before it could start has neither: a `warning` says why."""
 
     call_id: str
     name: str

@@ -6,6 +6,7 @@ Entry: `Model`, `Fold`.
 
 from __future__ import annotations
 
+import itertools
 from collections.abc import AsyncGenerator, AsyncIterable, Callable, Iterable, Sequence
 from typing import TYPE_CHECKING, Protocol, TypeAlias, overload
 
@@ -14,7 +15,7 @@ from typing_extensions import override
 
 from treadle.errors import AgentError
 from treadle.message import JsonText, Message, Part, ProviderPart, ReasoningPart, TextPart, ToolCall
-from treadle.types import Settings, StopReason, SystemBlock, Usage, Value
+from treadle.types import Settings, StopReason, SystemBlock, Usage, Value, new_id
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -205,14 +206,22 @@ class Model(Protocol):
 class Fold:
     """Deltas -> response. However the text is cut into deltas, the response is the same."""
 
-    __slots__ = ("_call", "_kind", "_parts", "_pieces", "end")
+    __slots__ = ("_kind", "_parts", "_pieces", "_taken", "call", "end")
 
-    def __init__(self) -> None:
+    def __init__(self, taken: Iterable[str] = ()) -> None:
+        """`taken`: ids of earlier calls; a call that repeats one, or has none, is given an id of its own."""
         self._parts: list[Part] = []
         self._kind: type[TextPart | ReasoningPart | ToolCall] | None = None
         self._pieces: list[str] = []
-        self._call: ToolCallStart | None = None
+        self._taken = set(taken)
+        self.call: ToolCallStart | None = None
+        """The tool call that is open."""
         self.end: ResponseEnd | None = None
+
+    @property
+    def begun(self) -> bool:
+        """True once anything of the response has come."""
+        return bool(self._parts or self._pieces or self._kind or self.end)
 
     def add(self, delta: Delta) -> None:
         if isinstance(delta, TextDelta):
@@ -236,7 +245,7 @@ class Fold:
                 self._open(ReasoningPart)
             case ToolCallStart():
                 self._open(ToolCall)
-                self._call = delta
+                self.call = self._with_own_id(delta)
             case PartEnd():
                 self._close(delta)
             case WholePart():
@@ -248,26 +257,35 @@ class Fold:
             case _:
                 pass
 
+    def _with_own_id(self, start: ToolCallStart) -> ToolCallStart:
+        own = start.id or new_id("call")
+        for n in itertools.count(2):
+            if own not in self._taken:
+                break
+            own = f"{start.id}_{n}"
+        self._taken.add(own)
+        return start if own == start.id else ToolCallStart(id=own, name=start.name)
+
     def _open(self, kind: type[TextPart | ReasoningPart | ToolCall]) -> None:
         self._close()
         self._kind = kind
 
     def _close(self, end: PartEnd = PartEnd()) -> None:  # noqa: B008  a frozen value
         kind, text = self._kind, "".join(self._pieces)
-        if kind is ToolCall and self._call is not None:
-            part = ToolCall(id=self._call.id, name=self._call.name, arguments_json=text or "{}", provider=end.provider, provider_data=end.provider_data)
+        if kind is ToolCall and self.call is not None:
+            part = ToolCall(id=self.call.id, name=self.call.name, arguments_json=text or "{}", provider=end.provider, provider_data=end.provider_data)
             self._parts.append(part)
         elif kind is TextPart and text:
             self._parts.append(TextPart(text=text, provider=end.provider, provider_data=end.provider_data))
         elif kind is ReasoningPart and (text or end.provider_data):
             self._parts.append(ReasoningPart(text=text, provider=end.provider, provider_data=end.provider_data))
-        self._kind, self._call = None, None
+        self._kind, self.call = None, None
         self._pieces.clear()
 
     def partial(self) -> tuple[Part, ...]:
         """What can be kept of a response that was cut: whole parts and the open text. A call is never kept: it was not whole."""
         if self._kind is ToolCall:
-            self._kind, self._call = None, None
+            self._kind, self.call = None, None
             self._pieces.clear()
         self._close()
         return tuple(p for p in self._parts if not isinstance(p, ToolCall))

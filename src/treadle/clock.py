@@ -1,0 +1,22 @@
+"""Time and chance, so that tests can own both. Deadlines are not here: they belong to cancel scopes. Entry: `Clock`."""
+
+from __future__ import annotations
+
+import random
+import time
+
+import anyio
+
+
+class Clock:
+    """The real one."""
+
+    def monotonic(self) -> float:
+        return time.monotonic()
+
+    async def sleep(self, seconds: float) -> None:
+        await anyio.sleep(seconds)
+
+    def jitter(self) -> float:
+        """Uniform in [0, 1)."""
+        return random.random()

@@ -1,0 +1,116 @@
+"""Publish and subscribe: every run's events to whoever listens, without ever making a run wait.
+
+The events of one run in full order, none lost, are the run's own stream (feed.py). Entry: `Hub`.
+"""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import AsyncIterator
+from dataclasses import dataclass
+
+import anyio
+
+from treadle.events import TOOL_EVENTS, Event
+
+
+@dataclass(frozen=True, slots=True)
+class Missed:
+    """Stands in a slow subscriber's queue where events had to be dropped."""
+
+    count: int
+
+
+class Subscription:
+    """An async iterator over a broker's events from now on. Use it as a context manager, or close it."""
+
+    def __init__(self, broker: Broker, maxsize: int) -> None:
+        self._broker = broker
+        self._maxsize = maxsize
+        self._queue: deque[Event | Missed] = deque()
+        self._missed = 0
+        self._closed = False
+        self._news = anyio.Event()
+
+    def put(self, event: Event) -> None:
+        if len(self._queue) >= self._maxsize:
+            self._missed += 1
+            return
+        if self._missed:
+            self._queue.append(Missed(self._missed))
+            self._missed = 0
+        self._queue.append(event)
+        self._news.set()
+
+    def close(self) -> None:
+        """No more events; what is queued can still be read. Idempotent."""
+        self._closed = True
+        self._news.set()
+        self._broker.remove(self)
+
+    def __enter__(self) -> Subscription:
+        return self
+
+    def __exit__(self, *exc: object) -> None:
+        self.close()
+
+    def __aiter__(self) -> AsyncIterator[Event | Missed]:
+        return self
+
+    async def __anext__(self) -> Event | Missed:
+        while not self._queue:
+            if self._missed:
+                count, self._missed = self._missed, 0
+                return Missed(count)
+            if self._closed:
+                raise StopAsyncIteration
+            self._news = anyio.Event()
+            await self._news.wait()
+        return self._queue.popleft()
+
+
+class Broker:
+    """One topic. Publishing never waits: a subscriber whose queue is full misses events and is told how many."""
+
+    def __init__(self) -> None:
+        self._subscriptions: tuple[Subscription, ...] = ()
+
+    def subscribe(self, maxsize: int = 1000) -> Subscription:
+        """From now on; at most `maxsize` events wait in it."""
+        subscription = Subscription(self, max(1, maxsize))
+        self._subscriptions = (*self._subscriptions, subscription)
+        return subscription
+
+    def remove(self, subscription: Subscription) -> None:
+        self._subscriptions = tuple(s for s in self._subscriptions if s is not subscription)
+
+    @property
+    def heard(self) -> bool:
+        return bool(self._subscriptions)
+
+    def publish(self, event: Event) -> None:
+        for subscription in self._subscriptions:
+            subscription.put(event)
+
+    def close(self) -> None:
+        for subscription in self._subscriptions:
+            subscription.close()
+
+
+class Hub:
+    """`agents`: run, turn, delta, message and error events. `tools`: the events of tool calls."""
+
+    def __init__(self) -> None:
+        self.agents = Broker()
+        self.tools = Broker()
+
+    @property
+    def heard(self) -> bool:
+        return self.agents.heard or self.tools.heard
+
+    def publish(self, event: Event) -> None:
+        (self.tools if isinstance(event, TOOL_EVENTS) else self.agents).publish(event)
+
+    def close(self) -> None:
+        self.agents.close()
+        self.tools.close()

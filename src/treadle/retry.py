@@ -1,0 +1,85 @@
+"""The one place that retries: asks a model until it answers whole, or the error says that asking again is no use.
+
+What is retried is said by `AgentError.retryable`; the run's deadline and its cancellation are scopes around the caller. Entry: `ask`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable, Callable
+from contextlib import aclosing
+from dataclasses import dataclass
+
+from treadle.clock import Clock
+from treadle.errors import AgentError
+from treadle.model import Delta, Fold, Model, ModelRequest, ModelResponse
+
+LONGEST_WAIT_S = 600.0
+"""A Retry-After above this is cut to it; where the run has a deadline, that comes first."""
+
+
+@dataclass(frozen=True, slots=True)
+class RetryPolicy:
+    """Full-jitter exponential backoff: a random part of base * 2^n, at most `cap_s`; Retry-After goes before it."""
+
+    retries: int = 3
+    base_s: float = 0.5
+    cap_s: float = 20.0
+
+    def wait_s(self, attempt: int, error: AgentError, jitter: float) -> float:
+        """Seconds to wait after failed attempt `attempt` (from 1); `jitter` in [0, 1)."""
+        if error.retry_after_s is not None and error.retry_after_s >= 0:
+            return min(error.retry_after_s, LONGEST_WAIT_S)
+        return jitter * min(self.cap_s, self.base_s * 2**attempt)
+
+
+class Attempt:
+    """The attempt that is under way: its number, from 1, and what has come of it so far."""
+
+    __slots__ = ("_taken", "fold", "number", "reached")
+
+    def __init__(self, taken: frozenset[str] | set[str]) -> None:
+        """`taken`: the ids of the run's earlier tool calls."""
+        self._taken = taken
+        self.number = 1
+        self.fold = Fold(taken)
+        self.reached = 0
+        """Attempts so far that reached the provider."""
+
+    def next(self) -> None:
+        self.number += 1
+        self.fold = Fold(self._taken)
+
+
+async def ask(
+    model: Model,
+    request: ModelRequest,
+    attempt: Attempt,
+    *,
+    listen: Callable[[Delta], None],
+    failed: Callable[[AgentError, float], Awaitable[None]],
+    policy: RetryPolicy,
+    clock: Clock,
+) -> ModelResponse:
+    """The first whole response. `listen` hears every delta at once; `failed(error, wait_s)` is awaited before each wait.
+
+    Raises the last AgentError where it is not retryable or the retries are used up. Cancellation closes the stream, and
+    leaves in `attempt` what there was.
+    """
+    while True:
+        try:
+            async with aclosing(model.stream(request)) as deltas:
+                async for delta in deltas:
+                    attempt.fold.add(delta)
+                    listen(delta)
+            response = attempt.fold.response()
+        except AgentError as error:
+            attempt.reached += error.status is not None or attempt.fold.begun
+            if not error.retryable or attempt.number > policy.retries:
+                raise
+            wait_s = policy.wait_s(attempt.number, error, clock.jitter())
+            attempt.next()
+            await failed(error, wait_s)
+            await clock.sleep(wait_s)
+        else:
+            attempt.reached += 1
+            return response
