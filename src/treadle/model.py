@@ -99,53 +99,53 @@ class ModelRequest(msgspec.Struct, frozen=True, kw_only=True):
 # ---------------------------------------------------------------- deltas
 
 
-class TextStart(msgspec.Struct, frozen=True):
+class TextStart(msgspec.Struct, frozen=True, tag_field="delta", tag="text_start"):
     """Begins a text part; a TextDelta outside one begins it too."""
 
 
-class TextDelta(msgspec.Struct, frozen=True, gc=False):
+class TextDelta(msgspec.Struct, frozen=True, tag_field="delta", tag="text", gc=False):
     text: str
 
 
-class ReasoningStart(msgspec.Struct, frozen=True):
+class ReasoningStart(msgspec.Struct, frozen=True, tag_field="delta", tag="reasoning_start"):
     """Begins a reasoning part; a ReasoningDelta outside one begins it too."""
 
 
-class ReasoningDelta(msgspec.Struct, frozen=True, gc=False):
+class ReasoningDelta(msgspec.Struct, frozen=True, tag_field="delta", tag="reasoning", gc=False):
     text: str
 
 
-class ToolCallStart(msgspec.Struct, frozen=True, gc=False):
+class ToolCallStart(msgspec.Struct, frozen=True, tag_field="delta", tag="tool_call", gc=False):
     id: str
     name: str
 
 
-class ArgumentsDelta(msgspec.Struct, frozen=True, gc=False):
+class ArgumentsDelta(msgspec.Struct, frozen=True, tag_field="delta", tag="arguments", gc=False):
     """A piece of the JSON text of the open tool call's arguments; no pieces at all mean `{}`."""
 
     text: str
 
 
-class PartEnd(msgspec.Struct, frozen=True, gc=False):
+class PartEnd(msgspec.Struct, frozen=True, tag_field="delta", tag="part_end", gc=False):
     """Closes the open part. The next start closes it too; only here can it be given its opaque data."""
 
     provider: str | None = None
     provider_data: JsonText | None = None
 
 
-class WholePart(msgspec.Struct, frozen=True):
+class WholePart(msgspec.Struct, frozen=True, tag_field="delta", tag="part"):
     """A part that comes in one piece."""
 
     part: ProviderPart
 
 
-class Notice(msgspec.Struct, frozen=True, gc=False):
+class Notice(msgspec.Struct, frozen=True, tag_field="delta", tag="notice", gc=False):
     """A word for the person, not part of the response: becomes a `warning` event."""
 
     text: str
 
 
-class ResponseEnd(msgspec.Struct, frozen=True):
+class ResponseEnd(msgspec.Struct, frozen=True, tag_field="delta", tag="end"):
     """The last delta of every whole response."""
 
     stop_reason: StopReason
@@ -285,7 +285,6 @@ class Fold:
     def partial(self) -> tuple[Part, ...]:
         """What can be kept of a response that was cut: whole parts and the open text. A call is never kept: it was not whole."""
         if self._kind is ToolCall:
-            self._kind, self.call = None, None
             self._pieces.clear()
         self._close()
         return tuple(p for p in self._parts if not isinstance(p, ToolCall))

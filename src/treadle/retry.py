@@ -60,7 +60,8 @@ async def ask(
     policy: RetryPolicy,
     clock: Clock,
 ) -> ModelResponse:
-    """The first whole response. `listen` hears every delta at once; `failed(error, wait_s)` is awaited before each wait.
+    """The first whole response. `listen` hears every delta at once; `failed(error, wait_s)` is awaited
+    before each wait, while `attempt` is still the one that failed.
 
     Raises the last AgentError where it is not retryable or the retries are used up. Cancellation closes the stream, and
     leaves in `attempt` what there was.
@@ -77,8 +78,8 @@ async def ask(
             if not error.retryable or attempt.number > policy.retries:
                 raise
             wait_s = policy.wait_s(attempt.number, error, clock.jitter())
-            attempt.next()
             await failed(error, wait_s)
+            attempt.next()
             await clock.sleep(wait_s)
         else:
             attempt.reached += 1

@@ -1,0 +1,121 @@
+"""What an agent is: a frozen definition, validated when it is made, with its templates and declared inputs.
+
+Running one is the runtime's business; agents in files come in order 05. Entry: `Agent`.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import re
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any, Generic, Literal
+
+import msgspec
+from typing_extensions import TypeVar
+
+from treadle.errors import AgentError
+from treadle.message import Message, TextPart
+from treadle.model import Model
+from treadle.result import Out
+from treadle.tool import Tool, ToolRegistry
+from treadle.types import Limits, Settings
+
+Deps = TypeVar("Deps", default=None)
+
+_NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9_.-]{0,63}")
+_HOLE = re.compile(r"\$\$|\$\{([A-Za-z_][A-Za-z0-9_]*)\}")
+_TYPES: dict[str, tuple[type, ...]] = {
+    "string": (str,),
+    "integer": (int,),
+    "number": (int, float),
+    "boolean": (bool,),
+    "array": (list, tuple),
+    "object": (dict,),
+}
+
+
+@dataclass(frozen=True, kw_only=True)
+class Input:
+    """A declared input of an agent. Its value fills `${name}` in instructions and initial messages."""
+
+    type: Literal["string", "integer", "number", "boolean", "array", "object"] = "string"
+    required: bool = True
+    default: Any = None
+    description: str = ""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Agent(Generic[Deps, Out]):
+    """A definition: what to say to which model, with which tools, within which limits.
+
+    Raises AgentError(invalid) where it is made wrong.
+    """
+
+    name: str
+    description: str = ""
+    instructions: str = ""
+    """The system prompt. `${variable}` is filled from the run's inputs, once; `$$` is a dollar."""
+    model: str | Model | None = None
+    """`provider:id`, a Model object, or None for the configuration's large model."""
+    tools: Sequence[Tool[Deps]] = ()
+    output: type[Out] | None = None
+    """Typed output comes in order 05."""
+    limits: Limits | None = None
+    settings: Settings = field(default_factory=Settings)
+    messages: Sequence[Message] = ()
+    """Said before the first prompt of a conversation; their text is a template too."""
+    inputs: Mapping[str, Input] = field(default_factory=dict[str, Input])
+    """Declared inputs. Where there are any, an undeclared `${variable}` is refused here; else a missing one when a run starts."""
+
+    def __post_init__(self) -> None:
+        if not _NAME.fullmatch(self.name):
+            raise AgentError("invalid", f"{self.name!r} is no name for an agent: use up to 64 letters, digits, '_', '-' and '.'")
+        if self.output is not None:
+            raise AgentError("invalid", f"agent {self.name!r}: typed output (output=) comes in a later version; read the text of the result")
+        for one in self.tools:
+            if isinstance(one, Agent):
+                raise AgentError("invalid", f"agent {self.name!r}: agents among tools come in a later version")
+        ToolRegistry(self.tools)
+        if self.inputs and (unknown := sorted(self._holes() - set(self.inputs))):
+            declared = ", ".join(self.inputs)
+            raise AgentError("invalid", f"agent {self.name!r} uses ${{{unknown[0]}}}, which is not among its declared inputs ({declared})")
+
+    def _holes(self) -> set[str]:
+        texts = [self.instructions, *(m.text for m in self.messages)]
+        return {name for text in texts for name in _HOLE.findall(text) if name}
+
+    def values(self, given: Mapping[str, Any]) -> dict[str, Any]:
+        """The inputs of a run, defaults filled in. Raises AgentError(invalid) for one that is missing, unknown or of the wrong type."""
+        values = {**given}
+        for name, declared in self.inputs.items():
+            if name in values:
+                self._check(name, declared, values[name])
+            elif not declared.required or declared.default is not None:
+                values[name] = "" if declared.default is None else declared.default
+        if self.inputs and (unknown := sorted(set(given) - set(self.inputs))):
+            raise AgentError("invalid", f"agent {self.name!r} has no input {unknown[0]!r}; it has: {', '.join(self.inputs)}")
+        wanted = self._holes() | {name for name, declared in self.inputs.items() if declared.required}
+        if missing := sorted(wanted - set(values)):
+            raise AgentError("invalid", f"agent {self.name!r} needs the input(s) {', '.join(missing)}: pass inputs={{{missing[0]!r}: ...}}")
+        return values
+
+    def _check(self, name: str, declared: Input, value: object) -> None:
+        wrong_bool = isinstance(value, bool) and declared.type in ("integer", "number")
+        if not isinstance(value, _TYPES[declared.type]) or wrong_bool:
+            raise AgentError("invalid", f"agent {self.name!r}: the input {name!r} must be a {declared.type}, not {value!r}")
+
+    @property
+    def fingerprint(self) -> str:
+        """A hash of what the model is told: resuming under another one is reported."""
+        told = [self.name, self.instructions, [msgspec.to_builtins(t.definition) for t in self.tools], [msgspec.to_builtins(m.parts) for m in self.messages]]
+        return hashlib.sha256(msgspec.json.encode(told, order="deterministic")).hexdigest()[:16]
+
+
+def expand(template: str, values: Mapping[str, Any]) -> str:
+    """`${name}` -> its value, `$$` -> `$`; a value is never expanded again."""
+    return _HOLE.sub(lambda hole: "$" if hole[1] is None else str(values[hole[1]]), template)
+
+
+def expand_message(message: Message, values: Mapping[str, Any]) -> Message:
+    return message.with_parts([msgspec.structs.replace(p, text=expand(p.text, values)) if isinstance(p, TextPart) else p for p in message.parts])

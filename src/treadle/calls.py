@@ -1,0 +1,185 @@
+"""The calls of one response, from the model's wishes to one result each, whatever happens in between.
+
+How a single call is run is execution.py's; what the results mean for the run is the loop's. Entry: `Batch`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable, Iterator, Sequence
+from dataclasses import dataclass
+from typing import Any, Literal, Protocol
+
+import anyio
+
+from treadle.errors import AgentError
+from treadle.journal import ApprovalAnswered, ApprovalAsked, Entry, ToolFinished, ToolStarted
+from treadle.message import Message, ToolCall, ToolResult
+from treadle.tool import Tool, failure
+from treadle.types import now
+
+MAX_PARALLEL = 64
+"""Calls of one turn that run at once; the others start as these end."""
+NOBODY_KNOWS = "Nobody knows whether it took effect: check before you do it again."
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Ready:
+    """A call that may start, its arguments validated."""
+
+    call: ToolCall
+    tool: Tool[Any]
+    arguments: Any
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Refused:
+    """A call that never starts, and the result that says why."""
+
+    call: ToolCall
+    finished: ToolFinished
+    unapproved: bool = False
+    """For want of a person who could have said yes."""
+
+
+def refused(call: ToolCall, text: str, *, status: Literal["error", "denied", "cancelled"] = "error", unapproved: bool = False) -> Refused:
+    finished = ToolFinished(at=now(), status=status, result=failure(call.id, call.name, text), started=False)
+    return Refused(call=call, finished=finished, unapproved=unapproved)
+
+
+class Runner(Protocol):
+    """What runs a single call (execution.py)."""
+
+    async def execute(self, ready: Ready) -> ToolFinished: ...
+
+
+class Append(Protocol):
+    """The loop's append. `hold` lets the entry ride with the next append, which follows at once."""
+
+    def __call__(self, *entries: Entry, hold: bool = False) -> Awaitable[None]: ...
+
+
+class Batch:
+    """The calls of one response. Each has its result once `execute` or `cut` has returned."""
+
+    def __init__(self, run_id: str, prepared: Sequence[Ready | Refused] = ()) -> None:
+        self._run_id = run_id
+        self._prepared = list(prepared)
+        self._finished = {p.call.id: p.finished for p in prepared if isinstance(p, Refused)}
+        self._running: dict[str, Ready] = {}
+        self._failed: AgentError | None = None
+        self.told = False
+        """True once the results became a message."""
+
+    @property
+    def calls(self) -> list[ToolCall]:
+        return [p.call for p in self._prepared]
+
+    @property
+    def unapproved(self) -> bool:
+        return any(isinstance(p, Refused) and p.unapproved for p in self._prepared)
+
+    @property
+    def results(self) -> list[ToolResult]:
+        """In the order of the calls."""
+        return [self._finished[call.id].result for call in self.calls]
+
+    def opening(self) -> list[Entry]:
+        """What is appended together with the response: the refusals, and the starts of the calls that start now."""
+        entries: list[Entry] = []
+        for p in self._prepared:
+            if isinstance(p, Refused):
+                entries.extend(_refusal(p))
+        for stage in self._stages():
+            return [*entries, *(self._start(ready) for ready in stage[:MAX_PARALLEL])]
+        return entries
+
+    def _stages(self) -> Iterator[list[Ready]]:
+        """Neighbours that are parallel together, a sequential one alone, in the order of the calls."""
+        stage: list[Ready] = []
+        for p in self._prepared:
+            if isinstance(p, Refused):
+                continue
+            if stage and not (p.tool.parallel and stage[-1].tool.parallel):
+                yield stage
+                stage = []
+            stage.append(p)
+        if stage:
+            yield stage
+
+    def _start(self, ready: Ready) -> ToolStarted:
+        call = ready.call
+        self._running[call.id] = ready
+        return ToolStarted(
+            at=now(),
+            call_id=call.id,
+            name=call.name,
+            arguments_json=call.arguments_json,
+            effect=ready.tool.effect,
+            key=idempotency_key(self._run_id, call.id),
+        )
+
+    async def execute(self, runner: Runner, append: Append) -> None:
+        """Runs what is ready. Each result is appended as it comes; the last of each stage rides with what follows.
+
+        Cancellation: stops the calls; `cut` then closes those that have no result.
+        """
+        for stage in self._stages():
+            if len(stage) == 1:
+                await self._run(stage[0], runner, append)
+                continue
+            limiter = anyio.Semaphore(MAX_PARALLEL)
+            async with anyio.create_task_group() as group:
+                for ready in stage:
+                    group.start_soon(self._run_limited, ready, runner, append, limiter, group.cancel_scope)
+            if self._failed is not None:
+                raise self._failed
+
+    async def _run_limited(self, ready: Ready, runner: Runner, append: Append, limiter: anyio.Semaphore, scope: anyio.CancelScope) -> None:
+        async with limiter:
+            try:
+                await self._run(ready, runner, append)
+            except AgentError as e:  # the journal refused: told to the loop as it is, not wrapped into a group
+                self._failed = e
+                scope.cancel()
+
+    async def _run(self, ready: Ready, runner: Runner, append: Append) -> None:
+        if ready.call.id not in self._running:
+            await append(self._start(ready))
+        finished = await runner.execute(ready)
+        self._finished[ready.call.id] = finished
+        del self._running[ready.call.id]
+        await append(finished, hold=not self._running)
+
+    def cut(self, why: str) -> list[ToolFinished]:
+        """Closes every call that has no result yet: `unknown` where it was running and may have happened."""
+        closed: list[ToolFinished] = []
+        for p in self._prepared:
+            if p.call.id not in self._finished and isinstance(p, Ready):
+                finished = _stopped(p, why) if p.call.id in self._running else refused(p.call, f"Not run: {why}.", status="cancelled").finished
+                self._finished[p.call.id] = finished
+                closed.append(finished)
+        return closed
+
+    def message(self) -> Message:
+        """One tool message with every result."""
+        self.told = True
+        return Message.tool(self.results)
+
+
+def _refusal(refusal: Refused) -> list[Entry]:
+    call, finished = refusal.call, refusal.finished
+    if not refusal.unapproved:
+        return [finished]
+    asked = ApprovalAsked(at=finished.at, call_id=call.id, name=call.name, arguments_json=call.arguments_json, reason=finished.result.text)
+    return [asked, ApprovalAnswered(at=finished.at, call_id=call.id, decision="deny", by="nobody"), finished]
+
+
+def _stopped(ready: Ready, why: str) -> ToolFinished:
+    unknown = ready.tool.effect == "once"
+    text = f"{why} while this call was running. {NOBODY_KNOWS}" if unknown else f"{why} before this call was done; it may be repeated."
+    return ToolFinished(at=now(), status="unknown" if unknown else "cancelled", result=failure(ready.call.id, ready.call.name, text, unknown=unknown))
+
+
+def idempotency_key(run_id: str, call_id: str) -> str:
+    """The same for every attempt of a call, different for every other call."""
+    return f"{run_id}:{call_id}"

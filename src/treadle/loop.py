@@ -1,0 +1,324 @@
+"""THE HEART: one run, from its prompt to its outcome. Streamed, collected, headless and subagent runs all go through here.
+
+It does no I/O of its own: model, tools, journal and feed are handed to it. Retries are retry.py's, the calls of a turn calls.py's,
+limits budget.py's. Entry: `Run.drive`.
+
+    turn:  request -> deltas -> message -> decide -> append(response, starts) -> execute -> append(results) -> next turn, or the end
+"""
+
+from __future__ import annotations
+
+import logging
+from collections import deque
+from collections.abc import Sequence
+
+import anyio
+import msgspec
+
+from treadle.budget import Ledger
+from treadle.calls import Batch, Ready, Refused, refused
+from treadle.clock import Clock
+from treadle.errors import AgentError, ErrorKind
+from treadle.events import ErrorInfo, LimitWarning, Warned
+from treadle.execution import Toolbox
+from treadle.feed import Feed
+from treadle.journal import Entry, InputAdded, Journal, ModelRequested, ModelResponded, RunFinished, RunStarted, RunWriter
+from treadle.message import Message, Part, ToolCall
+from treadle.model import ModelRequest, ModelResponse
+from treadle.plan import Ending, Plan
+from treadle.repetition import Repetition
+from treadle.retry import Attempt, RetryPolicy, ask
+from treadle.types import Outcome, RunMetrics, Settings, StopReason, Usage, new_id, now
+
+logger = logging.getLogger("treadle")
+
+LAST_TURN = "This is the last turn of this run ({}): answer now, without tools, with what you have."
+EMPTY_RESPONSE = "Your last response was empty. Go on, or give your final answer."
+CUT_CALL = "Not run: the response was cut by its limit on output tokens inside this call. Make it again, shorter or in several steps."
+
+
+class Run:
+    """One run under way. `drive` it once; `steer` and `cancel` it from the same event loop."""
+
+    def __init__(self, plan: Plan, toolbox: Toolbox, journal: Journal, feed: Feed, *, clock: Clock, retries: RetryPolicy) -> None:
+        self.plan = plan
+        self.ending: Ending
+        """Set once the run is over, also where its task was cancelled."""
+        self._toolbox, self._journal, self._feed, self._clock, self._retries = toolbox, journal, feed, clock, retries
+        self._writer: RunWriter
+        self._held: list[Entry] = []
+        """Entries that ride with the next append."""
+        self._ledger = Ledger(plan.limits)
+        self._metrics = RunMetrics()
+        self._repetition = Repetition()
+        self._call_ids = {call.id for message in plan.history for call in message.tool_calls}
+        self._inbox: deque[str] = deque()
+        self._scope = anyio.CancelScope()
+        self._cancel_asked = False
+        self._message_id = ""
+        self._attempt: Attempt | None = None
+        """Set while a response is being asked for."""
+        self._batch = Batch(plan.run_id)
+        """The calls of the last response."""
+        self._carried: dict[str, object] = {}
+        """What the provider wants back with the next request of this run."""
+        self._empty_responses = 0
+        """In a row."""
+        self._unapproved = False
+        self._cut_by: Outcome | None = None
+        """The limit that refused a call."""
+
+    def steer(self, text: str) -> None:
+        """Text that the model reads at its next turn."""
+        self._inbox.append(text)
+
+    def cancel(self) -> None:
+        """Ends the run at its next await: the history is closed, the outcome `cancelled`. Idempotent."""
+        self._cancel_asked = True
+        self._scope.cancel()
+
+    async def drive(self) -> Ending:
+        """Runs to the end. Raises what journal.begin raises, and what cancels the awaiting task, after the run was closed."""
+        plan, begun = self.plan, self._clock.monotonic()
+        start = len(plan.history) - 1
+        self._count_input(plan.history)
+        await self._begin()
+        outcome, error = Outcome.CANCELLED, None
+        if plan.limits.seconds is not None:
+            self._scope.deadline = anyio.current_time() + plan.limits.seconds
+        try:
+            with self._scope:
+                outcome, error = await self._outcome()
+            if self._scope.cancelled_caught:
+                outcome = Outcome.CANCELLED if self._cancel_asked else Outcome.TIMEOUT
+        finally:
+            with anyio.CancelScope(shield=True):
+                self.ending = await self._finish(outcome, error, start=start, begun=begun)
+        return self.ending
+
+    async def _begin(self) -> None:
+        plan = self.plan
+        entry = RunStarted(
+            at=now(),
+            run_id=plan.run_id,
+            agent=plan.agent,
+            agent_hash=plan.agent_hash,
+            model=plan.model.name,
+            mode=plan.mode,
+            cwd=str(plan.cwd),
+            input=plan.history[-1],
+            limits=plan.limits,
+            inputs=plan.inputs_json,
+            session_id=plan.session_id,
+            user_id=plan.user_id,
+        )
+        self._writer = await self._journal.begin(entry)
+        self._feed.appended([entry], 1)
+        for text in plan.warnings:
+            self._feed.say(Warned, {"text": text})
+
+    async def _outcome(self) -> tuple[Outcome, AgentError | None]:
+        try:
+            return await self._turns(), None
+        except AgentError as error:
+            return (Outcome.CONTEXT_OVERFLOW if error.kind is ErrorKind.CONTEXT_OVERFLOW else Outcome.ERROR), error
+        except Exception as bug:  # the edge of the run: somebody's bug must not take the caller down
+            logger.exception("run %s failed inside", self.plan.run_id)
+            return Outcome.ERROR, AgentError("agent", f"the run failed inside: {type(bug).__name__}: {bug}")
+
+    # ------------------------------------------------------------ a turn
+
+    async def _turns(self) -> Outcome:
+        while True:
+            last = self._ledger.last_turn()
+            settings = self._settings(last)
+            if settings is None:
+                return Outcome.TOKEN_LIMIT
+            response = await self._respond(settings, last)
+            await self._take_response(response, last)
+            if self._batch.calls:
+                await self._batch.execute(self._toolbox, self._append)
+                self._take(self._batch.message())
+            outcome = self._after(response, settings, last)
+            if outcome is not None:
+                return outcome
+
+    def _settings(self, last: Outcome | None) -> Settings | None:
+        """This turn's; None where not even its input fits into the run's tokens."""
+        settings = self.plan.settings
+        wanted = settings.max_tokens
+        assert wanted is not None, "the runtime resolves max_tokens"
+        left = self._ledger.output_left(wanted)
+        if left < 1:
+            return None
+        if left != wanted:
+            settings = msgspec.structs.replace(settings, max_tokens=left)
+        if last is not None and self._toolbox.definitions:
+            settings = msgspec.structs.replace(settings, tool_choice="none")
+        if self._carried:
+            settings = msgspec.structs.replace(settings, extra={**self._carried, **(settings.extra or {})})
+        return settings
+
+    async def _respond(self, settings: Settings, last: Outcome | None) -> ModelResponse:
+        """One whole response, whatever number of attempts it takes."""
+        await self._append(*self._added_input(last), ModelRequested(at=now(), turn=self._ledger.turns + 1))
+        if last is not None:
+            self._feed.say(LimitWarning, {"limit": _limit_name(last), "left": int(last is Outcome.TURN_LIMIT)})
+        self._message_id, attempt = new_id("msg"), Attempt(self._call_ids)
+        self._attempt = attempt
+        self._feed.begin_message(self._message_id, attempt)
+        request = ModelRequest(messages=self.plan.history, tools=self._toolbox.definitions, system=self.plan.system, settings=settings)
+        try:
+            response = await ask(self.plan.model, request, attempt, listen=self._feed.hear, failed=self._retry, policy=self._retries, clock=self._clock)
+        finally:
+            counted = {"invocations": self._metrics.invocations + attempt.reached, "retries": self._metrics.retries + attempt.number - 1}
+            self._metrics = msgspec.structs.replace(self._metrics, **counted)
+        if response.provider_data is not None:
+            self._carried |= msgspec.json.decode(response.provider_data, type=dict[str, object])
+        return response
+
+    def _added_input(self, last: Outcome | None) -> list[InputAdded]:
+        """What people said meanwhile, and our own word to the model; in the history from here on."""
+        added = [InputAdded(at=now(), message=Message.user(self._inbox.popleft()), by="user") for _ in range(len(self._inbox))]
+        ours = LAST_TURN.format(f"limit of {_limit_name(last)}") if last is not None else EMPTY_RESPONSE if self._empty_responses and not added else None
+        if ours is not None:
+            added.append(InputAdded(at=now(), message=Message.user(ours), by="runtime"))
+        for entry in added:
+            self._take(entry.message)
+        return added
+
+    async def _retry(self, error: AgentError, wait_s: float) -> None:
+        assert self._attempt is not None, "only an attempt can fail"
+        entry = ModelRequested(at=now(), turn=self._ledger.turns + 1, attempt=self._attempt.number + 1, failed=self._info(error), wait_s=wait_s)
+        await self._append(entry)
+
+    async def _take_response(self, response: ModelResponse, last: Outcome | None) -> None:
+        """Into history and journal, together with the refusals and the starts of the calls that start now."""
+        self._ledger.settle(response.usage)
+        calls = response.tool_calls
+        self._call_ids.update(call.id for call in calls)
+        self._batch = Batch(self.plan.run_id, self._admit(calls, response.stop_reason, last))
+        self._unapproved |= self._batch.unapproved
+        responded = self._responded(response.parts, response.usage, response)
+        self._attempt = None
+        if response.parts:
+            self._take(responded.message)
+        await self._append(responded, *self._batch.opening())
+
+    def _responded(self, parts: Sequence[Part], usage: Usage, response: ModelResponse | None = None) -> ModelResponded:
+        assert self._attempt is not None, "a response is an attempt's"
+        message = Message(id=self._message_id, role="assistant", parts=tuple(parts), created_at=now())
+        turn = self._ledger.turns + (response is None)
+        entry = ModelResponded(at=now(), turn=turn, attempt=self._attempt.number, message=message, usage=usage, stop_reason=None)
+        if response is None:
+            return entry
+        same = {name: getattr(response, name) for name in ("stop_reason", "raw_stop_reason", "model", "provider_data")}
+        return msgspec.structs.replace(entry, response_id=response.id, **same)
+
+    def _admit(self, calls: Sequence[ToolCall], stop: StopReason, last: Outcome | None) -> list[Ready | Refused]:
+        """Each call is ready, or has the result that says why it is not run."""
+        if stop in (StopReason.REFUSAL, StopReason.CONTEXT_OVERFLOW):
+            return [refused(call, f"Not run: the response ended with {stop.value}.") for call in calls]
+        if calls and (last is not None or self._ledger.turns_spent):
+            self._cut_by = last or Outcome.TURN_LIMIT
+            return [refused(call, "Not run: this was the last turn of the run.") for call in calls]
+        prepared = [self._toolbox.prepare(call) for call in calls]
+        if stop is StopReason.MAX_TOKENS and prepared:
+            prepared[-1] = refused(calls[-1], CUT_CALL)
+        for i, p in enumerate(prepared):
+            if isinstance(p, Ready) and not self._ledger.admit_call():
+                self._cut_by = Outcome.CALL_LIMIT
+                prepared[i] = refused(p.call, f"Not run: the run's limit of {self.plan.limits.tool_calls} tool calls is reached.")
+        return prepared
+
+    def _after(self, response: ModelResponse, settings: Settings, last: Outcome | None) -> Outcome | None:
+        """Why the run ends after this turn; None: it goes on."""
+        spent = last or (Outcome.TURN_LIMIT if self._ledger.turns_spent else None)
+        empty = response.stop_reason is StopReason.COMPLETE and not response.text.strip() and not self._batch.calls
+        self._empty_responses = self._empty_responses + 1 if empty else 0
+        if response.stop_reason is StopReason.REFUSAL:
+            return Outcome.REFUSED
+        if response.stop_reason is StopReason.CONTEXT_OVERFLOW:
+            return Outcome.CONTEXT_OVERFLOW
+        if self._batch.calls:
+            circling = [self._repetition.found(*pair) for pair in zip(self._batch.calls, self._batch.results, strict=True)]
+            return spent or (Outcome.LOOPING if any(circling) else None)
+        if response.stop_reason is StopReason.MAX_TOKENS:
+            return Outcome.TRUNCATED if settings.max_tokens == self.plan.settings.max_tokens else Outcome.TOKEN_LIMIT
+        if self._goes_on(response):
+            return spent
+        return self._cut_by or (Outcome.APPROVAL_NEEDED if self._unapproved else Outcome.COMPLETED)
+
+    def _goes_on(self, response: ModelResponse) -> bool:
+        """A pause is sent back as it is; an empty response is asked for once more; a person's words still reach the model."""
+        return self._empty_responses == 1 or response.stop_reason is StopReason.PAUSE or bool(self._inbox)
+
+    # ------------------------------------------------------------ history and journal
+
+    def _take(self, message: Message) -> None:
+        self.plan.history.append(message)
+        if message.role != "assistant":
+            self._count_input([message])
+
+    def _count_input(self, messages: Sequence[Message]) -> None:
+        if self.plan.limits.tokens is not None:
+            self._ledger.add_input(sum(len(m.to_json()) for m in messages))
+
+    async def _append(self, *entries: Entry, hold: bool = False) -> None:
+        """Durable first, then seen. What is known is appended also while the run is being cancelled."""
+        self._held.extend(entries)
+        if hold:
+            return
+        batch, self._held = self._held, []
+        with anyio.CancelScope(shield=True):
+            self._feed.appended(batch, await self._writer.append(batch))
+
+    def _info(self, error: AgentError) -> ErrorInfo:
+        return ErrorInfo(kind=error.kind.value, message=self._toolbox.clean(error.message), status=error.status, request_id=error.request_id)
+
+    # ------------------------------------------------------------ the end
+
+    async def _finish(self, outcome: Outcome, error: AgentError | None, *, start: int, begun: float) -> Ending:
+        closing = self._close("The run timed out" if outcome is Outcome.TIMEOUT else "The run was stopped")
+        text = next((m.text for m in reversed(self.plan.history[start:]) if m.role == "assistant" and m.text), "")
+        turns, usage, done = self._ledger.turns, self._ledger.usage, outcome is Outcome.COMPLETED
+        duration_s = round(self._clock.monotonic() - begun, 6)
+        metrics = msgspec.structs.replace(self._metrics, turns=turns, tool_calls=self._ledger.tool_calls, usage=usage, duration_s=duration_s)
+        finished = RunFinished(
+            at=now(),
+            outcome=outcome,
+            turns=turns,
+            tool_calls=metrics.tool_calls,
+            usage=usage,
+            duration_s=duration_s,
+            text=text,
+            output=msgspec.json.encode(text).decode() if done else "null",
+            validated=done,
+            open_turn=turns + (self._attempt is not None) or None,
+            error=None if error is None else self._info(error),
+        )
+        try:
+            await self._append(*closing, finished)
+        except AgentError as lost:
+            outcome, error = Outcome.ERROR, lost
+        finally:
+            await self._writer.release()
+        return Ending(outcome=outcome, text=text, error=error, metrics=metrics)
+
+    def _close(self, why: str) -> list[Entry]:
+        """Leaves a valid history: the text of a response that was cut is kept, and each open call gets its result."""
+        entries: list[Entry] = []
+        if self._attempt is not None and (parts := self._attempt.fold.partial()):
+            responded = self._responded(parts, Usage())
+            entries.append(responded)
+            self._take(responded.message)
+        elif self._batch.calls and not self._batch.told:
+            cut = self._batch.cut(why)
+            self._ledger.tool_calls -= sum(not finished.started for finished in cut)
+            entries.extend(cut)
+            self._take(self._batch.message())
+        return entries
+
+
+def _limit_name(limit: Outcome) -> str:
+    return "turns" if limit is Outcome.TURN_LIMIT else "tool_calls"

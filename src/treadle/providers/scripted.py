@@ -1,0 +1,140 @@
+"""A model that says what a script tells it, entry by entry: for tests, demos and work without a key. Entry: `ScriptedModel`."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import AsyncGenerator, Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Literal
+
+import anyio
+import msgspec
+
+from treadle.errors import AgentError
+from treadle.model import (
+    ArgumentsDelta,
+    Delta,
+    Model,
+    ModelRequest,
+    PartEnd,
+    ReasoningDelta,
+    ResponseEnd,
+    TextDelta,
+    ToolCallStart,
+)
+from treadle.types import StopReason, Usage, new_id
+
+_WORDS_PER_DELTA = 3
+
+
+class _Call(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    name: str
+    arguments: Any = {}
+    """An object; a string is sent as it is, so that a script can be malformed on purpose."""
+    id: str = ""
+
+
+class _Error(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    kind: Literal["agent", "tool", "timeout", "rate_limit", "network", "invalid", "auth", "cancelled", "limit", "context_overflow", "busy"]
+    status: int | None = None
+    retry_after_s: float | None = None
+
+
+class ScriptEntry(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
+    """One answer of the model. Everything is optional; an `error` comes after whatever else the entry says."""
+
+    text: str = ""
+    reasoning: str = ""
+    tool_calls: tuple[_Call, ...] = ()
+    stop: StopReason | None = None
+    delay_ms: float = 0
+    """Before each delta."""
+    usage: Usage | None = None
+    error: _Error | None = None
+
+
+class ScriptedModel:
+    """Answers with the entries of a script in order, whatever it is asked. Keeps its place: one for each conversation."""
+
+    def __init__(self, entries: Sequence[ScriptEntry | dict[str, Any]], *, name: str = "script:inline", place: int = 0) -> None:
+        """Raises AgentError(invalid) where an entry is none. `place`: entries that are used up already."""
+        self._entries = tuple(e if isinstance(e, ScriptEntry) else _entry(e, i, name) for i, e in enumerate(entries))
+        self._name = name
+        self.place = place
+
+    @classmethod
+    def from_file(cls, path: Path) -> ScriptedModel:
+        """Raises AgentError(invalid) that names the file where it cannot be read, is no JSON, or is no script."""
+        return cls(_read_script(path), name=f"script:{path}")
+
+    @property
+    def name(self) -> str:
+        return self._name
+
+    @property
+    def refuses(self) -> frozenset[str]:
+        return frozenset()
+
+    async def stream(self, request: ModelRequest) -> AsyncGenerator[Delta, None]:
+        if self.place >= len(self._entries):
+            raise AgentError("agent", f"{self._name} is used up: it has {len(self._entries)} entries, and the model was asked once more. Add an entry to it")
+        entry = self._entries[self.place]
+        self.place += 1
+        for delta in _deltas(entry):
+            if entry.delay_ms:
+                await anyio.sleep(entry.delay_ms / 1000)
+            yield delta
+        if entry.error is not None:
+            text = f"{self._name}: its entry {self.place} is a {entry.error.kind} error"
+            raise AgentError(entry.error.kind, text, status=entry.error.status, retry_after_s=entry.error.retry_after_s)
+        yield _end(entry, request)
+
+
+def _deltas(entry: ScriptEntry) -> list[Delta]:
+    deltas: list[Delta] = [ReasoningDelta(piece) for piece in _pieces(entry.reasoning)]
+    deltas += [TextDelta(piece) for piece in _pieces(entry.text)]
+    for call in entry.tool_calls:
+        arguments = call.arguments if isinstance(call.arguments, str) else json.dumps(call.arguments, ensure_ascii=False)
+        half = len(arguments) // 2
+        deltas += [ToolCallStart(call.id or new_id("call"), call.name), ArgumentsDelta(arguments[:half]), ArgumentsDelta(arguments[half:]), PartEnd()]
+    return deltas
+
+
+def _pieces(text: str) -> list[str]:
+    """A few words each; joined, they are the text."""
+    words = text.split(" ")
+    pieces = [" ".join(words[i : i + _WORDS_PER_DELTA]) for i in range(0, len(words), _WORDS_PER_DELTA)]
+    return [piece + " " * (i < len(pieces) - 1) for i, piece in enumerate(pieces)] if text else []
+
+
+def _end(entry: ScriptEntry, request: ModelRequest) -> ResponseEnd:
+    stop = entry.stop or (StopReason.TOOL_USE if entry.tool_calls else StopReason.COMPLETE)
+    usage = entry.usage
+    if usage is None:  # about four characters a token, so that summaries and limits have something to count
+        said = len(entry.text) + len(entry.reasoning) + sum(len(str(c.arguments)) + 20 for c in entry.tool_calls)
+        heard = sum(len(m.text) + 40 for m in request.messages)
+        usage = Usage(input_tokens=heard // 4, output_tokens=said // 4 + 1, reasoning_tokens=len(entry.reasoning) // 4)
+    return ResponseEnd(stop_reason=stop, usage=usage, raw_stop_reason=stop.value, id=new_id("resp"), model="script")
+
+
+def _entry(value: object, index: int, name: str) -> ScriptEntry:
+    try:
+        return msgspec.convert(value, ScriptEntry)
+    except msgspec.ValidationError as e:
+        raise AgentError("invalid", f"{name}: entry {index + 1} is no script entry: {e}") from e
+
+
+def _read_script(path: Path) -> list[dict[str, Any]]:
+    try:
+        document: object = json.loads(path.read_bytes())
+    except OSError as e:
+        raise AgentError("invalid", f"the script {str(path)!r} cannot be read: {e.strerror or e}") from e
+    except (ValueError, RecursionError) as e:
+        raise AgentError("invalid", f"the script {str(path)!r} is no JSON: {e}") from e
+    if not isinstance(document, list):
+        raise AgentError("invalid", f"the script {str(path)!r} must be a JSON list of entries, not {type(document).__name__}")
+    return document  # pyright: ignore[reportUnknownVariableType]  each entry is validated by its reader
+
+
+if TYPE_CHECKING:
+    _: type[Model] = ScriptedModel

@@ -1,0 +1,149 @@
+"""Real traffic recorded once and replayed offline: a model that writes a tape, and one that plays it.
+
+A tape is JSON lines: a head, then one exchange a line, a request as the loop made it and the deltas or the error that came.
+Ids and times are not part of what is compared. Entry: `RecordingModel`, `TapeModel`.
+"""
+
+from __future__ import annotations
+
+import difflib
+import json
+from collections.abc import AsyncGenerator, Callable
+from contextlib import aclosing
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import msgspec
+
+from treadle.errors import AgentError
+from treadle.events import ErrorInfo
+from treadle.message import encode_json
+from treadle.model import Delta, Model, ModelRequest
+
+TAPE_SCHEMA = 1
+DIFFERENCE_LINES = 24
+
+
+class _Head(msgspec.Struct, frozen=True):
+    treadle_tape: int
+    model: str
+    refuses: tuple[str, ...] = ()
+
+
+class _Exchange(msgspec.Struct, frozen=True, omit_defaults=True):
+    request: dict[str, Any]
+    deltas: list[Delta]
+    error: ErrorInfo | None = None
+    retry_after_s: float | None = None
+
+
+def _comparable(request: ModelRequest) -> dict[str, Any]:
+    """A request without what is new every time: the ids and times of messages, and the ids we gave to calls stay."""
+    messages = [{"role": m.role, "parts": msgspec.to_builtins(m.parts)} for m in request.messages]
+    head = msgspec.to_builtins({"system": request.system, "tools": request.tools, "settings": request.settings})
+    return json.loads(encode_json({**head, "messages": messages}))
+
+
+class RecordingModel:
+    """Another model, every exchange of which is appended to a tape. `clean` takes secrets out of what is written."""
+
+    def __init__(self, model: Model, path: Path, *, clean: Callable[[str], str] = lambda text: text) -> None:
+        """Starts the tape anew. Raises AgentError(invalid) where the file cannot be written."""
+        self._model = model
+        self._path = path
+        self._clean = clean
+        self._write(_Head(treadle_tape=TAPE_SCHEMA, model=model.name, refuses=tuple(sorted(model.refuses))), "w")
+
+    @property
+    def name(self) -> str:
+        return self._model.name
+
+    @property
+    def refuses(self) -> frozenset[str]:
+        return self._model.refuses
+
+    async def stream(self, request: ModelRequest) -> AsyncGenerator[Delta, None]:
+        asked, deltas = _comparable(request), list[Delta]()
+        try:
+            async with aclosing(self._model.stream(request)) as source:
+                async for delta in source:
+                    deltas.append(delta)
+                    yield delta
+        except AgentError as e:
+            info = ErrorInfo(kind=e.kind.value, message=e.message, status=e.status, request_id=e.request_id)
+            self._write(_Exchange(request=asked, deltas=deltas, error=info, retry_after_s=e.retry_after_s), "a")
+            raise
+        self._write(_Exchange(request=asked, deltas=deltas), "a")
+
+    def _write(self, line: object, how: str) -> None:
+        try:
+            with self._path.open(how, encoding="utf-8") as tape:
+                tape.write(self._clean(encode_json(line).decode()) + "\n")
+        except OSError as e:
+            raise AgentError("invalid", f"the tape {str(self._path)!r} cannot be written: {e.strerror or e}") from e
+
+
+class TapeModel:
+    """Plays a tape back in order; a request that differs from the recorded one is an error that shows the difference."""
+
+    def __init__(self, path: Path) -> None:
+        """Raises AgentError(invalid) where the tape cannot be read."""
+        self._path = path
+        self._head, self._exchanges = _read_tape(path)
+        self._place = 0
+
+    @property
+    def name(self) -> str:
+        return self._head.model
+
+    @property
+    def refuses(self) -> frozenset[str]:
+        return frozenset(self._head.refuses)
+
+    async def stream(self, request: ModelRequest) -> AsyncGenerator[Delta, None]:
+        if self._place >= len(self._exchanges):
+            raise AgentError("agent", f"the tape {str(self._path)!r} is used up after {self._place} exchange(s), and the model was asked once more")
+        exchange = self._exchanges[self._place]
+        self._place += 1
+        asked = _comparable(request)
+        if asked != exchange.request:
+            difference = _difference(exchange.request, asked)
+            raise AgentError("agent", f"request {self._place} differs from the tape {str(self._path)!r} (- tape, + now):\n{difference}")
+        for delta in exchange.deltas:
+            yield delta
+        if (error := exchange.error) is not None:
+            raise AgentError(error.kind, error.message, status=error.status, request_id=error.request_id, retry_after_s=exchange.retry_after_s)
+
+
+def _difference(recorded: object, asked: object) -> str:
+    was, is_ = (json.dumps(side, indent=1, ensure_ascii=False, sort_keys=True).splitlines() for side in (recorded, asked))
+    lines = [line[:200] for line in difflib.unified_diff(was, is_, lineterm="", n=2)][2:]
+    more = f"\n… and {len(lines) - DIFFERENCE_LINES} more lines" if len(lines) > DIFFERENCE_LINES else ""
+    return "\n".join(lines[:DIFFERENCE_LINES]) + more
+
+
+def _read_tape(path: Path) -> tuple[_Head, list[_Exchange]]:
+    try:
+        head, *lines = path.read_bytes().splitlines() or [b""]
+    except OSError as e:
+        raise AgentError("invalid", f"the tape {str(path)!r} cannot be read: {e.strerror or e}") from e
+    try:
+        parsed = msgspec.json.decode(head, type=_Head)
+    except (msgspec.DecodeError, RecursionError) as e:
+        raise AgentError("invalid", f"{str(path)!r} is no tape: {e}") from e
+    if parsed.treadle_tape > TAPE_SCHEMA:
+        raise AgentError("invalid", f"the tape {str(path)!r} was recorded by a newer Treadle: upgrade, or record it again")
+    exchanges = [_read_exchange(path, number, line) for number, line in enumerate(lines, 2)]
+    return parsed, exchanges
+
+
+def _read_exchange(path: Path, number: int, line: bytes) -> _Exchange:
+    try:
+        return msgspec.json.decode(line, type=_Exchange)
+    except (msgspec.DecodeError, RecursionError) as e:
+        raise AgentError("invalid", f"the tape {str(path)!r} is broken at line {number}: {e}. Record it again with record:FILE=MODEL") from e
+
+
+if TYPE_CHECKING:
+    _r: type[Model] = RecordingModel
+    _t: type[Model] = TapeModel

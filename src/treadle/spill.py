@@ -1,0 +1,36 @@
+"""Where text goes that is too long for the model: private files that it can read on, gone when the runtime closes. Entry: `Spill`."""
+
+from __future__ import annotations
+
+import shutil
+import tempfile
+import threading
+from pathlib import Path
+
+
+class Spill:
+    """A directory made on first use: 0700, its files 0600 with names nobody can guess. Safe from any thread (the lock guards its making)."""
+
+    def __init__(self) -> None:
+        self._lock = threading.Lock()
+        self._directory: Path | None = None
+
+    def directory(self) -> Path:
+        with self._lock:
+            if self._directory is None:
+                self._directory = Path(tempfile.mkdtemp(prefix="treadle-"))
+            return self._directory
+
+    def write(self, text: str) -> Path:
+        """Raises OSError where the disk is full."""
+        handle, name = tempfile.mkstemp(prefix="output-", suffix=".txt", dir=self.directory())
+        with open(handle, "w", encoding="utf-8", errors="replace") as file:
+            file.write(text)
+        return Path(name)
+
+    def close(self) -> None:
+        """Removes it all. Idempotent."""
+        with self._lock:
+            if self._directory is not None:
+                shutil.rmtree(self._directory, ignore_errors=True)
+                self._directory = None
