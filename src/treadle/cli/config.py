@@ -1,0 +1,147 @@
+"""`treadle config show | path | check | set`: settings, where each came from, and changes to the user's own file.
+
+Order, trust and keys are treadle.config's. Entry: `config`.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import sys
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import click
+
+from treadle.cli.exits import Failed, failing
+from treadle.config import ConfigFile, Layers, config_files, home, load
+from treadle.config_file import SIZE_MAX_BYTES, Broken, read_text, write_text
+from treadle.config_keys import Key, KeyPath, Wrong, find_key, read_value, refusal
+from treadle.redaction import Secret
+
+if TYPE_CHECKING:
+    from treadle.config_yaml import Plain
+
+folder = click.option("--cwd", type=click.Path(path_type=Path), metavar="DIR", default=".", help="Where the project's files are looked for.")
+
+
+@click.group()
+def config() -> None:
+    """Show, check and set settings.
+
+    Later wins: defaults, ~/.treadle/config.yaml, the project's .treadle/config.yaml, environment, options.
+    """
+
+
+@config.command()
+@click.option("--json", "as_json", is_flag=True, help="One object: key -> value, source, name, line.")
+@folder
+def show(as_json: bool, cwd: Path) -> None:
+    """Every setting, and where it came from. Keys are never shown."""
+    with failing():
+        loaded = load(cwd=cwd)
+    _warn(loaded.warnings)
+    rows = loaded.rows()
+    if as_json:
+        table = {r.key: {"value": r.value, "source": r.origin.source, "name": r.origin.name or None, "line": r.origin.line} for r in rows}
+        click.echo(json.dumps(table, indent=2, ensure_ascii=False))
+        return
+    texts = [(f"{r.key}: {r.value if isinstance(r.value, str) else json.dumps(r.value, ensure_ascii=False)}", r.origin) for r in rows]
+    width = min(max(len(text) for text, _ in texts), 60)
+    for text, origin in texts:
+        click.echo(f"{text:<{width}}  # {origin}")
+
+
+@config.command()
+@folder
+def path(cwd: Path) -> None:
+    """The files that are looked for, in the order in which they are read."""
+    for file in config_files(os.environ, cwd):
+        click.echo(f"{file.path}  ({'there' if file.path.exists() else 'not there'}, {'of the project' if file.root else 'your own'})")
+
+
+@config.command()
+@click.argument("file", required=False, type=click.Path(path_type=Path))
+@folder
+def check(file: Path | None, cwd: Path) -> None:
+    """Check FILE, or everything that a run would read. Exits with 2 where something is wrong."""
+    files = config_files(os.environ, cwd)
+    if file is not None:
+        if not file.exists():
+            raise Failed(f"{str(file)!r} is not there")
+        files = [next((f for f in files if f.path.exists() and f.path.samefile(file)), ConfigFile(file.absolute()))]
+    layers = Layers(os.environ)
+    for each in files:
+        layers.add_file(each)
+    with failing():
+        checked = layers.finish({})
+    _warn(checked.warnings)
+    there = [str(f.path) for f in files if f.path.exists()]
+    click.echo(f"ok: {', '.join(there) or 'no file, only defaults and the environment'}")
+
+
+@config.command("set")
+@click.argument("key")
+@click.argument("value")
+def set_(key: str, value: str) -> None:
+    """Set KEY in your own file, like: limits.turns 30. Comments and order stay.
+
+    VALUE - is read from standard input, so that a key stays out of the shell's history. A list is written '["a", "b"]'.
+    """
+    file = home(os.environ) / "config.yaml"
+    names = tuple(key.split("."))
+    try:
+        found = find_key(names)
+    except LookupError as e:
+        raise Failed(str(e.args[0])) from None
+    if value == "-":
+        value = _from_input(key)
+    try:
+        plain, read = _meant(found, value)
+    except Wrong as e:
+        raise Failed(refusal(names, e, "" if found.secret else repr(value))) from None
+    with failing():
+        _write(file, names, plain)
+    click.echo(f"{key}: {read if isinstance(read, Secret) else json.dumps(plain, ensure_ascii=False)}  # {file}")
+
+
+def _from_input(key: str) -> str:
+    if sys.stdin.isatty():
+        return click.prompt(key, hide_input=True, err=True)
+    return sys.stdin.read(SIZE_MAX_BYTES).strip()
+
+
+def _meant(key: Key, value: str) -> tuple[Plain, object]:
+    """What was typed: as it stands where the key takes it so, else as YAML. Raises Wrong."""
+    try:
+        return value, read_value(key, value)
+    except Wrong as e:
+        wrong = e
+    from treadle.config_yaml import parse  # noqa: PLC0415  only for what is no text
+
+    try:
+        root = parse(value).root
+    except Broken:
+        raise wrong from None
+    plain = root.plain() if root else None
+    return plain, None if plain is None and key.nullable else read_value(key, plain)
+
+
+def _write(file: Path, names: KeyPath, value: Plain) -> None:
+    """Only a text that is right as a whole is written. Raises AgentError(invalid)."""
+    from treadle.config_yaml import edited  # noqa: PLC0415  only who changes a file needs the library
+
+    try:
+        opened = read_text(Path(os.path.realpath(file)), own=True)
+        text = edited(opened.text if opened else "", names, value)
+        layers = Layers({})
+        layers.add_text(ConfigFile(file), text)
+    except Broken as e:
+        raise Failed(f"{file}:{e.line}: {e.text}") from None
+    layers.finish({})
+    write_text(file, text)
+
+
+def _warn(warnings: tuple[str, ...]) -> None:
+    for warning in warnings:
+        click.echo(f"! {warning}", err=True)

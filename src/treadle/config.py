@@ -1,0 +1,311 @@
+"""Settings, and the one place that knows their order: defaults, the user's file, the workspace's, environment, flags.
+
+The later wins, except keys, and a workspace only tightens. Which keys there are is config_keys.py's, how a provider is
+reached endpoint.py's; nothing here prints or connects. Entry: `load`.
+"""
+
+from __future__ import annotations
+
+import os
+import re
+from collections.abc import Iterator, Mapping
+from pathlib import Path
+from typing import NamedTuple, cast
+
+import msgspec
+
+from treadle.config_file import Broken, Unreadable, owned_alone, read_text
+from treadle.config_keys import ALIASES, VENDORS, Found, KeyPath, Wrong, dotted, find_key, read_settings, read_value, refusal, shown
+from treadle.config_values import DEFAULT, Config, Origin, Setting, built, unknown_provider
+from treadle.endpoint import AGENT_KEY, VENDOR_KEYS, Endpoint, key_variables
+from treadle.errors import AgentError
+from treadle.redaction import Redactor, Secret, in_url, names_a_secret
+
+__all__ = ["FLAGS", "Config", "ConfigFile", "Endpoint", "Layers", "Origin", "config_files", "home", "load"]
+
+PROBLEMS_MAX = 20
+"""Told at once; the rest is counted."""
+
+VARIABLES: Mapping[str, KeyPath] = {"TREADLE_MODEL": ("models", "large"), "TREADLE_JOURNAL": ("journal",)}
+ADDRESSES: Mapping[str, tuple[str, ...]] = {
+    "ANTHROPIC_BASE_URL": ("anthropic",),
+    "OPENAI_BASE_URL": ("openai", "openai-chat"),
+    "GEMINI_BASE_URL": ("gemini",),
+}
+FLAGS: Mapping[str, KeyPath] = {
+    "--model": ("models", "large"),
+    "--max-turns": ("limits", "turns"),
+    "--max-tool-calls": ("limits", "tool_calls"),
+    "--max-tokens": ("limits", "tokens"),
+    "--max-cost": ("limits", "cost_usd"),
+    "--timeout": ("limits", "seconds"),
+    "--max-output-tokens": ("defaults", "max_tokens"),
+    "--effort": ("defaults", "effort"),
+    "--mode": ("defaults", "mode"),
+    "--sandbox": ("defaults", "sandbox"),
+    "--journal": ("journal",),
+}
+
+
+# ---------------------------------------------------------------- files
+
+
+class ConfigFile(NamedTuple):
+    path: Path
+    root: Path | None = None
+    """The workspace that it speaks for; None for the user's own."""
+
+
+def home(env: Mapping[str, str]) -> Path:
+    """Treadle's own folder: TREADLE_HOME, else ~/.treadle. No file of a workspace can move it."""
+    base = env.get("HOME") or env.get("USERPROFILE") or os.path.expanduser("~")
+    given = re.sub(r"^~(?=/|$)", lambda _: base, env.get("TREADLE_HOME", "").strip())
+    return Path(os.path.abspath(given or Path(base, ".treadle")))
+
+
+def config_files(env: Mapping[str, str], cwd: str | Path | None = None) -> list[ConfigFile]:
+    """Where configuration is looked for, in the order in which it is read; the files need not exist.
+
+    The user's own, then those of the project from its git root down to `cwd`; where there is no git root, that of `cwd`.
+    """
+    own = home(env) / "config.yaml"
+    try:
+        here = Path(os.path.realpath(cwd or os.getcwd()))
+    except OSError:  # the working directory is gone
+        return [ConfigFile(own)]
+    above = [here, *here.parents]
+    depth = next((i for i, folder in enumerate(above) if os.path.lexists(folder / ".git")), 0)
+    places = [folder / ".treadle" / "config.yaml" for folder in reversed(above[: depth + 1])]
+    return [ConfigFile(own), *(ConfigFile(path, above[depth]) for path in places if os.path.realpath(path) != os.path.realpath(own))]
+
+
+# ---------------------------------------------------------------- the order
+
+
+def load(
+    env: Mapping[str, str] | None = None,
+    *,
+    cwd: str | Path | None = None,
+    files: bool = True,
+    flags: Mapping[str, str | int | float | None] | None = None,
+    trusted: bool = False,
+) -> Config:
+    """The configuration as it counts. Raises AgentError(invalid) that names everything that is wrong, with file and line.
+
+    `env`: the process's own where it is not given. `flags`: by option, as in FLAGS; None is not given. `files=False` is what
+    `Runtime.open` does. `trusted`: the workspace's agents modules and MCP servers count too.
+    """
+    env = os.environ if env is None else env
+    layers = Layers(env, trusted=trusted)
+    for file in config_files(env, cwd) if files else ():
+        layers.add_file(file)
+    return layers.finish(flags or {})
+
+
+class Layers:
+    """What has been read so far, the later over the earlier. `problems` and `warnings` are collected, not raised."""
+
+    def __init__(self, env: Mapping[str, str], *, trusted: bool = False) -> None:
+        self._env = env
+        self._trusted = trusted
+        self._settings = {path: Setting(value, DEFAULT) for path, value in _flat(Config(), ())}
+        self._own_model = Config().models.large
+        self.problems: list[str] = []
+        self.warnings: list[str] = []
+
+    def finish(self, flags: Mapping[str, str | int | float | None]) -> Config:
+        """Adds environment, flags and keys. Raises AgentError(invalid)."""
+        for variable, path in VARIABLES.items():
+            if value := self._env.get(variable, "").strip():
+                self._add_value(path, value, Origin("environment", variable))
+        for variable, names in ADDRESSES.items():
+            if value := self._env.get(variable, "").strip():
+                # Checked when it is used: it may be meant for another program, and wrong only for us.
+                self._settings |= {("providers", name, "base_url"): Setting(value, Origin("environment", variable)) for name in names}
+        for option, value in flags.items():
+            if value is not None:
+                self._add_value(FLAGS[option], value, Origin("flag", option))
+        self._add_keys()
+        self._check()
+        secrets = _secrets(self._env, self._settings)
+        if self.problems:
+            raise AgentError("invalid", Redactor(secrets).text("\n".join(_bounded(self.problems))))
+        return built(self._settings, tuple(_bounded(self.warnings)), frozenset(map(Secret, secrets)))
+
+    # ---- files
+
+    def add_file(self, file: ConfigFile) -> None:
+        path, root = file
+        real = Path(os.path.realpath(path))
+        if root and not real.is_relative_to(root):
+            self.warnings.append(f"{path}:1: is ignored: the link leaves the workspace {root}")
+            return
+        try:
+            if opened := read_text(real, own=root is None):
+                self.add_text(file, opened.text, opened.mode)
+        except Unreadable as e:
+            (self.warnings if root else self.problems).append(f"{path}:{e.line}: {e.text}" + (": it is ignored" if root else ""))
+        except Broken as e:
+            self.problems.append(f"{path}:{e.line}: {e.text}")
+
+    def add_text(self, file: ConfigFile, text: str, mode: int = 0o600) -> None:
+        """Raises Broken."""
+        from treadle.config_yaml import parse  # noqa: PLC0415  most starts read no file, and the library costs 30 ms
+
+        path, root = file
+        document = parse(text)
+        reading = read_settings(document.root, workspace=root is not None, trusted=self._trusted)
+        self.problems += (f"{path}:{d.line}: the key {d.key!r} is given twice (first in line {d.first})" for d in document.duplicates)
+        self.problems += (f"{path}:{remark.line}: {remark.text}" for remark in reading.wrong)
+        self.warnings += (f"{path}:{remark.line}: {remark.text}" for remark in reading.ignored)
+        for found in self._resolved(path, reading.found):
+            self._add(found, Origin("file", str(path), found.line), root)
+        held = next((found.line for found in reading.found if isinstance(found.value, Secret)), None)
+        if held and mode & 0o077:
+            self.warnings.append(f"{path}:{held}: holds a key, and others may read it (mode {mode:04o}): {owned_alone(path)}")
+
+    def _resolved(self, path: Path, found: list[Found]) -> Iterator[Found]:
+        """`provider:` and `model:` at the top become models.large, the provider `claude` is anthropic; each key once."""
+        top = {f.path[0]: f for f in found if f.path in (("provider",), ("model",))}
+        rest = [f for f in found if f not in top.values()]
+        named = [f._replace(path=("providers", ALIASES.get(f.path[1], f.path[1]), *f.path[2:])) if f.path[0] == "providers" else f for f in rest]
+        lines: dict[KeyPath, int] = {}
+        for f in (*named, *self._chosen(path, top, named)):
+            if f.path in lines:
+                self.problems.append(f"{path}:{f.line}: {dotted(f.path)} is said twice (first in line {lines[f.path]}): keep one of them")
+            else:
+                lines[f.path] = f.line
+                yield f
+
+    def _chosen(self, path: Path, top: Mapping[str, Found], rest: list[Found]) -> Iterator[Found]:
+        if not top:
+            return
+        line = max(f.line for f in top.values())
+        provider = str(top["provider"].value) if "provider" in top else "anthropic"
+        provider = ALIASES.get(provider, provider)
+        own = self._settings.get(("providers", provider, "model"))
+        models = [top["model"].value] if "model" in top else [f.value for f in rest if f.path == ("providers", provider, "model")]
+        models += [own.value] if own else [Config().models.large] if provider == "anthropic" else []
+        if not models:
+            self.problems.append(f"{path}:{line}: the provider {provider!r} alone names no model: add a key 'model' with its ID")
+            return
+        model = str(models[0])
+        whole = model.startswith(f"{provider}:") or ("provider" not in top and ":" in model)
+        yield Found(("models", "large"), model if whole else f"{provider}:{model}", line)
+
+    # ---- values
+
+    def _add(self, found: Found, origin: Origin, root: Path | None = None) -> None:
+        path, value, _ = found
+        key, now = find_key(path), self._settings.get(path)
+        if root and callable(key.workspace) and (reason := key.workspace(value, now.value if now else None, self._providers())):
+            self.warnings.append(f"{origin}: {dotted(path)} is ignored: {reason}")
+            return
+        if key.joins and now and now.origin != DEFAULT:
+            value = tuple(dict.fromkeys((*_texts(now.value), *_texts(value))))
+            origin = msgspec.structs.replace(origin, before=now.origin)
+        self._settings[path] = Setting(value, origin)
+        if path == ("models", "large") and root is None:
+            self._own_model = str(value)
+
+    def _add_value(self, path: KeyPath, value: str | int | float, origin: Origin) -> None:
+        key = find_key(path)
+        try:
+            self._add(Found(path, read_value(key, value), 0), origin)
+        except Wrong as e:
+            self.problems.append(f"{origin}: {refusal(path, e, shown(value))}")
+
+    def _add_keys(self) -> None:
+        """The environment's keys, for providers that have none of their own."""
+        default = self._own_model.partition(":")[0]
+        for name in self._providers():
+            if self._get(name, "api_key") or self._get(name, "auth_token") or not (wire := self._wire(name)):
+                continue
+            address = self._settings.get(("providers", name, "base_url"))
+            own_address = address is not None and address.origin.source == "file"
+            offered = key_variables(name, wire, own_address=own_address)
+            for variable, field in ((AGENT_KEY, "api_key"), *offered) if name == default else offered:
+                if value := self._env.get(variable, "").strip():
+                    self._settings["providers", name, field] = Setting(Secret(value), Origin("environment", variable))
+                    break
+
+    def _providers(self) -> list[str]:
+        return list(dict.fromkeys((*VENDORS, *(path[1] for path in self._settings if path[0] == "providers"))))
+
+    def _get(self, provider: str, field: str) -> object:
+        setting = self._settings.get(("providers", provider, field))
+        return setting.value if setting else None
+
+    def _wire(self, provider: str) -> str | None:
+        given = self._get(provider, "type")
+        return str(given) if given else provider if provider in VENDORS else None
+
+    # ---- what only the whole can tell
+
+    def _check(self) -> None:
+        for name in self._providers():
+            self._check_provider(name)
+        for size in ("large", "small"):
+            model, origin = self._settings["models", size]
+            if text := unknown_provider(str(model).partition(":")[0], f" in {model!r}", dict.fromkeys(self._providers())):
+                self.problems.append(f"{origin}: {text}")
+        for name in dict.fromkeys(path[1] for path in self._settings if path[0] == "mcp_servers"):
+            first = next(setting.origin for path, setting in self._settings.items() if path[:2] == ("mcp_servers", name))
+            if (("mcp_servers", name, "command") in self._settings) == (("mcp_servers", name, "url") in self._settings):
+                self.problems.append(f"{first}: mcp_servers.{name} needs either a command or a url")
+
+    def _check_provider(self, name: str) -> None:
+        said = [setting.origin for path, setting in self._settings.items() if path[:2] == ("providers", name)]
+        wire = self._wire(name)
+        if wire is None:
+            self.problems.append(f"{said[0]}: providers.{name} needs a type: one of {', '.join(VENDORS)}")
+        elif name in VENDORS and wire != name:
+            self.problems.append(f"{self._settings['providers', name, 'type'].origin}: {name!r} is always of type {name!r}: give this provider another name")
+        else:
+            self._settings.setdefault(("providers", name, "type"), Setting(name, DEFAULT))
+
+
+def _flat(value: object, path: KeyPath) -> Iterator[tuple[KeyPath, object]]:
+    if isinstance(value, msgspec.Struct):
+        for name in value.__struct_fields__:
+            if path or name not in ("settings", "warnings", "known_secrets"):
+                yield from _flat(getattr(value, name), (*path, name))
+    elif not isinstance(value, dict):
+        yield path, value
+
+
+def _texts(value: object) -> tuple[str, ...]:
+    return tuple(str(item) for item in cast("tuple[object, ...]", value)) if isinstance(value, tuple) else ()
+
+
+def _bounded(lines: list[str]) -> list[str]:
+    more = len(lines) - PROBLEMS_MAX
+    return lines if more <= 0 else [*lines[:PROBLEMS_MAX], f"and {more} more"]
+
+
+# ---------------------------------------------------------------- secrets
+
+
+KEYS_OF_THE_ENVIRONMENT = frozenset({AGENT_KEY, *(variable for offered in VENDOR_KEYS.values() for variable, _ in offered)})
+
+
+def _secrets(env: Mapping[str, str], settings: Mapping[KeyPath, Setting]) -> frozenset[str]:
+    values: set[str] = set()
+    for path, setting in settings.items():
+        if isinstance(setting.value, Secret):
+            value = setting.value.reveal()
+            sure = path[-1] in ("api_key", "auth_token") or names_a_secret(path[-1])
+            values.update((value, value.rpartition(" ")[2]) if sure else in_url(value))
+        elif isinstance(setting.value, str):
+            values.update(in_url(setting.value))
+    for name, value in env.items():
+        value = value.strip()
+        if name in KEYS_OF_THE_ENVIRONMENT or (names_a_secret(name) and _no_word_or_path(value)):
+            values.add(value)
+        values.update(in_url(value))
+    return frozenset(values - {""})
+
+
+def _no_word_or_path(value: str) -> bool:
+    """False for `SOME_KEY=disabled` and `SOME_CREDENTIALS=/home/me/file`: taking those out of every text would wreck it."""
+    return not value.isalpha() and not os.path.lexists(os.path.expanduser(value))

@@ -1,0 +1,108 @@
+"""A configuration file on the disk: opened so that nothing can block or surprise, written so that nobody else can read it.
+
+What its text means is config_yaml.py's and config_keys.py's. Entry: `read_text`, `write_text`.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import re
+import stat
+from typing import TYPE_CHECKING, NamedTuple
+
+from treadle.errors import AgentError
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+SIZE_MAX_BYTES = 1 << 20
+
+# What YAML allows, without the characters that turn the reading direction.
+UNPRINTABLE = re.compile("[^\t\n\r\x20-\x7e\x85\xa0-\u2029\u202f-\u2065\u206a-\ud7ff\ue000-\ufefe\uff00-\ufffd\U00010000-\U0010ffff]")
+
+
+class Broken(Exception):
+    """A file that cannot be read as a configuration at all; `line` counts from 1."""
+
+    def __init__(self, line: int, text: str) -> None:
+        super().__init__(text)
+        self.line = line
+        self.text = text
+
+
+class Unreadable(Broken):
+    """No regular file, or one that the system does not let us read."""
+
+
+class Opened(NamedTuple):
+    text: str
+    mode: int
+    """Permission bits; 0o600 where the system has none."""
+
+
+def read_text(path: Path, *, own: bool = False) -> Opened | None:
+    """The text of a regular file of at most 1 MiB; None where there is none.
+
+    Never waits on a FIFO, never opens a device. Raises Broken, also where it is no printable UTF-8, and where it is the
+    user's `own` and others may write to it: what it says is then not known to be the user's word.
+    """
+    try:
+        # Looked at before it is opened: opening alone can wind back a tape.
+        if not stat.S_ISREG(path.stat().st_mode):
+            raise Unreadable(1, "is not a regular file")
+        descriptor = os.open(path, os.O_RDONLY | getattr(os, "O_NONBLOCK", 0) | getattr(os, "O_NOCTTY", 0) | getattr(os, "O_BINARY", 0))
+        with open(descriptor, "rb") as file:
+            status = os.fstat(descriptor)
+            if not stat.S_ISREG(status.st_mode):
+                raise Unreadable(1, "is not a regular file")
+            mode = stat.S_IMODE(status.st_mode) if os.name == "posix" else 0o600
+            if own and mode & 0o022:
+                raise Broken(1, f"others may write to it (mode {mode:04o}), so it is not used: {owned_alone(path)}")
+            data = file.read(SIZE_MAX_BYTES + 1)
+    except (FileNotFoundError, NotADirectoryError):
+        return None
+    except OSError as e:
+        raise Unreadable(1, f"cannot be read: {e.strerror or e}") from e
+    if len(data) > SIZE_MAX_BYTES:
+        raise Broken(1, f"is larger than {SIZE_MAX_BYTES} bytes: too large for a configuration")
+    return Opened(_decoded(data), mode)
+
+
+def owned_alone(path: Path) -> str:
+    """The command that makes it so."""
+    import shlex  # noqa: PLC0415  only for a message
+
+    return f"chmod 600 {shlex.quote(str(path))}"
+
+
+def _decoded(data: bytes) -> str:
+    try:
+        text = data.decode("utf-8-sig")
+    except UnicodeDecodeError as e:
+        raise Broken(data.count(b"\n", 0, e.start) + 1, f"is not UTF-8 text: byte {data[e.start]:#04x}") from e
+    if strange := UNPRINTABLE.search(text):
+        raise Broken(text.count("\n", 0, strange.start()) + 1, f"is not YAML: the character {strange[0]!r} is not allowed")
+    return text
+
+
+def write_text(path: Path, text: str) -> None:
+    """Replace the file in one step, for its owner's eyes only (0600, in a folder of 0700). A link stays one. Raises AgentError(invalid)."""
+    import tempfile  # noqa: PLC0415  only `config set` writes
+
+    path = path.resolve()
+    try:
+        path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
+        descriptor, temporary = tempfile.mkstemp(prefix=".config-", dir=path.parent)
+        try:
+            with open(descriptor, "wb") as file:
+                file.write(text.encode())
+                file.flush()
+                os.fsync(descriptor)
+            os.replace(temporary, path)
+        except BaseException:
+            with contextlib.suppress(OSError):
+                os.unlink(temporary)
+            raise
+    except OSError as e:
+        raise AgentError("invalid", f"{path}: cannot be written: {e.strerror or e}") from e

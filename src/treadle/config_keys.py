@@ -1,0 +1,438 @@
+"""Which configuration keys there are: what each may hold, and what a workspace may say about it.
+
+Where files lie and which layer wins is config.py's. Entry: `SCHEMA`, `read_settings`.
+"""
+
+from __future__ import annotations
+
+import math
+import re
+from collections.abc import Callable, Collection, Iterator
+from typing import TYPE_CHECKING, Literal, NamedTuple, TypeAlias, get_args
+
+import msgspec
+
+from treadle.redaction import Secret
+from treadle.types import DEFAULT_MAX_TOKENS, Effort, Mode
+
+if TYPE_CHECKING:
+    from treadle.config_yaml import Node, Plain
+
+VENDORS = ("anthropic", "openai", "openai-chat", "gemini")
+"""Providers that are there without being configured; the types of all others."""
+STAND_INS = ("script", "tape", "record")
+"""Prefixes of models that are files."""
+ALIASES = {"claude": "anthropic"}
+
+KeyPath: TypeAlias = tuple[str, ...]
+
+
+class Wrong(Exception):
+    """A value that its key does not take."""
+
+    def __init__(self, expected: str, *, hint: str = "", item: int | None = None) -> None:
+        super().__init__(expected)
+        self.expected = expected
+        self.hint = hint
+        self.item = item
+        """Which one, where the value is a list."""
+
+
+# ---------------------------------------------------------------- what a value may be
+
+
+Reader: TypeAlias = "Callable[[Plain], object]"
+
+
+def text(value: Plain) -> str:
+    if not isinstance(value, str) or not value.strip():
+        raise Wrong("text", hint=": put it in quotes" if isinstance(value, int | float) else "")
+    return value
+
+
+def one_of(*names: str) -> Reader:
+    def read(value: Plain) -> str:
+        if not isinstance(value, str) or value not in names:
+            near = nearest(value, names) if isinstance(value, str) else None
+            raise Wrong(f"one of {', '.join(names)}", hint=f": did you mean {near!r}?" if near else "")
+        return value
+
+    return read
+
+
+def whole(value: Plain) -> int:
+    if isinstance(value, bool) or not isinstance(value, int) or value < 1:
+        raise Wrong("a whole number of at least 1")
+    return value
+
+
+def positive(value: Plain) -> float:
+    if isinstance(value, bool) or not isinstance(value, int | float) or not 0 < value < math.inf:
+        raise Wrong("a number greater than 0")
+    return value
+
+
+def max_tokens(value: Plain) -> int:
+    if isinstance(value, bool) or not isinstance(value, int) or value < 0:
+        raise Wrong("a whole number of at least 1, or 0 for the default")
+    return value or DEFAULT_MAX_TOKENS
+
+
+def temperature(value: Plain) -> float | None:
+    if isinstance(value, bool) or not isinstance(value, int | float) or not (0 <= value <= 2 or value == -1):
+        raise Wrong("a number from 0 to 2, or -1 for the default")
+    return None if value == -1 else value
+
+
+def thinking(value: Plain) -> object:
+    if isinstance(value, bool) or value in ("adaptive", "between_tools") or (isinstance(value, int) and value > 0):
+        return value
+    raise Wrong("true, false, adaptive, between_tools or a number of tokens")
+
+
+def texts(value: Plain) -> tuple[str, ...]:
+    if not isinstance(value, list):
+        raise Wrong("a list of texts")
+    for i, item in enumerate(value):
+        if not isinstance(item, str) or not item.strip():
+            raise Wrong("a list of texts", item=i)
+    return tuple(str(item) for item in value)
+
+
+def command(value: Plain) -> tuple[str, ...]:
+    if not (words := texts(value) if isinstance(value, list) else ()):
+        raise Wrong("a list: the program and its arguments")
+    return words
+
+
+MODULE = re.compile(r"[^\W\d]\w*(?:\.[^\W\d]\w*)*")
+
+
+def modules(value: Plain) -> tuple[str, ...]:
+    names = texts(value)
+    for i, name in enumerate(names):
+        if not MODULE.fullmatch(name):
+            raise Wrong("a list of Python modules, like my_package.agents", item=i)
+    return names
+
+
+URL = re.compile(r"https?://[^\s/?#]+(?:[/?#]\S*)?", re.IGNORECASE)
+
+
+def url(value: Plain) -> str:
+    if not isinstance(value, str) or not URL.fullmatch(value):
+        raise Wrong("a URL like https://host/path")
+    return value
+
+
+def base_url(value: Plain) -> str:
+    """Without a slash at its end: paths are joined to it."""
+    if "?" in (address := url(value)) or "#" in address:
+        raise Wrong("a URL without ? and #")
+    return address.rstrip("/")
+
+
+def credential(value: Plain) -> str:
+    """Printable ASCII in one piece: anything else is a slip of the clipboard, and would break the request's header."""
+    stripped = text(value).strip()
+    if not stripped.isascii() or not stripped.isprintable() or " " in stripped:
+        raise Wrong("a key in one piece, of printable ASCII characters")
+    return stripped
+
+
+def header(value: Plain) -> str:
+    if not isinstance(value, str) or not value.isascii() or not value.isprintable():
+        raise Wrong("text of printable ASCII characters")
+    return value.strip()
+
+
+def any_text(value: Plain) -> str:
+    if not isinstance(value, str):
+        raise Wrong("text", hint=": put it in quotes")
+    return value
+
+
+def model_name(value: Plain) -> str:
+    provider, colon, name = text(value).partition(":")
+    if not colon or not provider or not name:
+        raise Wrong("PROVIDER:MODEL, like anthropic:claude-opus-5-5")
+    return f"{ALIASES.get(provider, provider)}:{name}"
+
+
+# ---------------------------------------------------------------- what a workspace may say
+
+
+Rule: TypeAlias = Callable[[object, object, Collection[str]], str | None]
+"""(the workspace's value, the present one, the providers that the user knows) -> why it is ignored, or None."""
+
+
+CLOSED = {"never": "a workspace may not set it, only your own configuration", "when trusted": "a workspace that is not trusted may not set it"}
+
+
+def free(new: object, now: object, providers: Collection[str]) -> str | None:
+    return None
+
+
+def own_provider(new: object, now: object, providers: Collection[str]) -> str | None:
+    """A stand-in is no provider: who writes a script's calls would write the workspace's commands."""
+    known = str(new).partition(":")[0] in providers
+    return None if known else "a workspace may only name a provider that your own configuration knows"
+
+
+def lower(new: object, now: object, providers: Collection[str]) -> str | None:
+    fits = isinstance(new, int | float) and (now is None or (isinstance(now, int | float) and new <= now))
+    return None if fits else f"a workspace may only lower it, and it is {now} already"
+
+
+TIGHT_TO_LOOSE: tuple[Mode, ...] = ("plan", "ask", "accept-edits", "full")
+
+
+def tighter(new: object, now: object, providers: Collection[str]) -> str | None:
+    order: tuple[object, ...] = TIGHT_TO_LOOSE
+    return None if order.index(new) <= order.index(now) else f"a workspace may only tighten it, and it is {now!r} already"
+
+
+# ---------------------------------------------------------------- the keys
+
+
+class Key(msgspec.Struct, frozen=True):
+    read: Reader
+    workspace: Literal["never", "when trusted"] | Rule = "never"
+    secret: bool = False
+    """Its value is a `Secret`, shown nowhere."""
+    nullable: bool = False
+    """`null` is a value; elsewhere it leaves the key unset."""
+    joins: bool = False
+    """A list to which each layer adds, instead of replacing it."""
+
+
+class Names(msgspec.Struct, frozen=True):
+    """A mapping whose keys are names that the user chooses."""
+
+    pattern: re.Pattern[str]
+    inner: Schema
+
+
+Schema: TypeAlias = "Key | Names | dict[str, Schema]"
+
+NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9_-]{0,63}")
+VARIABLE = re.compile(r"[A-Za-z_][A-Za-z0-9_]{0,127}")
+HEADER_NAME = re.compile(r"[A-Za-z0-9!#$%&'*+.^_`|~-]{1,127}")
+
+SCHEMA: dict[str, Schema] = {
+    "provider": Key(text, free),
+    "model": Key(text, free),
+    "models": {"large": Key(model_name, own_provider), "small": Key(model_name, own_provider)},
+    "providers": Names(
+        NAME,
+        {
+            "type": Key(one_of(*VENDORS)),
+            "api_key": Key(credential, secret=True),
+            "auth_token": Key(credential, secret=True),
+            "base_url": Key(base_url),
+            "preamble": Key(any_text),
+            "timeout_s": Key(positive),
+            "model": Key(text),
+            "headers": Names(HEADER_NAME, Key(header, secret=True)),
+        },
+    ),
+    "defaults": {
+        "max_tokens": Key(max_tokens, free),
+        "temperature": Key(temperature, free, nullable=True),
+        "thinking": Key(thinking, free, nullable=True),
+        "effort": Key(one_of(*get_args(Effort)), free, nullable=True),
+        "mode": Key(one_of(*TIGHT_TO_LOOSE), tighter),
+        "sandbox": Key(one_of("auto", "on", "off")),
+    },
+    "limits": {
+        "turns": Key(whole, lower, nullable=True),
+        "tool_calls": Key(whole, lower, nullable=True),
+        "seconds": Key(positive, lower, nullable=True),
+        "tokens": Key(whole, lower, nullable=True),
+        "cost_usd": Key(positive, lower, nullable=True),
+    },
+    "permissions": {"allow": Key(texts, joins=True), "ask": Key(texts, free, joins=True), "deny": Key(texts, free, joins=True)},
+    "mcp_servers": Names(
+        NAME,
+        {
+            "command": Key(command, "when trusted"),
+            "env": Names(VARIABLE, Key(any_text, "when trusted", secret=True)),
+            "url": Key(url, "when trusted"),
+            "headers": Names(HEADER_NAME, Key(header, "when trusted", secret=True)),
+            "tools": Key(texts, "when trusted"),
+        },
+    ),
+    "service": {
+        "limits": {
+            "requests_per_minute": Key(whole, lower),
+            "runs": Key(whole, lower),
+            "streams": Key(whole, lower),
+            "tokens_per_day": Key(whole, lower),
+            "cost_usd_per_day": Key(positive, lower),
+            "body_bytes": Key(whole, lower),
+        }
+    },
+    "agents": Key(modules, "when trusted"),
+    "journal": Key(text),
+}
+
+COMMANDS_OF_A_WORKSPACE = frozenset({"hooks", "environment", "env"})
+"""Unknown keys elsewhere; in a workspace their only purpose would be what it may not do, so that they are ignored, not an error."""
+
+
+# ---------------------------------------------------------------- reading a file's settings
+
+
+class Found(NamedTuple):
+    path: KeyPath
+    value: object
+    line: int
+
+
+class Remark(NamedTuple):
+    line: int
+    text: str
+
+
+class Reading(NamedTuple):
+    found: list[Found]
+    wrong: list[Remark]
+    ignored: list[Remark]
+    """What a workspace said in vain."""
+
+
+def read_settings(root: Node | None, *, workspace: bool = False, trusted: bool = False) -> Reading:
+    """Every setting of a file with its line; what is wrong is collected, not raised."""
+    walk = _Walk(workspace, trusted)
+    if root is not None:
+        walk.visit(root, SCHEMA, (), root.line)
+    return walk.reading
+
+
+class _Walk:
+    def __init__(self, workspace: bool, trusted: bool) -> None:
+        self._workspace = workspace
+        self._trusted = trusted
+        self.reading = Reading([], [], [])
+
+    def visit(self, node: Node, schema: Schema, path: KeyPath, line: int) -> None:
+        if self._workspace and (reason := self._closed(schema)):
+            self.reading.ignored.extend(Remark(at, f"{dotted(leaf)} is ignored: {reason}") for leaf, at in _leaves(node, path, line))
+        elif isinstance(schema, Key):
+            self._read(node, schema, path, line)
+        elif isinstance(node.value, dict):
+            for name, entry in node.value.items():
+                self._enter(entry.node, name, schema, path, entry.key.line)
+        elif node.value is not None:
+            self._wrong(line, f"{dotted(path) or 'a configuration'} must be a mapping of keys to values")
+
+    def _closed(self, schema: Schema) -> str | None:
+        """Why nothing under `schema` may be set; None where something may."""
+        if isinstance(schema, Key):
+            rule = schema.workspace
+            return None if callable(rule) or (rule == "when trusted" and self._trusted) else CLOSED[rule]
+        reasons = [self._closed(inner) for inner in ([schema.inner] if isinstance(schema, Names) else schema.values())]
+        return reasons[0] if all(reasons) else None
+
+    def _enter(self, node: Node, name: str, schema: dict[str, Schema] | Names, path: KeyPath, line: int) -> None:
+        try:
+            inner = inside(schema, name, path)
+        except LookupError as e:
+            if self._workspace and not path and name in COMMANDS_OF_A_WORKSPACE:
+                self.reading.ignored.append(Remark(line, f"{name} is ignored: {CLOSED['never']}"))
+            else:
+                self._wrong(line, str(e.args[0]))
+        else:
+            self.visit(node, inner, (*path, name), line)
+
+    def _read(self, node: Node, key: Key, path: KeyPath, line: int) -> None:
+        if node.value is None and not key.nullable:
+            return
+        try:
+            value = None if node.value is None else read_value(key, node.plain())
+        except Wrong as e:
+            items = node.value if isinstance(node.value, tuple) else ()
+            at = items[e.item].line if e.item is not None else line
+            self._wrong(at, refusal(path, e, "" if key.secret else shown(node.plain())))
+        else:
+            self.reading.found.append(Found(path, value, line))
+
+    def _wrong(self, line: int, text: str) -> None:
+        self.reading.wrong.append(Remark(line, text))
+
+
+def read_value(key: Key, value: Plain) -> object:
+    """Raises Wrong."""
+    read = key.read(value)
+    return Secret(read) if key.secret and isinstance(read, str) else read
+
+
+def refusal(path: KeyPath, wrong: Wrong, got: str) -> str:
+    return f"{dotted(path)} must be {wrong.expected}{f', not {got}' if got else ''}{wrong.hint}"
+
+
+def shown(value: Plain) -> str:
+    """A value in a message."""
+    if isinstance(value, dict | list):
+        return "a mapping" if isinstance(value, dict) else "a list"
+    if isinstance(value, str):
+        return _clipped(value)
+    return {None: "nothing", True: "true", False: "false"}[value] if value is None or isinstance(value, bool) else str(value)[:60]
+
+
+def find_key(path: KeyPath) -> Key:
+    """Raises LookupError with the nearest right name where there is no such key."""
+    schema: Schema = SCHEMA
+    for i, name in enumerate(path):
+        if isinstance(schema, Key):
+            raise LookupError(f"{dotted(path[:i])} is a single value and has nothing named {name!r}")
+        schema = inside(schema, name, path[:i])
+    if not isinstance(schema, Key):
+        names = "NAME" if isinstance(schema, Names) else ", ".join(schema)
+        raise LookupError(f"{dotted(path)} is a group: name a key in it: {names}")
+    return schema
+
+
+def inside(schema: dict[str, Schema] | Names, name: str, path: KeyPath) -> Schema:
+    """What stands under `name`. Raises LookupError with a text for the user."""
+    where = f" in {dotted(path)}" if path else ""
+    if isinstance(schema, Names):
+        if schema.pattern.fullmatch(name) and name not in STAND_INS:
+            return schema.inner
+        raise LookupError(f"{_clipped(name)} cannot be a name{where}")
+    if name in schema:
+        return schema[name]
+    known = list(schema)
+    if near := nearest(name, known) or next((dotted(leaf) for leaf in _key_paths() if leaf[-1] == name), None):
+        raise LookupError(f"unknown key {_clipped(name)}{where}: did you mean {near!r}?")
+    raise LookupError(f"unknown key {_clipped(name)}{where}: the keys there are {', '.join(known)}")
+
+
+def nearest(name: str, names: Collection[str]) -> str | None:
+    import difflib  # noqa: PLC0415  only for a message
+
+    return next(iter(difflib.get_close_matches(name.lower()[:64], names, n=1, cutoff=0.6)), None)
+
+
+def dotted(path: KeyPath) -> str:
+    return ".".join(name if HEADER_NAME.fullmatch(name) else _clipped(name) for name in path)
+
+
+def _clipped(text: str) -> str:
+    return repr(text if len(text) <= 60 else text[:59] + "…")
+
+
+def _leaves(node: Node, path: KeyPath, line: int) -> Iterator[tuple[KeyPath, int]]:
+    if isinstance(node.value, dict) and node.value:
+        for name, entry in node.value.items():
+            yield from _leaves(entry.node, (*path, name), entry.key.line)
+    else:
+        yield path, line
+
+
+def _key_paths(schema: Schema = SCHEMA, path: KeyPath = ()) -> Iterator[KeyPath]:
+    if isinstance(schema, Key):
+        yield path
+    elif isinstance(schema, dict):
+        for name, inner in schema.items():
+            yield from _key_paths(inner, (*path, name))

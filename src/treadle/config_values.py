@@ -1,0 +1,204 @@
+"""What the configuration says: every value, typed, with where it came from.
+
+Who may say what, and which layer wins, is config.py's. Entry: `Config`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Literal, NamedTuple, cast
+
+import msgspec
+from typing_extensions import override
+
+from treadle.config_keys import ALIASES, STAND_INS, VENDORS, KeyPath, dotted, nearest
+from treadle.endpoint import Endpoint, Provider, reach
+from treadle.errors import AgentError
+from treadle.redaction import Redactor, Secret
+from treadle.types import DEFAULT_MAX_TOKENS, Effort, Limits, Mode, Settings, Thinking
+
+
+class Origin(msgspec.Struct, frozen=True):
+    """Where a value came from."""
+
+    source: Literal["default", "file", "environment", "flag", "argument"]
+    name: str = ""
+    """The file's path, the variable, the option."""
+    line: int | None = None
+    before: Origin | None = None
+    """Of a list to which several layers added: where its earlier part came from."""
+
+    @override
+    def __str__(self) -> str:
+        here = f"{self.name}:{self.line}" if self.line else self.name or self.source
+        return f"{self.before}, {here}" if self.before else here
+
+
+DEFAULT = Origin("default")
+
+
+class Setting(NamedTuple):
+    value: object
+    origin: Origin
+
+
+class Models(msgspec.Struct, frozen=True, kw_only=True):
+    large: str = "anthropic:claude-opus-5-5"
+    small: str = "anthropic:claude-haiku-5-5"
+
+
+class Defaults(msgspec.Struct, frozen=True, kw_only=True):
+    max_tokens: int = DEFAULT_MAX_TOKENS
+    """Of one response."""
+    temperature: float | None = None
+    thinking: Thinking | None = None
+    effort: Effort | None = None
+    mode: Mode = "ask"
+    sandbox: Literal["auto", "on", "off"] = "auto"
+
+    @property
+    def settings(self) -> Settings:
+        return Settings(max_tokens=self.max_tokens, temperature=self.temperature, thinking=self.thinking, effort=self.effort)
+
+
+class Permissions(msgspec.Struct, frozen=True, kw_only=True):
+    allow: tuple[str, ...] = ()
+    ask: tuple[str, ...] = ()
+    deny: tuple[str, ...] = ()
+
+
+class McpServer(msgspec.Struct, frozen=True, kw_only=True):
+    """Either `command` or `url` is set."""
+
+    command: tuple[str, ...] = ()
+    env: dict[str, Secret] = {}
+    url: str | None = None
+    headers: dict[str, Secret] = {}
+    tools: tuple[str, ...] | None = None
+    """None: all that it has."""
+
+
+class ServiceLimits(msgspec.Struct, frozen=True, kw_only=True):
+    """For each user."""
+
+    requests_per_minute: int = 60
+    runs: int = 3
+    streams: int = 5
+    tokens_per_day: int = 1_000_000
+    cost_usd_per_day: float = 5
+    body_bytes: int = 1 << 20
+
+
+class Service(msgspec.Struct, frozen=True, kw_only=True):
+    limits: ServiceLimits = ServiceLimits()
+
+
+class Row(NamedTuple):
+    key: str
+    value: object
+    """Plain data; of a secret only `set (ends …abcd)`."""
+    origin: Origin
+
+
+class Config(msgspec.Struct, frozen=True, kw_only=True):
+    """Every setting with where it came from. Immutable; its repr holds no secret."""
+
+    models: Models = Models()
+    providers: dict[str, Provider] = {}
+    """Those that somebody said something about; ask `endpoint`."""
+    defaults: Defaults = Defaults()
+    limits: Limits = Limits(turns=50, seconds=600)
+    """Of the command line's runs."""
+    permissions: Permissions = Permissions()
+    mcp_servers: dict[str, McpServer] = {}
+    service: Service = Service()
+    agents: tuple[str, ...] = ()
+    journal: str | None = None
+    settings: dict[KeyPath, Setting] = {}
+    warnings: tuple[str, ...] = ()
+    """For the person, once: what a workspace said in vain, a key that others may read."""
+    known_secrets: frozenset[Secret] = frozenset()
+
+    def origin(self, *path: str) -> Origin:
+        """Of a key, like `origin("limits", "turns")`; the default's where nobody set it."""
+        setting = self.settings.get(path)
+        return setting.origin if setting else DEFAULT
+
+    def rows(self) -> list[Row]:
+        """Every key in the order of the manual, as it may be shown."""
+        redactor, order = Redactor(self.secrets()), Config.__struct_fields__
+        settings = sorted(self.settings.items(), key=lambda item: order.index(item[0][0]))
+        return [Row(dotted(path), _showable(value, redactor), origin) for path, (value, origin) in settings]
+
+    def secrets(self) -> frozenset[str]:
+        """Every secret value of the configuration and of the environment that was loaded, for a `Redactor`."""
+        return frozenset(secret.reveal() for secret in self.known_secrets)
+
+    def split(self, model: str) -> tuple[str, str]:
+        """A model's name as provider and ID: "anthropic:x" -> ("anthropic", "x").
+
+        Raises AgentError(invalid), with the nearest right name, where there is no such provider.
+        """
+        provider, colon, name = model.partition(":")
+        provider = ALIASES.get(provider, provider)
+        if not colon or not name:
+            raise AgentError(
+                "invalid", f"the model {model!r} names no provider: write PROVIDER:MODEL, like 'anthropic:{model.rstrip(':') or 'claude-opus-5-5'}'"
+            )
+        if text := unknown_provider(provider, f" in {model!r}", self.providers):
+            raise AgentError("invalid", text)
+        return provider, name
+
+    def endpoint(self, name: str, *, api_key: str | None = None, auth_token: str | None = None) -> Endpoint:
+        """How to reach the provider `name`.
+
+        Its key is the argument, else the configured one, else TREADLE_AGENT_API_KEY (for the default model's provider, and
+        no workspace decides which one that is), else the vendor's own variable. Raises AgentError: invalid for an unknown
+        provider or a value that cannot be sent, auth where there is no key.
+        """
+        name = ALIASES.get(name, name)
+        if name not in VENDORS and name not in self.providers:
+            raise AgentError("invalid", unknown_provider(name, "", self.providers) or f"{name!r} is the name of a file, not of a provider")
+        provider = self.providers.get(name) or Provider(type=name)
+        return reach(name, provider, lambda field: str(self.origin("providers", name, field)), api_key=api_key, auth_token=auth_token)
+
+    def with_credentials(self, name: str, *, api_key: str | None = None, auth_token: str | None = None) -> Config:
+        """The same with another key for one provider. The old one stays among `secrets()`: texts may still hold it."""
+        reached = self.endpoint(name, api_key=api_key, auth_token=auth_token)
+        key = reached.api_key or reached.auth_token
+        if key is None or not (api_key or auth_token):
+            return self
+        replaced = {("providers", reached.name, other) for other in ("api_key", "auth_token")}
+        settings = {path: setting for path, setting in self.settings.items() if path not in replaced}
+        settings["providers", reached.name, reached.kind] = Setting(key, Origin("argument", reached.key_origin))
+        return built(settings, self.warnings, self.known_secrets | {key})
+
+
+def unknown_provider(name: str, where: str, configured: Mapping[str, object]) -> str | None:
+    known = (*VENDORS, *STAND_INS, *configured)
+    if name in known:
+        return None
+    near = nearest(name, (*known, *ALIASES))
+    return f"unknown provider {name!r}{where}: " + (f"did you mean {near!r}?" if near else f"known are {', '.join(dict.fromkeys(known))}")
+
+
+def _showable(value: object, redactor: Redactor) -> object:
+    match value:
+        case Secret():
+            return str(value)
+        case str():
+            return redactor.text(value)
+        case tuple():
+            return [_showable(item, redactor) for item in cast("tuple[object, ...]", value)]
+        case _:
+            return value
+
+
+def built(settings: dict[KeyPath, Setting], warnings: tuple[str, ...] = (), secrets: frozenset[Secret] = frozenset()) -> Config:
+    tree: dict[str, object] = {"settings": settings, "warnings": warnings, "known_secrets": secrets}
+    for path, setting in settings.items():
+        inner = tree
+        for name in path[:-1]:
+            inner = cast("dict[str, object]", inner.setdefault(name, {}))
+        inner[path[-1]] = setting.value
+    return msgspec.convert(tree, Config)
