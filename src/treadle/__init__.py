@@ -1,0 +1,92 @@
+"""Treadle: the agent runtime for Python. The loop between a language model and tools, typed, crash-proof, observable, fast.
+
+    agent = Agent(name="guide", model="anthropic:claude-opus-5-5", tools=[weather])
+    async with Runtime.open() as rt:
+        result = await rt.run(agent, "Where is it warm?")
+
+Importing this does no work: each name is loaded when it is first used.
+"""
+
+from __future__ import annotations
+
+import importlib
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from treadle.agent import Agent as Agent
+    from treadle.agent import Input as Input
+    from treadle.callbacks import Callbacks as Callbacks
+    from treadle.errors import AgentError as AgentError
+    from treadle.errors import ErrorKind as ErrorKind
+    from treadle.events import Event as Event
+    from treadle.hub import Hub as Hub
+    from treadle.journal import Journal as Journal
+    from treadle.message import MediaPart as MediaPart
+    from treadle.message import Message as Message
+    from treadle.message import ProviderPart as ProviderPart
+    from treadle.message import ReasoningPart as ReasoningPart
+    from treadle.message import TextPart as TextPart
+    from treadle.message import ToolCall as ToolCall
+    from treadle.message import ToolResult as ToolResult
+    from treadle.message import UnknownPart as UnknownPart
+    from treadle.model import Model as Model
+    from treadle.model import ModelRequest as ModelRequest
+    from treadle.model import ModelResponse as ModelResponse
+    from treadle.result import RunResult as RunResult
+    from treadle.run_stream import RunStream as RunStream
+    from treadle.runtime import Runtime as Runtime
+    from treadle.runtime import run as run
+    from treadle.runtime import run_sync as run_sync
+    from treadle.session import Session as Session
+    from treadle.session_store import MAX_SESSION_MESSAGES as MAX_SESSION_MESSAGES
+    from treadle.session_store import SessionStore as SessionStore
+    from treadle.tool import DidNotHappen as DidNotHappen
+    from treadle.tool import Happened as Happened
+    from treadle.tool import Tool as Tool
+    from treadle.tool import ToolContext as ToolContext
+    from treadle.tool import ToolFailed as ToolFailed
+    from treadle.tool import ToolRegistry as ToolRegistry
+    from treadle.tools.function import FunctionTool as FunctionTool
+    from treadle.tools.function import tool as tool
+    from treadle.types import Limits as Limits
+    from treadle.types import Outcome as Outcome
+    from treadle.types import RunMetrics as RunMetrics
+    from treadle.types import Settings as Settings
+    from treadle.types import StopReason as StopReason
+    from treadle.types import Usage as Usage
+
+__version__ = "0.1.0"
+
+_HOME = {
+    "agent": ("Agent", "Input"),
+    "callbacks": ("Callbacks",),
+    "errors": ("AgentError", "ErrorKind"),
+    "events": ("Event",),
+    "hub": ("Hub",),
+    "journal": ("Journal",),
+    "message": ("MediaPart", "Message", "ProviderPart", "ReasoningPart", "TextPart", "ToolCall", "ToolResult", "UnknownPart"),
+    "model": ("Model", "ModelRequest", "ModelResponse"),
+    "result": ("RunResult",),
+    "run_stream": ("RunStream",),
+    "runtime": ("Runtime", "run", "run_sync"),
+    "session": ("Session",),
+    "session_store": ("MAX_SESSION_MESSAGES", "SessionStore"),
+    "tool": ("DidNotHappen", "Happened", "Tool", "ToolContext", "ToolFailed", "ToolRegistry"),
+    "tools.function": ("FunctionTool", "tool"),
+    "types": ("Limits", "Outcome", "RunMetrics", "Settings", "StopReason", "Usage"),
+}
+_MODULE_OF = {name: module for module, names in _HOME.items() for name in names}
+__all__ = [*sorted(_MODULE_OF)]  # pyright: ignore[reportUnsupportedDunderAll]  the names stand in the block above, for checkers
+
+
+def __getattr__(name: str) -> Any:
+    module = _MODULE_OF.get(name)
+    if module is None:
+        raise AttributeError(f"module 'treadle' has no attribute {name!r}")
+    value = getattr(importlib.import_module(f"treadle.{module}"), name)
+    globals()[name] = value
+    return value
+
+
+def __dir__() -> list[str]:
+    return [*__all__, "__version__"]

@@ -261,7 +261,7 @@ class Layers:
             self.problems.append(f"{said[0]}: providers.{name} needs a type: one of {', '.join(VENDORS)}")
         elif name in VENDORS and wire != name:
             self.problems.append(f"{self._settings['providers', name, 'type'].origin}: {name!r} is always of type {name!r}: give this provider another name")
-        else:
+        elif said:
             self._settings.setdefault(("providers", name, "type"), Setting(name, DEFAULT))
 
 

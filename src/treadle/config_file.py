@@ -18,8 +18,8 @@ if TYPE_CHECKING:
 
 SIZE_MAX_BYTES = 1 << 20
 
-# What YAML allows, without the characters that turn the reading direction.
-UNPRINTABLE = re.compile("[^\t\n\r\x20-\x7e\x85\xa0-\u2029\u202f-\u2065\u206a-\ud7ff\ue000-\ufefe\uff00-\ufffd\U00010000-\U0010ffff]")
+UNPRINTABLE = re.compile("[\x00-\x08\x0b\x0c\x0e-\x1f\x7f-\x84\x86-\x9f\u202a-\u202e\u2066-\u2069\ud800-\udfff\ufeff\ufffe\uffff]")
+"""What YAML forbids, and what turns the reading direction."""
 
 
 class Broken(Exception):

@@ -5,8 +5,9 @@ In what order calls start, and what of it is journaled when, is the loop's busin
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
@@ -31,11 +32,14 @@ class Toolbox:
     mode: Mode
     cwd: Path
     clock: Clock
-    clean: Callable[[str], str]
-    """Takes known secrets out of a result."""
-    context: Callable[[Ready], ToolContext[Any]]
     definitions: tuple[ToolDefinition, ...]
     """The same object for the whole run, so that a wire encodes it once."""
+    clean: Callable[[str], str]
+    """Takes known secrets out of a result."""
+    context: Callable[[Ready, float | None, Callable[[], bool]], ToolContext[Any]]
+    """Makes the context of a call from its deadline and a way to ask whether the run is being stopped."""
+    scope: anyio.CancelScope = field(default_factory=anyio.CancelScope)
+    """The run's."""
 
     def prepare(self, call: ToolCall) -> Ready | Refused:
         """Looked up, validated and decided; a call that cannot run comes back with its result. Nobody is here to ask: ask is a no."""
@@ -64,7 +68,7 @@ class Toolbox:
 
     async def _result(self, ready: Ready) -> ToolResult:
         call, tool = ready.call, ready.tool
-        ctx = self.context(ready)
+        ctx = self.context(ready, self._deadline(tool), self._is_stopping)
         try:
             output = await _run(tool, ctx, ready.arguments)
             return ToolResult(call_id=call.id, name=call.name, content=await self._capped(output, tool, ctx))
@@ -76,6 +80,14 @@ class Toolbox:
             return failure(call.id, call.name, f"Timed out after {tool.timeout_s} s. {NOBODY_KNOWS if unknown else ''}".strip(), unknown=unknown)
         except (Exception, SystemExit) as e:  # noqa: BLE001  the edge of a tool: its failure is told to the model
             return failure(call.id, call.name, await self._capped_text(f"{type(e).__name__}: {e}", tool, ctx))
+
+    def _deadline(self, tool: Tool[Any]) -> float | None:
+        own = math.inf if tool.timeout_s is None else anyio.current_time() + tool.timeout_s
+        first = min(own, self.scope.deadline)
+        return None if first == math.inf else first
+
+    def _is_stopping(self) -> bool:
+        return self.scope.cancel_called
 
     async def _capped(self, output: ToolOutput, tool: Tool[Any], ctx: ToolContext[Any]) -> str | tuple[TextPart | MediaPart, ...]:
         if isinstance(output, str):

@@ -138,6 +138,9 @@ class Feed:
             case model.ToolCallStart() if (call := self._attempt.fold.call) is not None:
                 self.cut_reasoning()
                 self._delta(events.ToolCallDelta, call_id=call.id, name=call.name, arguments="")
+            case model.Restart():
+                self.cut_reasoning()
+                self.say(events.Retry, {"attempt": self._attempt.number, "wait_s": 0.0, "kind": "network"})
             case model.Notice():
                 self.say(events.Warned, {"text": delta.text})
             case _:

@@ -53,7 +53,7 @@ class Run:
         self._repetition = Repetition()
         self._call_ids = {call.id for message in plan.history for call in message.tool_calls}
         self._inbox: deque[str] = deque()
-        self._scope = anyio.CancelScope()
+        self._scope = toolbox.scope
         self._cancel_asked = False
         self._message_id = ""
         self._attempt: Attempt | None = None

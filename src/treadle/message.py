@@ -8,7 +8,7 @@ from __future__ import annotations
 import json
 from collections.abc import Sequence
 from datetime import datetime
-from typing import Any, Literal, Self, TypeAlias, cast
+from typing import Any, Literal, Self, TypeAlias, TypeVar, cast
 
 import msgspec
 from typing_extensions import override
@@ -93,10 +93,10 @@ class ProviderPart(Value, frozen=True, kw_only=True, tag_field="type", tag="prov
     data: JsonText
 
 
-class UnknownPart(Value, frozen=True, kw_only=True):
+class UnknownPart(Value, frozen=True, kw_only=True, tag_field="type", tag="unknown"):
     """A part written by a newer version: its tag, and its JSON verbatim."""
 
-    type: str
+    type: str = msgspec.field(name="kind")
     raw: JsonText
 
 
@@ -183,12 +183,23 @@ def encode_json(value: object) -> bytes:
         return json.dumps(msgspec.to_builtins(value), separators=(",", ":")).encode()
 
 
+T = TypeVar("T")
+
+
+def decode_json(data: bytes, kind: type[T]) -> T:
+    """The inverse of `encode_json`. Raises msgspec.ValidationError, or another ValueError where it is no JSON."""
+    try:
+        return msgspec.json.decode(data, type=kind)
+    except msgspec.DecodeError:
+        return msgspec.convert(json.loads(data), kind)
+
+
 class _Stored(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     """A message as it is stored, when this version knows every word of it."""
 
     id: str
     role: Role
-    parts: tuple[KnownPart, ...]
+    parts: tuple[Part, ...]
     created_at: datetime
     schema: int = SCHEMA
 

@@ -139,6 +139,10 @@ class WholePart(msgspec.Struct, frozen=True, tag_field="delta", tag="part"):
     part: ProviderPart
 
 
+class Restart(msgspec.Struct, frozen=True, tag_field="delta", tag="restart", gc=False):
+    """All deltas before it are void: the provider began the response anew inside the same stream."""
+
+
 class Notice(msgspec.Struct, frozen=True, tag_field="delta", tag="notice", gc=False):
     """A word for the person, not part of the response: becomes a `warning` event."""
 
@@ -158,7 +162,9 @@ class ResponseEnd(msgspec.Struct, frozen=True, tag_field="delta", tag="end"):
     """An object that the provider wants back with the next request of this run (a container's id)."""
 
 
-Delta: TypeAlias = TextStart | TextDelta | ReasoningStart | ReasoningDelta | ToolCallStart | ArgumentsDelta | PartEnd | WholePart | Notice | ResponseEnd
+Delta: TypeAlias = (
+    TextStart | TextDelta | ReasoningStart | ReasoningDelta | ToolCallStart | ArgumentsDelta | PartEnd | WholePart | Restart | Notice | ResponseEnd
+)
 
 
 class ModelResponse(Value, frozen=True, kw_only=True):
@@ -254,6 +260,10 @@ class Fold:
             case ResponseEnd():
                 self._close()
                 self.end = delta
+            case Restart():
+                self._close()
+                self._taken -= {part.id for part in self._parts if isinstance(part, ToolCall)}
+                self._parts.clear()
             case _:
                 pass
 

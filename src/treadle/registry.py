@@ -1,32 +1,94 @@
-"""Finds what a name means: models by `provider:id`, their connections and keys. Entry: `Models`."""
+"""Finds what a name means: models by `provider:id`, with the key and the connection of their provider. Entry: `Models`."""
 
 from __future__ import annotations
 
 from collections.abc import Callable
-from difflib import get_close_matches
 from pathlib import Path
-from typing import TYPE_CHECKING, Protocol
+from typing import TYPE_CHECKING
 
-from treadle.config import Config
+from treadle.config import Config, Endpoint
 from treadle.errors import AgentError
 from treadle.model import Model
 
 if TYPE_CHECKING:
     from treadle.providers.http import HttpConnection
 
-FILES = ("script", "tape", "record")
-LATER = ("openai", "openai-chat", "gemini")
-
-
-class Connection(Protocol):
-    async def aclose(self) -> None: ...
-
 
 class Models:
     """Models by name, made when they are first asked for; one connection for each provider, shared by all runs."""
 
     def __init__(self, config: Config, *, clean: Callable[[str], str]) -> None:
+        """`clean` takes secrets out of what a tape records."""
         self._config = config
         self._clean = clean
         self._connections: dict[str, HttpConnection] = {}
         self._retired: list[HttpConnection] = []
+        self._playing: dict[tuple[str, str], Model] = {}
+        """Scripts and tapes, each at the place where its conversation left it."""
+
+    def get(self, name: str, *, scope: str) -> Model:
+        """Raises AgentError: invalid for a name that means nothing here, auth where its provider has no key.
+
+        `scope`: the session that asks, or the run where there is none; a script goes on where that one left it.
+        """
+        provider, model_id = self._config.split(name)
+        match provider:
+            case "script" | "tape":
+                key = (name, scope)
+                if key not in self._playing:
+                    self._playing[key] = _player(provider, Path(model_id))
+                return self._playing[key]
+            case "record":
+                return self._recorder(name, model_id, scope)
+            case _:
+                return self._from_provider(self._config.endpoint(provider), name, model_id)
+
+    def forget(self, scope: str) -> None:
+        """The conversation is over: its scripts are let go."""
+        self._playing = {key: model for key, model in self._playing.items() if key[1] != scope}
+
+    def use(self, config: Config) -> None:
+        """Other credentials from the next request on; requests under way end on the connections they have."""
+        self._config = config
+        self._retired += self._connections.values()
+        self._connections = {}
+
+    async def aclose(self) -> None:
+        for connection in (*self._connections.values(), *self._retired):
+            await connection.aclose()
+        self._connections, self._retired = {}, []
+
+    def _recorder(self, name: str, rest: str, scope: str) -> Model:
+        from treadle.providers.tape import RecordingModel  # noqa: PLC0415  only who records needs it
+
+        path, equals, model = rest.partition("=")
+        if not equals or not path or not model:
+            raise AgentError("invalid", f"{name!r} does not say what to record: write record:FILE=MODEL, like record:talk.tape=anthropic:claude-haiku-5-5")
+        key = (name, scope)
+        if key not in self._playing:
+            self._playing[key] = RecordingModel(self.get(model, scope=scope), Path(path), clean=self._clean)
+        return self._playing[key]
+
+    def _from_provider(self, endpoint: Endpoint, name: str, model_id: str) -> Model:
+        if endpoint.type != "anthropic":
+            raise AgentError("invalid", f"{name!r}: providers of type {endpoint.type!r} come in a later version; this one speaks to type 'anthropic'")
+        from treadle.providers.anthropic import AnthropicModel, connect  # noqa: PLC0415  the wire is loaded when it is used
+
+        connection = self._connections.get(endpoint.name)
+        if connection is None:
+            connection = self._connections[endpoint.name] = connect(
+                api_key=endpoint.api_key.reveal() if endpoint.api_key else None,
+                auth_token=endpoint.auth_token.reveal() if endpoint.auth_token else None,
+                base_url=endpoint.base_url,
+                timeout_s=endpoint.timeout_s,
+                headers={header: value.reveal() for header, value in endpoint.headers.items()},
+            )
+        preamble = endpoint.preamble if endpoint.auth_token else ""
+        return AnthropicModel(model_id, connection=connection, preamble=preamble, name=f"{endpoint.name}:{model_id}")
+
+
+def _player(kind: str, path: Path) -> Model:
+    from treadle.providers.scripted import ScriptedModel  # noqa: PLC0415  only who plays needs them
+    from treadle.providers.tape import TapeModel  # noqa: PLC0415
+
+    return ScriptedModel.from_file(path) if kind == "script" else TapeModel(path)

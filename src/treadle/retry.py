@@ -11,7 +11,7 @@ from dataclasses import dataclass
 
 from treadle.clock import Clock
 from treadle.errors import AgentError
-from treadle.model import Delta, Fold, Model, ModelRequest, ModelResponse
+from treadle.model import Delta, Fold, Model, ModelRequest, ModelResponse, Restart
 
 LONGEST_WAIT_S = 600.0
 """A Retry-After above this is cut to it; where the run has a deadline, that comes first."""
@@ -72,6 +72,8 @@ async def ask(
                 async for delta in deltas:
                     attempt.fold.add(delta)
                     listen(delta)
+                    if type(delta) is Restart:
+                        attempt.number += 1
             response = attempt.fold.response()
         except AgentError as error:
             attempt.reached += error.status is not None or attempt.fold.begun

@@ -5,24 +5,26 @@ Entry: `Runtime`. `run` and `run_sync` are it, opened in memory for one run.
 
 from __future__ import annotations
 
-import os
+import asyncio
 import threading
-from collections.abc import Awaitable, Callable, Mapping
-from dataclasses import dataclass, replace
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
-from types import TracebackType
-from typing import TYPE_CHECKING, Any, Generic, Literal, Self, TypedDict, cast
+from typing import Any, Generic, Literal, Self, cast
 
 import anyio
 import msgspec
 from typing_extensions import Unpack
 
 from treadle.agent import Agent, Deps, expand, expand_message
+from treadle.callbacks import call
 from treadle.calls import Ready, idempotency_key
 from treadle.clock import Clock
 from treadle.config import Config, load
+from treadle.environment import child_environment
 from treadle.errors import AgentError
-from treadle.events import Event, ToolProgress
+from treadle.events import ToolProgress
 from treadle.execution import Toolbox
 from treadle.feed import EventStream, Feed
 from treadle.hub import Hub
@@ -36,74 +38,349 @@ from treadle.redaction import Redactor
 from treadle.registry import Models
 from treadle.result import Out, RunResult
 from treadle.retry import RetryPolicy
-from treadle.session import SessionStore
+from treadle.run_stream import RunStream
+from treadle.session import RunOptions, Session
+from treadle.session_store import SessionStore
 from treadle.spill import Spill
 from treadle.tool import ToolContext, ToolRegistry
-from treadle.types import DEFAULT_MAX_TOKENS, Limits, Mode, Outcome, Settings, SystemBlock, new_id
+from treadle.types import DEFAULT_MAX_TOKENS, Limits, Outcome, Settings, SystemBlock, new_id
 
-if TYPE_CHECKING:
-    from collections.abc import AsyncIterator, Sequence
-
-    from treadle.tool import Tool
-
-DEFAULT_TURNS = 100
-"""Where nobody gives limits, a run from Python ends after this many turns."""
+DEFAULT_LIMITS = Limits(turns=100)
+"""Where nobody gives limits."""
 CLOSE_GRACE_S = 5.0
-"""How long closing waits for the threads of abandoned sync tools."""
+"""How long closing waits for runs to close and for the threads of abandoned sync tools."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Callbacks:
-    """Called in order with the run's events, awaited where they are async; the run itself never waits for them.
+class _Job(Generic[Out]):
+    """A run that is ready to be driven."""
 
-    One that raises is logged, and the run goes on.
+    run: Run
+    new_from: int
+    """Where what the session does not hold yet begins in the history."""
+    prompt_at: int
+    over: anyio.Event
+
+
+class Runtime:
+    """Holds what runs share: journal, sessions, connections, hub. An async context manager; nothing outlives it.
+
+    Runs may be started from any number of tasks of one event loop.
     """
 
-    on_text_delta: Callable[[str], object] | None = None
-    on_tool_call: Callable[[ToolCallAsked], object] | None = None
-    on_tool_result: Callable[[ToolCallEnd], object] | None = None
-    on_complete: Callable[[RunResult[Any]], object] | None = None
-    """After every run, whatever its outcome."""
-    on_error: Callable[[AgentError], object] | None = None
+    def __init__(self, *, config: Config | None = None, journal: Journal | None = None, clock: Clock | None = None, retries: RetryPolicy | None = None) -> None:
+        """Most people want `Runtime.open`."""
+        self.config = config if config is not None else load(files=False)
+        self.sessions = SessionStore()
+        self.hub = Hub()
+        self._journal: Journal = journal if journal is not None else MemoryJournal()
+        self._clock = clock or Clock()
+        self._retries = retries or RetryPolicy()
+        self._redactor = Redactor(self.config.secrets())
+        self.models = Models(self.config, clean=self._clean)
+        self._environment = child_environment(self.config.secrets())
+        self._spill = Spill()
+        self._lock = threading.Lock()
+        """Guards `_active`: two threads must not both find a session idle."""
+        self._active: dict[str, tuple[Run, Callable[[Callable[[], None]], None]]] = {}
+        """Session id -> its run, and how to call into the run's event loop."""
+        self._jobs: set[_Job[Any]] = set()
+        self._seen_files: dict[str, dict[str, str]] = {}
 
-    async def hear(self, event: Event) -> None:
-        match event:
-            case TextDelta() if self.on_text_delta:
-                await _call(self.on_text_delta, event.text)
-            case ToolCallAsked() if self.on_tool_call:
-                await _call(self.on_tool_call, event)
-            case ToolCallEnd() if self.on_tool_result:
-                await _call(self.on_tool_result, event)
-            case _:
-                return
+    @classmethod
+    def open(cls, url: str = "memory:", *, config: Config | None = None, durability: Literal["process", "power"] = "process") -> Self:
+        """A runtime over the journal at `url`. Raises AgentError(invalid) for one that this version cannot open."""
+        scheme = url.partition(":")[0]
+        if scheme in ("sqlite", "postgresql"):
+            raise AgentError("invalid", f"{scheme} journals come in a later version: open 'memory:'")
+        if scheme != "memory":
+            raise AgentError("invalid", f"{url!r} is no journal: use 'memory:'")
+        if durability not in ("process", "power"):
+            raise AgentError("invalid", f"durability is 'process' or 'power', not {durability!r}")
+        return cls(config=config)
 
-    async def end(self, result: RunResult[Any]) -> None:
-        if result.error is not None and self.on_error:
-            await _call(self.on_error, result.error)
-        if self.on_complete:
-            await _call(self.on_complete, result)
+    async def __aenter__(self) -> Self:
+        return self
+
+    async def __aexit__(self, *exc: object) -> None:
+        await self.aclose()
+
+    async def aclose(self) -> None:
+        """Cancels what still runs, waits for it, and closes every connection. Idempotent."""
+        jobs = list(self._jobs)
+        for job in jobs:
+            job.run.cancel()
+        with anyio.CancelScope(shield=True):
+            with anyio.move_on_after(CLOSE_GRACE_S):
+                for job in jobs:
+                    await job.over.wait()
+            await self.models.aclose()
+            await self._journal.aclose()
+        self.hub.close()
+        self._spill.close()
+
+    # ------------------------------------------------------------ running
+
+    async def run(self, agent: Agent[Deps, Out], text: str | Sequence[Part], *, deps: Deps = None, **options: Unpack[RunOptions]) -> RunResult[Out]:
+        """One run to its end. Raises AgentError for what is wrong before it starts; every end after that is a value.
+
+        Cancelling the awaiting task closes the run first: its history is valid and its outcome journaled.
+        """
+        callbacks, on_event = options.get("callbacks"), options.get("on_event")
+        if callbacks is None and on_event is None:
+            return await self._drive(self._job(agent, text, deps, options, None))
+        async with self.stream(agent, text, deps=deps, **options) as stream:
+            async for event in stream:
+                if on_event is not None:
+                    await call(on_event, event)
+                if callbacks is not None:
+                    await callbacks.hear(event)
+        if callbacks is not None:
+            await callbacks.end(stream.result)
+        return stream.result
+
+    def stream(self, agent: Agent[Deps, Out], text: str | Sequence[Part], *, deps: Deps = None, **options: Unpack[RunOptions]) -> RunStream[Out]:
+        """The same run, its events as they come: `async with rt.stream(…) as run: async for event in run: …`."""
+        events = EventStream()
+        job = self._job(agent, text, deps, options, events)
+        return RunStream(job.run, events, partial(self._drive, job))
+
+    def session(self, session_id: str | None = None, *, agent: Agent[Deps, Out]) -> Session[Deps, Out]:
+        """Opens a session, or makes it where there is none of this id."""
+        if session_id is None or self.sessions.get(session_id) is None:
+            session_id = self.sessions.create(session_id=session_id).id
+        return Session(session_id, agent, self)
+
+    async def _drive(self, job: _Job[Out]) -> RunResult[Out]:
+        self._jobs.add(job)
+        try:
+            ending = await job.run.drive()
+        finally:
+            self._release(job)
+        return _result(job, ending)
+
+    def _release(self, job: _Job[Any]) -> None:
+        plan = job.run.plan
+        self._jobs.discard(job)
+        job.over.set()
+        if plan.session_id is None:
+            self.models.forget(plan.run_id)
+        else:
+            self.sessions.add_messages(plan.session_id, plan.history[job.new_from :])
+            with self._lock:
+                self._active.pop(plan.session_id, None)
+
+    def set_credentials(self, provider: str, *, api_key: str | None = None, auth_token: str | None = None) -> None:
+        """Another key for a provider, from the next request on; sessions and their histories stay.
+
+        Raises AgentError(invalid) for an unknown provider or a key that cannot be one.
+        """
+        self.config = self.config.with_credentials(provider, api_key=api_key, auth_token=auth_token)
+        self._redactor = Redactor(self.config.secrets())
+        self.models.use(self.config)
+
+    # ------------------------------------------------------------ sessions, by id
+
+    def steer(self, session_id: str, text: str) -> None:
+        """Text for the session's running run. Raises AgentError(invalid) where nothing runs in it, or the text is empty."""
+        if not text.strip():
+            raise AgentError("invalid", "the text to steer with is empty")
+        run, inside = self._running(session_id)
+        if run is None:
+            raise AgentError("invalid", f"nothing runs in session {session_id!r}: send the text instead")
+        inside(partial(run.steer, text))
+
+    def cancel(self, session_id: str) -> bool:
+        """Ends the session's running run; False where nothing runs in it."""
+        run, inside = self._running(session_id)
+        if run is not None:
+            inside(run.cancel)
+        return run is not None
+
+    def is_busy(self, session_id: str) -> bool:
+        return self._running(session_id)[0] is not None
+
+    def messages(self, session_id: str) -> list[Message]:
+        return list(self.sessions.get_messages(session_id))
+
+    def clear(self, session_id: str) -> None:
+        """Forgets the session's messages. Raises AgentError(busy) while a run is under way."""
+        if self.is_busy(session_id):
+            raise AgentError("busy", f"session {session_id!r} is running: cancel the run, or wait for its end")
+        self.sessions.clear_messages(session_id)
+        self._seen_files.pop(session_id, None)
+
+    def _running(self, session_id: str) -> tuple[Run | None, Callable[[Callable[[], None]], None]]:
+        with self._lock:
+            return self._active.get(session_id, (None, lambda called: called()))
+
+    # ------------------------------------------------------------ assembling
+
+    def _job(self, agent: Agent[Deps, Out], text: str | Sequence[Part], deps: Deps, options: RunOptions, stream: EventStream | None) -> _Job[Out]:
+        """Everything that can be wrong before a run starts is said here."""
+        prompt = _prompt(text)
+        values = agent.values(options.get("inputs", {}))
+        session_id = self._session_id(options.get("session"))
+        run_id = new_id("run")
+        model = self._model(agent, session_id or run_id)
+        past = [] if session_id is None else self.messages(session_id)
+        fresh = [] if past else [expand_message(m, values) for m in agent.messages]
+        settings, warnings = self._settings(options.get("settings", Settings()), agent, model)
+        plan = Plan(
+            run_id=run_id,
+            session_id=session_id,
+            agent=agent.name,
+            agent_hash=agent.fingerprint,
+            model=model,
+            system=(SystemBlock(text=expand(agent.instructions, values)),) if agent.instructions else (),
+            settings=settings,
+            limits=self._limits(options.get("limits"), agent),
+            mode=options.get("mode", "full"),
+            cwd=_directory(options.get("cwd")),
+            history=History([*past, *fresh, prompt], settled=len(past)),
+            inputs_json=encode_json(values).decode(),
+            user_id=options.get("user_id"),
+            warnings=warnings,
+        )
+        feed = Feed(run_id, session_id, self.hub, stream)
+        toolbox = self._toolbox(agent, plan, deps, feed)
+        run = Run(plan, toolbox, self._journal, feed, clock=self._clock, retries=self._retries)
+        if session_id is not None:
+            self._claim(session_id, run)
+        return _Job(run=run, new_from=len(past), prompt_at=len(past) + len(fresh), over=anyio.Event())
+
+    def _clean(self, text: str) -> str:
+        return self._redactor.exact(text)
+
+    def _claim(self, session_id: str, run: Run) -> None:
+        inside = _into_this_loop()
+        with self._lock:
+            if session_id in self._active:
+                raise AgentError("busy", f"session {session_id!r} is running already: wait for its end, cancel it, or steer it")
+            self._active[session_id] = (run, inside)
+
+    def _session_id(self, session: Session[Any, Any] | str | None) -> str | None:
+        if isinstance(session, Session):
+            session = session.id
+        if session is not None and self.sessions.get(session) is None:
+            self.sessions.create(session_id=session)
+        return session
+
+    def _model(self, agent: Agent[Any, Any], scope: str) -> Model:
+        model = agent.model if agent.model is not None else self.config.models.large
+        return self.models.get(model, scope=scope) if isinstance(model, str) else model
+
+    def _settings(self, call: Settings, agent: Agent[Any, Any], model: Model) -> tuple[Settings, tuple[str, ...]]:
+        """Call, agent, configuration, then 8192 tokens. What the model refuses is an error on the call, else dropped with a warning."""
+        if wrong := sorted(call.given & model.refuses):
+            raise AgentError("invalid", f"{model.name} does not take {wrong[0]}: leave it out")
+        settings = call.over(agent.settings).over(self.config.defaults.settings)
+        dropped = sorted(settings.given & model.refuses)
+        settings = msgspec.structs.replace(settings, **dict.fromkeys(dropped))
+        if settings.max_tokens is None:
+            settings = msgspec.structs.replace(settings, max_tokens=DEFAULT_MAX_TOKENS)
+        return settings, tuple(f"{model.name} does not take {name}: it was left out" for name in dropped)
+
+    def _limits(self, call: Limits | None, agent: Agent[Any, Any]) -> Limits:
+        given = [limits for limits in (agent.limits, call) if limits is not None]
+        if not given:
+            return DEFAULT_LIMITS
+        merged = {name: value for limits in given for name, value in msgspec.structs.asdict(limits).items() if value is not None}
+        if "cost_usd" in merged:
+            raise AgentError("invalid", "a limit on money (cost_usd) comes in a later version: limit tokens or turns")
+        return Limits(**merged)
+
+    def _toolbox(self, agent: Agent[Deps, Any], plan: Plan, deps: Deps, feed: Feed) -> Toolbox:
+        registry = ToolRegistry(agent.tools)
+        seen = self._seen_files.setdefault(plan.session_id, {}) if plan.session_id is not None else {}
+        inside = _into_this_loop()
+
+        def report(call_id: str, text: str, done: float | None, total: float | None) -> None:
+            numbers = {name: value for name, value in (("done", done), ("total", total)) if value is not None}
+            inside(partial(feed.say, ToolProgress, {"call_id": call_id, "text": self._clean(text), **numbers}))
+
+        def context(ready: Ready, deadline: float | None, cancelled: Callable[[], bool]) -> ToolContext[Deps]:
+            return ToolContext(
+                deps=deps,
+                run_id=plan.run_id,
+                session_id=plan.session_id,
+                call_id=ready.call.id,
+                user_id=plan.user_id,
+                cwd=plan.cwd,
+                deadline=deadline,
+                attempt=1,
+                idempotency_key=idempotency_key(plan.run_id, ready.call.id),
+                spill=self._spill.write,
+                seen_files=seen,
+                environment=self._environment,
+                report=partial(report, ready.call.id),
+                is_cancelled=cancelled,
+            )
+
+        return Toolbox(
+            registry=registry,
+            mode=plan.mode,
+            cwd=plan.cwd,
+            clock=self._clock,
+            clean=self._clean,
+            context=context,
+            definitions=registry.definitions(),
+        )
 
 
-async def _call(callback: Callable[[Any], object], value: object) -> None:
+def _prompt(text: str | Sequence[Part]) -> Message:
+    if not text or (isinstance(text, str) and not text.strip()):
+        raise AgentError("invalid", "the prompt is empty: say what the agent should do")
+    return Message.user(text)
+
+
+def _directory(cwd: str | Path | None) -> Path:
+    path = Path(cwd) if cwd is not None else Path.cwd()
+    if not path.is_dir():
+        raise AgentError("invalid", f"cwd={str(path)!r} is no directory")
+    return path.resolve()
+
+
+def _into_this_loop() -> Callable[[Callable[[], None]], None]:
+    """Calls a function in the event loop that is running now, from whatever thread."""
+    loop, home = asyncio.get_running_loop(), threading.get_ident()
+
+    def inside(called: Callable[[], None]) -> None:
+        if threading.get_ident() == home:
+            called()
+        else:
+            loop.call_soon_threadsafe(called)
+
+    return inside
+
+
+def _result(job: _Job[Out], ending: Ending) -> RunResult[Out]:
+    plan = job.run.plan
+    completed = ending.outcome is Outcome.COMPLETED
+    return RunResult(
+        run_id=plan.run_id,
+        session_id=plan.session_id,
+        outcome=ending.outcome,
+        output=cast("Out", ending.text) if completed else None,
+        validated=completed,
+        text=ending.text,
+        error=ending.error,
+        messages=list(plan.history),
+        new_messages=plan.history[job.prompt_at :],
+        metrics=ending.metrics,
+    )
+
+
+async def run(agent: Agent[Deps, Out], text: str | Sequence[Part], *, deps: Deps = None, **options: Unpack[RunOptions]) -> RunResult[Out]:
+    """One run in a runtime of its own, in memory. Raises AgentError for what is wrong before it starts."""
+    async with Runtime.open() as runtime:
+        return await runtime.run(agent, text, deps=deps, **options)
+
+
+def run_sync(agent: Agent[Deps, Out], text: str | Sequence[Part], *, deps: Deps = None, **options: Unpack[RunOptions]) -> RunResult[Out]:
+    """The same from code without an event loop. Raises AgentError(invalid) inside a running one, where it would block it."""
     try:
-        answer = callback(value)
-        if isinstance(answer, Awaitable):
-            await answer
-    except Exception:
-        logger.exception("a callback failed; the run goes on")
-
-
-class RunOptions(TypedDict, total=False):
-    """What every way of running takes."""
-
-    inputs: Mapping[str, Any]
-    session: Session[Any, Any] | str | None
-    settings: Settings
-    limits: Limits
-    """Over the agent's, field by field. Without any, a run ends after 100 turns and is not limited otherwise."""
-    mode: Mode
-    """`full` where nobody says otherwise."""
-    cwd: str | Path
-    user_id: str | None
-    callbacks: Callbacks
-    on_event: Callable[[Event], object]
+        asyncio.get_running_loop()
+    except RuntimeError:
+        return anyio.run(partial(run, agent, text, deps=deps, **options))
+    raise AgentError("invalid", "run_sync cannot run inside a running event loop: use `await treadle.run(…)` there")

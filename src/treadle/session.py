@@ -1,149 +1,124 @@
-"""Conversations of many runs: the store that keeps them in memory.
+"""A conversation of many runs: what a front holds on to. One run at a time; what is said is in the store.
 
-Who runs in a session, and when, is the runtime's business (runtime.py). Entry: `SessionStore`.
+Entry: `Session`, made by `Runtime.session`.
 """
 
 from __future__ import annotations
 
-import threading
-from collections.abc import Iterable, Sequence
-from dataclasses import dataclass, field
-from datetime import datetime
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import replace
+from pathlib import Path
+from typing import Any, Generic, Protocol, TypedDict
 
+from typing_extensions import Unpack
+
+from treadle.agent import Agent, Deps
+from treadle.callbacks import Callbacks
 from treadle.errors import AgentError
-from treadle.message import Message, decode_message, encode_message
-from treadle.types import new_id, now
-
-MAX_SESSION_MESSAGES = 100
-"""Messages that a session keeps in view by default."""
-NEW_SESSION = "New Session"
-TITLE_CHARS = 60
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class SessionInfo:
-    """A session as a list shows it."""
-
-    id: str
-    title: str
-    created_at: datetime
-    updated_at: datetime
-    message_count: int
+from treadle.events import Event
+from treadle.message import Message, Part
+from treadle.model import Model
+from treadle.result import Out, RunResult
+from treadle.run_stream import RunStream
+from treadle.tool import Tool
+from treadle.types import Limits, Mode, Settings
 
 
-@dataclass(slots=True)
-class _Conversation:
-    id: str
-    title: str
-    created_at: datetime
-    updated_at: datetime
-    messages: list[bytes] = field(default_factory=list[bytes])
-    """Encoded: an idle conversation is a third of the size of its values."""
+class SessionOptions(TypedDict, total=False):
+    """What every way of running takes."""
 
-    def info(self) -> SessionInfo:
-        return SessionInfo(id=self.id, title=self.title, created_at=self.created_at, updated_at=self.updated_at, message_count=len(self.messages))
-
-
-class SessionStore:
-    """Sessions in memory. Every method is safe from any thread (the lock guards the two dictionaries and each list of messages)."""
-
-    def __init__(self) -> None:
-        self._lock = threading.RLock()
-        self._sessions: dict[str, _Conversation] = {}
-        self._current: str | None = None
-
-    def create(self, title: str = "", *, session_id: str | None = None) -> SessionInfo:
-        """A new session, which becomes the current one. Raises AgentError(invalid) where the id is taken or is no id."""
-        with self._lock:
-            key = session_id if session_id is not None else new_id("session")
-            if key in self._sessions:
-                raise AgentError("invalid", f"there is a session {key!r} already")
-            check_session_id(key)
-            at = now()
-            made = self._sessions[key] = _Conversation(key, title or NEW_SESSION, at, at)
-            self._current = key
-            return made.info()
-
-    def get(self, session_id: str) -> SessionInfo | None:
-        with self._lock:
-            found = self._sessions.get(session_id)
-            return None if found is None else found.info()
-
-    def current(self) -> SessionInfo:
-        """The current session, made on first use."""
-        with self._lock:
-            found = self._sessions.get(self._current or "")
-            return self.create() if found is None else found.info()
-
-    def set_current(self, session_id: str) -> bool:
-        """False where there is no such session."""
-        with self._lock:
-            if session_id not in self._sessions:
-                return False
-            self._current = session_id
-            return True
-
-    def list(self) -> list[SessionInfo]:
-        """Newest first."""
-        with self._lock:
-            return sorted((s.info() for s in self._sessions.values()), key=lambda s: s.updated_at, reverse=True)
-
-    def delete(self, session_id: str) -> bool:
-        """False where there was none."""
-        with self._lock:
-            if self._current == session_id:
-                self._current = None
-            return self._sessions.pop(session_id, None) is not None
-
-    def add_message(self, session_id: str, message: Message) -> bool:
-        return self.add_messages(session_id, [message])
-
-    def add_messages(self, session_id: str, messages: Iterable[Message]) -> bool:
-        """All of them, in order; False where there is no such session. The first message of a person gives an unnamed one its title."""
-        with self._lock:
-            found = self._sessions.get(session_id)
-            if found is None:
-                return False
-            for message in messages:
-                found.messages.append(encode_message(message))
-                if found.title == NEW_SESSION and message.role == "user" and message.text.strip():
-                    found.title = title_of(message.text)
-            found.updated_at = now()
-            return True
-
-    def get_messages(self, session_id: str) -> Sequence[Message]:
-        """A copy, oldest first; empty where there is no such session."""
-        with self._lock:
-            found = self._sessions.get(session_id)
-            encoded = [] if found is None else [*found.messages]
-        return [decode_message(data) for data in encoded]
-
-    def clear_messages(self, session_id: str) -> bool:
-        with self._lock:
-            found = self._sessions.get(session_id)
-            if found is None:
-                return False
-            found.messages.clear()
-            found.updated_at = now()
-            return True
-
-    def update_title(self, session_id: str, title: str) -> bool:
-        with self._lock:
-            found = self._sessions.get(session_id)
-            if found is None:
-                return False
-            found.title = title.strip() or NEW_SESSION
-            found.updated_at = now()
-            return True
+    inputs: Mapping[str, Any]
+    """Values for the agent's `${variables}`."""
+    settings: Settings
+    limits: Limits
+    """Over the agent's, field by field. Without any, a run ends after 100 turns and is not limited otherwise."""
+    mode: Mode
+    """`full` where nobody says otherwise."""
+    cwd: str | Path
+    user_id: str | None
+    callbacks: Callbacks
+    on_event: Callable[[Event], object]
 
 
-def title_of(text: str) -> str:
-    """The first line that says something, at most 60 characters."""
-    line = next((line.strip() for line in text.splitlines() if line.strip()), NEW_SESSION)
-    return line if len(line) <= TITLE_CHARS else line[: TITLE_CHARS - 1].rstrip() + "…"
+class RunOptions(SessionOptions, total=False):
+    session: Session[Any, Any] | str | None
+    """A session or its id, which is opened or made; None: a run by itself."""
 
 
-def check_session_id(session_id: str) -> None:
-    """A session's id is an id, never a path. Raises AgentError(invalid)."""
-    if not session_id or len(session_id) > 128 or any(c in "/\\\0" or not c.isprintable() for c in session_id) or session_id in (".", ".."):
-        raise AgentError("invalid", f"{session_id!r} is no session id: use up to 128 printable characters without slashes")
+class Driver(Protocol):
+    """What a session needs of the runtime."""
+
+    async def run(self, agent: Agent[Deps, Out], text: str | Sequence[Part], *, deps: Deps, **options: Unpack[RunOptions]) -> RunResult[Out]: ...
+
+    def stream(self, agent: Agent[Deps, Out], text: str | Sequence[Part], *, deps: Deps, **options: Unpack[RunOptions]) -> RunStream[Out]: ...
+
+    def steer(self, session_id: str, text: str) -> None: ...
+
+    def cancel(self, session_id: str) -> bool: ...
+
+    def is_busy(self, session_id: str) -> bool: ...
+
+    def messages(self, session_id: str) -> list[Message]: ...
+
+    def clear(self, session_id: str) -> None: ...
+
+
+class Session(Generic[Deps, Out]):
+    """A conversation. Everything but `send` and `stream` may be called from any thread."""
+
+    def __init__(self, session_id: str, agent: Agent[Deps, Out], driver: Driver) -> None:
+        self.id = session_id
+        self._agent = agent
+        self._driver = driver
+
+    @property
+    def agent(self) -> Agent[Deps, Out]:
+        return self._agent
+
+    async def send(self, text: str | Sequence[Part], *, deps: Deps = None, **options: Unpack[SessionOptions]) -> RunResult[Out]:
+        """One run in this conversation. Raises AgentError(busy) where one is under way, AgentError(invalid) for an empty text."""
+        return await self._driver.run(self._agent, text, deps=deps, session=self, **options)
+
+    def stream(self, text: str | Sequence[Part], *, deps: Deps = None, **options: Unpack[SessionOptions]) -> RunStream[Out]:
+        """The same, its events as they come."""
+        return self._driver.stream(self._agent, text, deps=deps, session=self, **options)
+
+    def steer(self, text: str) -> None:
+        """Text for the running run, which its model reads at the next turn. Raises AgentError(invalid) where nothing runs."""
+        self._driver.steer(self.id, text)
+
+    def cancel(self) -> bool:
+        """Ends the running run as `cancelled`; False where nothing runs."""
+        return self._driver.cancel(self.id)
+
+    @property
+    def is_busy(self) -> bool:
+        return self._driver.is_busy(self.id)
+
+    async def history(self) -> list[Message]:
+        """A copy, oldest first; of ended runs."""
+        return self._driver.messages(self.id)
+
+    async def clear(self) -> None:
+        """Forgets the messages. Raises AgentError(busy) while a run is under way."""
+        self._driver.clear(self.id)
+
+    def use(
+        self,
+        *,
+        agent: Agent[Deps, Out] | None = None,
+        model: str | Model | None = None,
+        tools: Sequence[Tool[Deps]] | None = None,
+        instructions: str | None = None,
+    ) -> None:
+        """What the next runs use; the history stays. Raises AgentError(busy) while a run is under way."""
+        if self.is_busy:
+            raise AgentError("busy", f"session {self.id!r} is running: its agent can be changed between runs")
+        changed = agent or self._agent
+        if model is not None:
+            changed = replace(changed, model=model)
+        if tools is not None:
+            changed = replace(changed, tools=tools)
+        if instructions is not None:
+            changed = replace(changed, instructions=instructions)
+        self._agent = changed

@@ -9,13 +9,9 @@ import zlib
 from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
-import msgspec
-
 from treadle.errors import AgentError
 from treadle.journal import Entry, Journal, Record, RunFinished, RunStarted, RunWriter
-from treadle.message import encode_json
-
-_entries = msgspec.json.Decoder(list[Entry])
+from treadle.message import decode_json, encode_json
 
 
 class _Run:
@@ -28,7 +24,7 @@ class _Run:
         self.held = True
 
     def unpacked(self) -> list[Entry]:
-        return self.entries if self.packed is None else _entries.decode(zlib.decompress(self.packed))
+        return self.entries if self.packed is None else decode_json(zlib.decompress(self.packed), list[Entry])
 
     def pack(self) -> None:
         if self.packed is None:

@@ -1,0 +1,24 @@
+"""The command line: `treadle`. Commands live in modules of their own and are loaded when they are called. Entry: `main`."""
+
+from __future__ import annotations
+
+import os
+import sys
+
+
+def main() -> None:
+    """Runs one command and exits with the codes of the manual: 0 done, 1 error, 2 usage, 3 limit, 4 approval, 75 later, 130 stopped."""
+    if sys.argv[1:] in (["--version"], ["-V"]):  # before anything is imported: it is asked by scripts, often
+        from treadle import __version__  # noqa: PLC0415  the cheapest import there is
+
+        print(f"treadle {__version__}")
+        return
+    try:
+        from treadle.cli.app import app  # noqa: PLC0415  click costs 35 ms
+
+        app(prog_name="treadle")
+    except KeyboardInterrupt:
+        sys.exit(130)
+    except BrokenPipeError:  # whoever read our output has left
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        sys.exit(1)

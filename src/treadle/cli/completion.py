@@ -1,0 +1,16 @@
+"""`treadle completion`: the script that teaches a shell our commands and options. Entry: `completion`."""
+
+from __future__ import annotations
+
+import click
+from click.shell_completion import get_completion_class
+
+
+@click.command()
+@click.argument("shell", type=click.Choice(["bash", "zsh", "fish"]))
+@click.pass_context
+def completion(ctx: click.Context, shell: str) -> None:
+    """Print shell completion, to be evaluated: eval "$(treadle completion bash)"."""
+    shell_complete = get_completion_class(shell)
+    assert shell_complete is not None, "the choices are those click knows"
+    click.echo(shell_complete(ctx.find_root().command, {}, "treadle", "_TREADLE_COMPLETE").source())

@@ -1,0 +1,165 @@
+"""`treadle demo`: a scripted model drives the real loop and the real tools to find, fix and prove a bug. Entry: `demo`."""
+
+from __future__ import annotations
+
+import shlex
+import shutil
+import sys
+import tempfile
+from importlib.resources import as_file, files
+from pathlib import Path
+from typing import Any
+
+import anyio
+import click
+
+from treadle import events
+from treadle.agent import Agent
+from treadle.cli.exits import Failed
+from treadle.cli.render import one_line, plain, summary
+from treadle.cli.run import cancel_on_signals
+from treadle.config import Config
+from treadle.events import Event
+from treadle.providers.scripted import ScriptedModel
+from treadle.result import RunResult
+from treadle.runtime import Runtime
+from treadle.tools.builtin import default_tools
+from treadle.types import Limits, Outcome
+
+PROMPT = "The tests of this project fail. Find out why, fix it, and prove that it is fixed."
+INTRO = """\
+The model of this demo is scripted: what it says and asks for is fixed. Everything else is real:
+the loop, the tools, the files in {}, and pytest.
+"""
+OUTRO = "With a key, a real model does the same in your own project:\n  export ANTHROPIC_API_KEY=…\n  treadle run --mode full {}"
+OUTPUT_LINES = 12
+
+
+@click.command()
+@click.option("--keep", is_flag=True, help="Leave the project where it was worked on.")
+@click.option("--fast", is_flag=True, help="Without the pauses that make it readable.")
+def demo(keep: bool, fast: bool) -> None:
+    """Watch an agent find, fix and prove a bug in a small Python project. Needs no key and no network."""
+    if sys.platform == "win32":
+        raise Failed("the demo needs bash: run it on Linux, macOS or WSL")
+    directory = Path(tempfile.mkdtemp(prefix="treadle-demo-")) / "shop"
+    try:
+        with as_file(files("treadle.cli").joinpath("demo_project")) as project:
+            shutil.copytree(project, directory, ignore=shutil.ignore_patterns("__pycache__"))
+        before = (directory / "cart.py").read_text(encoding="utf-8")
+        click.secho("treadle demo", bold=True)
+        click.echo(INTRO.format(directory))
+        click.secho(f"> {PROMPT}\n", fg="cyan")
+        result = anyio.run(_work, directory, fast)
+        _show_change(before, (directory / "cart.py").read_text(encoding="utf-8"))
+    finally:
+        if not keep:
+            shutil.rmtree(directory.parent, ignore_errors=True)
+    if result.outcome is Outcome.CANCELLED:
+        sys.exit(130)
+    if not result.success or not _proved(result):
+        raise Failed(f"the demo did not come to its end ({result.outcome.value}): {result.error or result.text}", 1)
+    click.echo(OUTRO.format(shlex.quote(PROMPT)))
+
+
+async def _work(directory: Path, fast: bool) -> RunResult[None]:
+    model = ScriptedModel(script(0 if fast else 25), name="script:demo")
+    agent = Agent(name="demo", instructions="Fix the project.", model=model, tools=default_tools())
+    view = View()
+    async with Runtime(config=Config()) as runtime, runtime.stream(agent, PROMPT, cwd=directory, limits=Limits(turns=20, seconds=120)) as stream:
+        async with anyio.create_task_group() as group:
+            group.start_soon(cancel_on_signals, stream)
+            async for event in stream:
+                view.show(event)
+            group.cancel_scope.cancel()
+    return stream.result  # pyright: ignore[reportReturnType]
+
+
+def script(delay_ms: float) -> list[dict[str, Any]]:
+    """What the model says, with `delay_ms` between its words."""
+    pytest = {"name": "bash", "arguments": {"command": f"{shlex.quote(sys.executable)} -m pytest -q"}}
+    edits = [
+        {"old": "total = sum(price for _, price, _ in self.lines)", "new": "total = sum(price * quantity for _, price, quantity in self.lines)"},
+        {"old": "if total > DISCOUNT_FROM_CENTS:", "new": "if total >= DISCOUNT_FROM_CENTS:"},
+    ]
+    entries: list[dict[str, Any]] = [
+        {"text": "I look at what is here, and run the tests to see them fail.", "tool_calls": [{"name": "ls", "arguments": {"path": "."}}, pytest]},
+        {
+            "text": "Two tests fail, both about totals. I read the code and what is expected of it.",
+            "tool_calls": [{"name": "read", "arguments": {"path": name}} for name in ("cart.py", "test_cart.py")],
+        },
+        {
+            "reasoning": "total_cents ignores the quantity, and the discount uses > where the docstring says 'at least'.",
+            "text": "There are two bugs in total_cents: it leaves out the quantity, and the discount starts above 100.00 instead of at it.",
+            "tool_calls": [{"name": "edit", "arguments": {"path": "cart.py", "edits": edits}}],
+        },
+        {"text": "Both are fixed. The proof:", "tool_calls": [pytest]},
+        {"text": "Fixed: total_cents now multiplies by the quantity and gives the discount from exactly 100.00 on. All four tests pass."},
+    ]
+    return [{**entry, "delay_ms": delay_ms} for entry in entries]
+
+
+class View:
+    """What happens, as it happens."""
+
+    def __init__(self) -> None:
+        self._column = 0
+
+    def show(self, event: Event) -> None:
+        match event:
+            case events.ReasoningStart():
+                self._break()
+                click.secho("  thinking: ", dim=True, nl=False)
+            case events.ReasoningDelta():
+                click.secho(plain(event.text), dim=True, nl=False)
+                self._column = 1
+            case events.TextDelta():
+                click.echo(plain(event.text), nl=False)
+                self._column = 1
+            case events.ReasoningEnd() | events.MessageAdded():
+                self._break()
+            case events.ToolCallStart():
+                self._break()
+            case events.ToolCallAsked():
+                click.secho(f"  • {event.name} ", fg="blue", nl=False)
+                click.echo(one_line(_arguments(event), 100))
+            case events.ToolCallEnd():
+                self._result(event)
+            case events.RunEnd():
+                self._break()
+                click.secho(f"\n{summary(event)}", bold=True)
+            case _:
+                return
+
+    def _result(self, event: events.ToolCallEnd) -> None:
+        click.secho(f"  {'✗' if event.is_error else '✓'} {event.name} {event.duration_ms / 1000:.1f} s", fg="red" if event.is_error else "green")
+        lines = [line for line in plain(event.result).splitlines() if line.strip()] if event.name == "bash" else []
+        for line in lines[-OUTPUT_LINES:]:
+            click.secho(f"    {line[:110]}", dim=True)
+
+    def _break(self) -> None:
+        if self._column:
+            click.echo()
+            self._column = 0
+
+
+def _arguments(event: events.ToolCallAsked) -> str:
+    if isinstance(event.arguments, str):
+        return event.arguments
+    shown = event.arguments.get("command") or event.arguments.get("path") or ""
+    return str(shown).replace(shlex.quote(sys.executable), "python")
+
+
+def _show_change(before: str, after: str) -> None:
+    import difflib  # noqa: PLC0415  after the show, where nobody waits for it
+
+    click.echo()
+    for line in list(difflib.unified_diff(before.splitlines(), after.splitlines(), "cart.py, before", "cart.py, after", lineterm="", n=1)):
+        click.secho(line, fg="green" if line.startswith("+") else "red" if line.startswith("-") else None)
+    click.echo()
+
+
+def _proved(result: RunResult[Any]) -> bool:
+    """The first run of the tests failed and the last one passed: by pytest's own words."""
+    runs = [r.text for m in result.messages for r in m.tool_results if r.name == "bash"]
+    return len(runs) == 2 and "2 failed, 2 passed" in runs[0] and "4 passed" in runs[1]

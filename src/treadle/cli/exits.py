@@ -1,0 +1,50 @@
+"""Exit codes, and the one way in which a command fails. Entry: `exit_code`, `Failed`, `failing`."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import IO, Any
+
+import click
+from typing_extensions import override
+
+from treadle.errors import AgentError, ErrorKind
+from treadle.redaction import Redactor
+from treadle.types import Outcome
+
+_LIMITS = frozenset({Outcome.TURN_LIMIT, Outcome.CALL_LIMIT, Outcome.TOKEN_LIMIT, Outcome.COST_LIMIT, Outcome.TIMEOUT, Outcome.TRUNCATED, Outcome.LOOPING})
+
+
+def exit_code(outcome: Outcome, error: str | None) -> int:
+    """Of a run that ended; `error` is the kind of error that ended it."""
+    if outcome is Outcome.COMPLETED:
+        return 0
+    if outcome in _LIMITS:
+        return 3
+    if outcome is Outcome.APPROVAL_NEEDED:
+        return 4
+    if outcome is Outcome.CANCELLED:
+        return 130
+    return 75 if error in (ErrorKind.RATE_LIMIT, ErrorKind.NETWORK, ErrorKind.TIMEOUT) else 1
+
+
+class Failed(click.ClickException):
+    """What went wrong in one sentence on stderr, and its exit code."""
+
+    def __init__(self, message: str, code: int = 2) -> None:
+        super().__init__(message)
+        self.exit_code = code
+
+    @override
+    def show(self, file: IO[Any] | None = None) -> None:
+        click.echo(f"treadle: {Redactor(()).text(self.message)}", err=True, file=file)
+
+
+@contextmanager
+def failing(code: int = 2) -> Iterator[None]:
+    """An AgentError inside is told to the person, and the command exits with `code`."""
+    try:
+        yield
+    except AgentError as e:
+        raise Failed(e.message, code) from e

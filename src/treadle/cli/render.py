@@ -1,0 +1,169 @@
+"""How a run looks on the command line: the answer on stdout, everything else on stderr. Entry: `renderer`."""
+
+from __future__ import annotations
+
+import os
+import re
+import sys
+from typing import IO, Protocol
+
+from treadle import events
+from treadle.events import Event
+from treadle.message import encode_json
+from treadle.types import Outcome
+
+_CONTROL = re.compile(r"\x1b\[[0-?]*[ -/]*[@-~]|\x1b\][^\x07\x1b]*(?:\x07|\x1b\\)|[\x00-\x08\x0b-\x1f\x7f-\x9f]")
+LINE_CHARS = 120
+RESULT_LINES = 6
+
+
+def plain(text: str) -> str:
+    """Without anything that a terminal would take for a command."""
+    return _CONTROL.sub("", text)
+
+
+def one_line(text: str, limit: int = LINE_CHARS) -> str:
+    line = " ".join(plain(text).split())
+    return line if len(line) <= limit else line[: limit - 1] + "…"
+
+
+class Renderer(Protocol):
+    def show(self, event: Event) -> None: ...
+
+
+class StreamJson:
+    """Every event, one JSON object a line."""
+
+    def __init__(self, out: IO[bytes]) -> None:
+        self._out = out
+
+    def show(self, event: Event) -> None:
+        self._out.write(encode_json(event) + b"\n")
+        self._out.flush()
+
+
+class Json:
+    """The last event alone."""
+
+    def __init__(self, out: IO[bytes]) -> None:
+        self._out = out
+
+    def show(self, event: Event) -> None:
+        if isinstance(event, events.RunEnd):
+            self._out.write(encode_json(event) + b"\n")
+            self._out.flush()
+
+
+class Text:
+    """The answer; and, on stderr, what happens: a line for each call, words in between, and how it ended.
+
+    Words are shown when their message is complete, because a retry takes back what an attempt had said.
+    """
+
+    def __init__(self, out: IO[bytes], *, quiet: bool, verbose: bool) -> None:
+        self._out = out
+        self._quiet = quiet
+        self._verbose = verbose
+        self._colour = sys.stderr.isatty() and not os.environ.get("NO_COLOR")
+        self._last_text = ""
+
+    def show(self, event: Event) -> None:
+        if isinstance(event, events.RunEnd):
+            self._end(event)
+        elif not self._quiet:
+            self._tell(event)
+
+    def _tell(self, event: Event) -> None:
+        match event:
+            case events.MessageAdded():
+                self._words(event)
+            case events.ToolCallAsked():
+                arguments = event.arguments if isinstance(event.arguments, str) else " ".join(str(v) for v in event.arguments.values())
+                self._say(f"• {event.name} {one_line(arguments, LINE_CHARS - len(event.name) - 3)}")
+            case events.ToolCallEnd():
+                self._result(event)
+            case events.Retry():
+                self._say(f"! {event.kind}: trying again in {event.wait_s:.1f} s (attempt {event.attempt} failed)", "33")
+            case events.Warned():
+                self._say(f"! {one_line(event.text, 400)}", "33")
+            case events.InputAdded():
+                self._say(f"> {one_line(event.text)}", "2")
+            case _:
+                return
+
+    def _words(self, event: events.MessageAdded) -> None:
+        message = event.message
+        if self._verbose and message.reasoning.strip():
+            self._say(plain(message.reasoning.strip()), "2;3")
+        if message.tool_calls and message.text.strip():
+            self._say(plain(message.text.strip()))
+
+    def _result(self, event: events.ToolCallEnd) -> None:
+        mark = "?" if event.unknown else "✗" if event.is_error else "✓"
+        lines = plain(event.result).strip().splitlines()
+        shown = lines[:RESULT_LINES] if self._verbose else lines[:1] if event.is_error else []
+        self._say(f"  {mark} {event.name} {event.duration_ms / 1000:.1f} s", "31" if event.is_error else "2")
+        for line in shown:
+            self._say(f"    {line[:LINE_CHARS]}", "2")
+        if self._verbose and len(lines) > RESULT_LINES:
+            self._say(f"    … {len(lines) - RESULT_LINES} more lines", "2")
+
+    def _end(self, event: events.RunEnd) -> None:
+        if event.text:
+            text = plain_answer(event.text) if self._out.isatty() else event.text
+            self._out.write(text.encode("utf-8", "replace") + (b"" if text.endswith("\n") else b"\n"))
+            self._out.flush()
+        if event.outcome is not Outcome.COMPLETED:
+            self._say(f"treadle: {ended(event)}", "31")
+        if not self._quiet:
+            self._say(summary(event), "2")
+
+    def _say(self, text: str, style: str = "") -> None:
+        sys.stderr.write(f"\x1b[{style}m{text}\x1b[0m\n" if style and self._colour else f"{text}\n")
+        sys.stderr.flush()
+
+
+def plain_answer(text: str) -> str:
+    """An answer for a terminal: its lines and tabs stay, its escape sequences do not."""
+    return "\n".join(plain(line) for line in text.split("\n"))
+
+
+_WHY = {
+    Outcome.TURN_LIMIT: "stopped at its limit of turns: allow more with --max-turns, or go on from here",
+    Outcome.CALL_LIMIT: "stopped at its limit of tool calls: allow more with --max-tool-calls",
+    Outcome.TOKEN_LIMIT: "stopped at its limit of tokens: allow more with --max-tokens",
+    Outcome.TIMEOUT: "stopped at its time limit: allow more with --timeout",
+    Outcome.TRUNCATED: "the answer was cut at its limit of output tokens: allow more with --max-output-tokens",
+    Outcome.LOOPING: "stopped: the model repeated the same call with the same result",
+    Outcome.REFUSED: "the model refused to answer",
+    Outcome.CONTEXT_OVERFLOW: "the conversation is larger than the model's window",
+    Outcome.APPROVAL_NEEDED: "calls were refused because nobody was here to approve them: allow them with --mode accept-edits or --mode full",
+    Outcome.CANCELLED: "stopped",
+}
+
+
+def ended(event: events.RunEnd) -> str:
+    """Why a run that did not complete ended, and what to do next."""
+    if isinstance(event.error, events.ErrorInfo):
+        where = f" (request {event.error.request_id})" if event.error.request_id else ""
+        return f"{event.error.kind}: {plain(event.error.message)}{where}"
+    return _WHY.get(event.outcome, event.outcome.value)
+
+
+def summary(event: events.RunEnd) -> str:
+    tokens = event.usage.total_tokens
+    return f"{event.outcome.value} · {_count(event.turns, 'turn')} · {_count(event.tool_calls, 'tool call')} · {_count(tokens, 'token')} · {event.duration_s:.1f} s"
+
+
+def _count(number: int, noun: str) -> str:
+    return f"{number:,} {noun}{'' if number == 1 else 's'}"
+
+
+def renderer(output: str, out: IO[bytes], *, quiet: bool, verbose: bool) -> Renderer:
+    match output:
+        case "stream-json":
+            return StreamJson(out)
+        case "json":
+            return Json(out)
+        case _:
+            return Text(out, quiet=quiet, verbose=verbose)

@@ -1,0 +1,24 @@
+"""The environment that child processes of tools get: ours, without the keys of providers. Entry: `child_environment`."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Collection, Mapping
+
+KEY_VARIABLES = frozenset(
+    {
+        "TREADLE_AGENT_API_KEY",
+        "ANTHROPIC_API_KEY",
+        "ANTHROPIC_AUTH_TOKEN",
+        "OPENAI_API_KEY",
+        "OPENAI_ADMIN_KEY",
+        "GEMINI_API_KEY",
+        "GOOGLE_API_KEY",
+    }
+)
+
+
+def child_environment(secrets: Collection[str], environment: Mapping[str, str] | None = None) -> dict[str, str]:
+    """A copy without the variables that hold a provider's key, and without any other that holds one of `secrets`."""
+    source = os.environ if environment is None else environment
+    return {name: value for name, value in source.items() if name not in KEY_VARIABLES and not any(s and s in value for s in secrets)}

@@ -1,0 +1,149 @@
+"""Conversations of many runs: the store that keeps them in memory.
+
+Who runs in a session, and when, is the runtime's business (runtime.py). Entry: `SessionStore`.
+"""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, field
+from datetime import datetime
+
+from treadle.errors import AgentError
+from treadle.message import Message, decode_message, encode_message
+from treadle.types import new_id, now
+
+MAX_SESSION_MESSAGES = 100
+"""Messages that a session keeps in view by default."""
+NEW_SESSION = "New Session"
+TITLE_CHARS = 60
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SessionInfo:
+    """A session as a list shows it."""
+
+    id: str
+    title: str
+    created_at: datetime
+    updated_at: datetime
+    message_count: int
+
+
+@dataclass(slots=True)
+class _Conversation:
+    id: str
+    title: str
+    created_at: datetime
+    updated_at: datetime
+    messages: list[bytes] = field(default_factory=list[bytes])
+    """Encoded: an idle conversation is a third of the size of its values."""
+
+    def info(self) -> SessionInfo:
+        return SessionInfo(id=self.id, title=self.title, created_at=self.created_at, updated_at=self.updated_at, message_count=len(self.messages))
+
+
+class SessionStore:
+    """Sessions in memory. Every method is safe from any thread (the lock guards the two dictionaries and each list of messages)."""
+
+    def __init__(self) -> None:
+        self._lock = threading.RLock()
+        self._sessions: dict[str, _Conversation] = {}
+        self._current: str | None = None
+
+    def create(self, title: str = "", *, session_id: str | None = None) -> SessionInfo:
+        """A new session, which becomes the current one. Raises AgentError(invalid) where the id is taken or is no id."""
+        with self._lock:
+            key = session_id if session_id is not None else new_id("session")
+            if key in self._sessions:
+                raise AgentError("invalid", f"there is a session {key!r} already")
+            check_session_id(key)
+            at = now()
+            made = self._sessions[key] = _Conversation(key, title or NEW_SESSION, at, at)
+            self._current = key
+            return made.info()
+
+    def get(self, session_id: str) -> SessionInfo | None:
+        with self._lock:
+            found = self._sessions.get(session_id)
+            return None if found is None else found.info()
+
+    def current(self) -> SessionInfo:
+        """The current session, made on first use."""
+        with self._lock:
+            found = self._sessions.get(self._current or "")
+            return self.create() if found is None else found.info()
+
+    def set_current(self, session_id: str) -> bool:
+        """False where there is no such session."""
+        with self._lock:
+            if session_id not in self._sessions:
+                return False
+            self._current = session_id
+            return True
+
+    def list(self) -> list[SessionInfo]:
+        """Newest first."""
+        with self._lock:
+            return sorted((s.info() for s in self._sessions.values()), key=lambda s: s.updated_at, reverse=True)
+
+    def delete(self, session_id: str) -> bool:
+        """False where there was none."""
+        with self._lock:
+            if self._current == session_id:
+                self._current = None
+            return self._sessions.pop(session_id, None) is not None
+
+    def add_message(self, session_id: str, message: Message) -> bool:
+        return self.add_messages(session_id, [message])
+
+    def add_messages(self, session_id: str, messages: Iterable[Message]) -> bool:
+        """All of them, in order; False where there is no such session. The first message of a person gives an unnamed one its title."""
+        with self._lock:
+            found = self._sessions.get(session_id)
+            if found is None:
+                return False
+            for message in messages:
+                found.messages.append(encode_message(message))
+                if found.title == NEW_SESSION and message.role == "user" and message.text.strip():
+                    found.title = title_of(message.text)
+            found.updated_at = now()
+            return True
+
+    def get_messages(self, session_id: str) -> Sequence[Message]:
+        """A copy, oldest first; empty where there is no such session."""
+        with self._lock:
+            found = self._sessions.get(session_id)
+            encoded = [] if found is None else [*found.messages]
+        return [decode_message(data) for data in encoded]
+
+    def clear_messages(self, session_id: str) -> bool:
+        with self._lock:
+            found = self._sessions.get(session_id)
+            if found is None:
+                return False
+            found.messages.clear()
+            found.updated_at = now()
+            return True
+
+    def update_title(self, session_id: str, title: str) -> bool:
+        with self._lock:
+            found = self._sessions.get(session_id)
+            if found is None:
+                return False
+            found.title = title.strip() or NEW_SESSION
+            found.updated_at = now()
+            return True
+
+
+def title_of(text: str) -> str:
+    """The first line that says something, at most 60 characters."""
+    line = next((line.strip() for line in text.splitlines() if line.strip()), NEW_SESSION)
+    return line if len(line) <= TITLE_CHARS else line[: TITLE_CHARS - 1].rstrip() + "…"
+
+
+def check_session_id(session_id: str) -> None:
+    """A session's id is an id, never a path. Raises AgentError(invalid)."""
+    if not session_id or len(session_id) > 128 or any(c in "/\\\0" or not c.isprintable() for c in session_id) or session_id in (".", ".."):
+        raise AgentError("invalid", f"{session_id!r} is no session id: use up to 128 printable characters without slashes")
