@@ -1,0 +1,245 @@
+"""Files as the tools use them: where a path leads, reading, replacing whole, and what the model is told when one of these fails.
+
+Every function blocks: call it in a worker thread. Opening itself is folder.py; what bytes mean is text.py. Entry: `locate`, `load`, `save`.
+"""
+
+from __future__ import annotations
+
+import errno
+import os
+import threading
+from collections.abc import Generator
+from contextlib import contextmanager, suppress
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from treadle.tool import InvalidArguments, ToolContext, ToolFailed
+from treadle.tools.folder import Folder, NotARegularFile
+
+MAX_WHOLE_BYTES = 16 * 1024 * 1024
+"""Files up to this size are compared by their content and can be edited; larger ones are compared by size, time and inode."""
+MAX_PATH_CHARS = 4096
+_CHUNK = 1024 * 1024
+
+_LOCKS = tuple(threading.Lock() for _ in range(64))
+
+
+@contextmanager
+def changing(place: Path) -> Generator[None]:
+    """Held while one file is changed: between the look at a file and its replacement, no other tool of this process replaces it.
+
+    Locks of threads, since the work is in threads and one set of tools may serve several event loops; a few paths may share one.
+    """
+    with _LOCKS[hash(place) % len(_LOCKS)]:
+        yield
+
+
+# ---------------------------------------------------------------- paths
+
+
+def check_path(path: str) -> None:
+    """Raises InvalidArguments for what can be no path."""
+    if not path:
+        raise InvalidArguments("The path is empty: give the path of a file or directory, such as 'src/app.py'.")
+    if "\0" in path:
+        raise InvalidArguments(f"The path {path!r} holds a NUL character, which no file name can.")
+    if len(path) > MAX_PATH_CHARS:
+        raise InvalidArguments(f"The path is {len(path):,} characters long; at most {MAX_PATH_CHARS:,} are possible.")
+    try:
+        os.fsencode(path)
+    except UnicodeEncodeError as e:
+        raise InvalidArguments(f"The path {path!r} holds half a character (a lone surrogate), which no file name can.") from e
+
+
+def locate(path: str, cwd: Path) -> Path:
+    """Where `path` leads from `cwd`, with every link resolved. `~` and `$` are characters like others. It need not exist."""
+    return Path(os.path.realpath(os.path.join(cwd, path)))
+
+
+def shown(place: Path | str, cwd: Path) -> str:
+    """As the model should call it: relative inside `cwd`, and with what cannot be printed escaped."""
+    text = os.fspath(place)
+    inside = os.path.join(os.path.realpath(cwd), "")
+    return printable(text[len(inside) :] if text.startswith(inside) and text != inside else text)
+
+
+def printable(name: str) -> str:
+    return name if name.isprintable() else "".join(c if c.isprintable() else c.encode("unicode_escape").decode() for c in name)
+
+
+# ---------------------------------------------------------------- reading
+
+
+@contextmanager
+def parent_of(place: Path, *, create: bool = False) -> Generator[Folder]:
+    with Folder.at(os.fspath(place.parent), create=create) as folder:
+        yield folder
+
+
+def open_file(place: Path) -> int:
+    """A descriptor for reading. Raises OSError, ToolFailed for a file that no tool reads."""
+    if place.parts[1:2] == ("proc",) and place.name == "environ":
+        raise ToolFailed(f"{place} holds the environment of a process, and keys with it: it is not read.")
+    if place.parent == place:
+        raise NotARegularFile("a directory")
+    with parent_of(place) as folder:
+        return folder.open_file(place.name)
+
+
+@dataclass(frozen=True, slots=True)
+class Loaded:
+    data: bytes
+    digest: str
+    status: os.stat_result
+
+
+def load(place: Path) -> Loaded:
+    """The whole file. Raises OSError; ToolFailed where it is larger than 16 MiB."""
+    with os.fdopen(open_file(place), "rb") as file:
+        status = os.fstat(file.fileno())
+        data = file.read(MAX_WHOLE_BYTES + 1)
+    if len(data) > MAX_WHOLE_BYTES:
+        raise ToolFailed(f"{place} is larger than {MAX_WHOLE_BYTES // 1024 // 1024} MiB: change it with a command (sed, a script) through bash.")
+    return Loaded(data, digest_of(data), status)
+
+
+def digest_of(data: bytes) -> str:
+    import hashlib  # noqa: PLC0415  8 ms of start-up for what the first file needs
+
+    return hashlib.blake2b(data, digest_size=16).hexdigest()
+
+
+def digest_of_large(status: os.stat_result) -> str:
+    """What stands for the content of a file that is too large to be hashed at each look."""
+    return f"{status.st_size}:{status.st_mtime_ns}:{status.st_ino}"
+
+
+def current_digest(place: Path) -> str | None:
+    """Of the file as it is now; None where there is none. Raises OSError."""
+    try:
+        fd = open_file(place)
+    except FileNotFoundError:
+        return None
+    with os.fdopen(fd, "rb") as file:
+        status = os.fstat(fd)
+        return digest_of_large(status) if status.st_size > MAX_WHOLE_BYTES else digest_of(file.read())
+
+
+# ---------------------------------------------------------------- read before changed
+
+
+def must_be_seen(ctx: ToolContext[Any], place: Path, digest: str) -> None:
+    """Raises ToolFailed where the model has not read the file in this session, or it has changed since."""
+    seen = ctx.seen_files.get(os.fspath(place))
+    name = shown(place, ctx.cwd)
+    if seen is None:
+        raise ToolFailed(f"You have not read {name!r} in this session. Read it with the read tool first, then make this call again.")
+    if seen != digest:
+        raise ToolFailed(f"{name!r} has changed since you last read it (by a command, or by somebody else). Read it again, then make this call again.")
+
+
+# ---------------------------------------------------------------- writing
+
+
+def save(place: Path, data: bytes, *, old: os.stat_result | None, expected: str | None) -> None:
+    """Replaces the file in one step, or makes it with its directories: a reader sees all of the old content or all of the new.
+
+    `old` is what the file was like, None for a new one: owner (where allowed) and mode are kept. `expected` is the digest that the file
+    still must have. Raises OSError; ToolFailed where it has changed, is read-only, or something else stands there.
+    """
+    must_be_writable(place, old)
+    temporary = f".treadle-{os.urandom(8).hex()}.tmp"
+    with parent_of(place, create=True) as folder:
+        fd = folder.create_file(temporary, 0o666 if old is None else 0o600)
+        try:
+            with os.fdopen(fd, "wb") as file:
+                file.write(data)
+                file.flush()
+                _keep_owner_and_mode(fd, old)
+                os.fsync(fd)
+            if current_digest(place) != expected:
+                raise ToolFailed(f"{place} was changed by somebody else just now, and nothing was written. Read it again, then make this call again.")
+            folder.replace(temporary, place.name)
+        except BaseException:
+            with suppress(OSError):
+                folder.remove_file(temporary)
+            raise
+        folder.sync()
+
+
+def must_be_writable(place: Path, old: os.stat_result | None) -> None:
+    """Replacing asks nothing of the file itself, only of its directory; so that read-only keeps its meaning, we ask."""
+    if old is not None and (not old.st_mode & 0o222 or not os.access(place, os.W_OK)):
+        raise ToolFailed(
+            f"{place} is read-only (mode {old.st_mode & 0o7777:04o}), and nothing was written. Change its mode first, if that is what the user wants."
+        )
+
+
+def _keep_owner_and_mode(fd: int, old: os.stat_result | None) -> None:
+    if old is None or not hasattr(os, "fchown"):
+        return
+    with suppress(PermissionError):  # only root may give files away
+        os.fchown(fd, old.st_uid, old.st_gid)
+    os.fchmod(fd, old.st_mode & 0o7777)
+
+
+# ---------------------------------------------------------------- what the model is told
+
+
+@contextmanager
+def telling(doing: str, path: str, cwd: Path) -> Generator[None]:
+    """Makes an OSError inside a ToolFailed. `doing` is a verb: 'read', 'write', 'list'."""
+    try:
+        yield
+    except OSError as e:
+        raise _failed(e, doing, path, cwd) from e
+
+
+def _failed(error: OSError, doing: str, path: str, cwd: Path) -> ToolFailed:
+    if isinstance(error, FileNotFoundError):
+        return ToolFailed(_missing(path, locate(path, cwd), cwd))
+    if isinstance(error, NotARegularFile):
+        return ToolFailed(_not_a_file(path, error.kind))
+    if isinstance(error, NotADirectoryError):
+        return ToolFailed(f"{path!r} cannot be: something on the way to it is a file, not a directory.")
+    if isinstance(error, PermissionError):
+        return ToolFailed(f"No permission to {doing} {path!r}. Nothing was changed.")
+    if error.errno == errno.ELOOP:
+        return ToolFailed(f"{path!r} is a loop of symbolic links, or its directories were changed while it was opened.")
+    return ToolFailed(f"Could not {doing} {path!r}: {error.strerror or error}.")
+
+
+def _not_a_file(path: str, kind: str) -> str:
+    if kind == "a directory":
+        return f"{path!r} is a directory. Use ls to list it, or glob and grep to look inside."
+    if kind == "a symbolic link":
+        return f"{path!r} is a symbolic link that leads back to itself."
+    return f"{path!r} is {kind}, not a file: it was not opened."
+
+
+def _missing(path: str, place: Path, cwd: Path) -> str:
+    asked = os.path.join(cwd, path)
+    link = f" (it is a symbolic link to {os.readlink(asked)!r})" if os.path.islink(asked) else ""
+    tilde = " '~' is not expanded: give the whole path." if path.startswith("~") else ""
+    close = _suggestions(place, cwd)
+    hint = f" Did you mean {' or '.join(repr(c) for c in close)}?" if close else " Use glob or ls to find it."
+    return f"{path!r} does not exist{link}.{tilde}{hint}"
+
+
+def _suggestions(place: Path, cwd: Path) -> list[str]:
+    """Up to three: the same name under `cwd` with fewer directories before it, then names beside it that are like it."""
+    from difflib import get_close_matches  # noqa: PLC0415  only for a path that is missing
+
+    tails = [cwd.joinpath(*place.parts[i:]) for i in range(1, len(place.parts))]
+    found = [shown(tail, cwd) for tail in tails if tail != place and tail.exists()][:1]
+    try:
+        with os.scandir(place.parent) as entries:
+            names = [entry.name for entry, _ in zip(entries, range(2_000), strict=False)]
+    except OSError:
+        return found
+    wanted = place.name.lower()
+    alike = sorted(name for name in names if wanted in name.lower() or name.lower() in wanted)
+    alike += get_close_matches(place.name, names, n=3)
+    found += [shown(place.parent / name, cwd) for name in dict.fromkeys(alike)]
+    return [*dict.fromkeys(found)][:3]

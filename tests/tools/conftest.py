@@ -1,0 +1,40 @@
+"""What every test of a tool needs: a context with the real things in it."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from treadle.output import spill_into
+from treadle.tool import ToolContext
+
+MakeContext = Callable[..., ToolContext[Any]]
+
+
+@pytest.fixture
+def make_context(tmp_path_factory: pytest.TempPathFactory) -> MakeContext:
+    """`make_context(cwd, **fields)`: a call's context; all contexts of one test are of one session and share what was seen."""
+    seen: dict[str, str] = {}
+
+    def make(cwd: Path, **fields: Any) -> ToolContext[Any]:
+        known: dict[str, Any] = {
+            "deps": None,
+            "run_id": "run_1",
+            "session_id": "ses_1",
+            "call_id": "call_1",
+            "user_id": None,
+            "cwd": cwd,
+            "deadline": None,
+            "attempt": 1,
+            "idempotency_key": "key_1",
+            "spill": spill_into(tmp_path_factory.getbasetemp() / "spilled"),
+            "seen_files": seen,
+            "environment": {"PATH": os.environ["PATH"]},
+        }
+        return ToolContext(**(known | fields))
+
+    return make
