@@ -53,7 +53,7 @@ class AgentError(Exception):
         request_id: str | None = None,
         retry_after_s: float | None = None,
     ) -> None:
-        super().__init__(message)
+        super().__init__(kind, message)
         self.kind = ErrorKind(kind)
         self.message = message
         self.status = status
@@ -64,6 +64,9 @@ class AgentError(Exception):
     def retryable(self) -> bool:
         """True where asking again may help: rate_limit, network, timeout."""
         return self.kind in RETRYABLE
+
+    def __str__(self) -> str:
+        return self.message
 
     def __repr__(self) -> str:
         return f"AgentError({self.kind.value!r}, {self.message!r})"

@@ -121,6 +121,7 @@ class Run:
         try:
             return await self._turns(), None
         except AgentError as error:
+            error.message = self.plan.redactor.text(error.message)
             return (Outcome.CONTEXT_OVERFLOW if error.kind is ErrorKind.CONTEXT_OVERFLOW else Outcome.ERROR), error
         except Exception as bug:  # the edge of the run: somebody's bug must not take the caller down
             logger.exception("run %s failed inside", self.plan.run_id)
@@ -274,7 +275,7 @@ class Run:
             self._feed.appended(batch, await self._writer.append(batch))
 
     def _info(self, error: AgentError) -> ErrorInfo:
-        return ErrorInfo(kind=error.kind.value, message=self._toolbox.clean(error.message), status=error.status, request_id=error.request_id)
+        return ErrorInfo(kind=error.kind.value, message=self.plan.redactor.text(error.message), status=error.status, request_id=error.request_id)
 
     # ------------------------------------------------------------ the end
 

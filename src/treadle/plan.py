@@ -8,6 +8,7 @@ from pathlib import Path
 from treadle.errors import AgentError
 from treadle.message import JsonText
 from treadle.model import History, Model
+from treadle.redaction import Redactor
 from treadle.types import Limits, Mode, Outcome, RunMetrics, Settings, SystemBlock
 
 
@@ -28,6 +29,7 @@ class Plan:
     cwd: Path
     history: History
     """What came before, then the prompt."""
+    redactor: Redactor
     inputs_json: JsonText = "{}"
     user_id: str | None = None
     warnings: tuple[str, ...] = ()

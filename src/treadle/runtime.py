@@ -77,7 +77,7 @@ class Runtime:
         self._clock = clock or Clock()
         self._retries = retries or RetryPolicy()
         self._redactor = Redactor(self.config.secrets())
-        self.models = Models(self.config, clean=self._clean)
+        self.models = Models(self.config, clean=self.redact)
         self._environment = child_environment(self.config.secrets())
         self._spill = Spill()
         self._lock = threading.Lock()
@@ -238,6 +238,7 @@ class Runtime:
             mode=options.get("mode", "full"),
             cwd=_directory(options.get("cwd")),
             history=History([*past, *fresh, prompt], settled=len(past)),
+            redactor=self._redactor,
             inputs_json=encode_json(values).decode(),
             user_id=options.get("user_id"),
             warnings=warnings,
@@ -249,7 +250,8 @@ class Runtime:
             self._claim(session_id, run)
         return _Job(run=run, new_from=len(past), prompt_at=len(past) + len(fresh), over=anyio.Event())
 
-    def _clean(self, text: str) -> str:
+    def redact(self, text: str) -> str:
+        """Without known secrets: what every sink is given."""
         return self._redactor.exact(text)
 
     def _claim(self, session_id: str, run: Run) -> None:
@@ -297,7 +299,7 @@ class Runtime:
 
         def report(call_id: str, text: str, done: float | None, total: float | None) -> None:
             numbers = {name: value for name, value in (("done", done), ("total", total)) if value is not None}
-            inside(partial(feed.say, ToolProgress, {"call_id": call_id, "text": self._clean(text), **numbers}))
+            inside(partial(feed.say, ToolProgress, {"call_id": call_id, "text": self.redact(text), **numbers}))
 
         def context(ready: Ready, deadline: float | None, cancelled: Callable[[], bool]) -> ToolContext[Deps]:
             return ToolContext(
@@ -322,7 +324,7 @@ class Runtime:
             mode=plan.mode,
             cwd=plan.cwd,
             clock=self._clock,
-            clean=self._clean,
+            clean=self.redact,
             context=context,
             definitions=registry.definitions(),
         )

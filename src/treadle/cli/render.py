@@ -151,8 +151,8 @@ def ended(event: events.RunEnd) -> str:
 
 
 def summary(event: events.RunEnd) -> str:
-    tokens = event.usage.total_tokens
-    return f"{event.outcome.value} · {_count(event.turns, 'turn')} · {_count(event.tool_calls, 'tool call')} · {_count(tokens, 'token')} · {event.duration_s:.1f} s"
+    counts = (_count(event.turns, "turn"), _count(event.tool_calls, "tool call"), _count(event.usage.total_tokens, "token"))
+    return " · ".join([event.outcome.value, *counts, f"{event.duration_s:.1f} s"])
 
 
 def _count(number: int, noun: str) -> str:

@@ -1,0 +1,28 @@
+# Four verbs. They use .venv where it is there (README makes it), else the Python on the PATH.
+BIN := $(if $(wildcard .venv/bin/python),.venv/bin/,)
+
+.PHONY: fmt check test docs lock
+
+fmt:
+	$(BIN)ruff check --fix src tests benchmarks
+	$(BIN)ruff format src tests benchmarks
+
+check:
+	$(BIN)ruff format --check src tests benchmarks
+	$(BIN)ruff check src tests benchmarks
+	$(BIN)pyright
+	$(BIN)mypy
+	$(BIN)lint-imports
+	$(BIN)deptry src
+	$(BIN)codespell src tests docs benchmarks README.md ARCHITECTURE.md AGENTS.md CONTRIBUTING.md SECURITY.md CHANGELOG.md
+
+test:
+	$(BIN)python -m pytest
+
+docs:
+	$(BIN)python -m treadle.schemas
+	$(BIN)python -m pytest tests/test_docs.py -n0
+
+# Pins for README's commands; uv writes no index lines into it.
+lock:
+	uv pip compile --quiet --universal --python-version 3.11 pyproject.toml --group dev --no-header --no-annotate --no-emit-index-url --output-file requirements.lock

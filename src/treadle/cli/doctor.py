@@ -1,0 +1,118 @@
+"""`treadle doctor`: whether what a run needs is there and works. Connects only where the configuration points to. Entry: `doctor`."""
+
+from __future__ import annotations
+
+import json
+import platform
+import shutil
+import sys
+from collections.abc import Callable, Iterator
+from dataclasses import asdict, dataclass
+from importlib.util import find_spec
+from typing import Literal
+
+import anyio
+import click
+
+from treadle import __version__
+from treadle.config import Config, config_files, load
+from treadle.errors import AgentError, ErrorKind
+from treadle.message import Message
+from treadle.model import ModelRequest, fold_stream
+from treadle.redaction import Redactor
+from treadle.runtime import Runtime
+from treadle.types import Settings
+
+CONNECT_WITHIN_S = 15.0
+
+
+@dataclass(frozen=True, slots=True)
+class Finding:
+    what: str
+    state: Literal["ok", "note", "bad"]
+    text: str
+
+
+@click.command()
+@click.option("--offline", is_flag=True, help="Without connecting to the provider.")
+@click.option("--json", "as_json", is_flag=True, help="As a list of findings.")
+def doctor(offline: bool, as_json: bool) -> None:
+    """Test keys, connection and tools, and say what to do about what is wrong.
+
+    One small request goes to the provider of the default model, to see that the key is accepted. Exits with 1 where
+    something is bad.
+    """
+    findings: list[Finding] = []
+    mask: Callable[[str], str] = Redactor(()).text
+    for finding in _findings(offline):
+        findings.append(Finding(finding.what, finding.state, mask(finding.text)))
+        if not as_json:
+            mark, colour = {"ok": ("✓", "green"), "note": ("-", "yellow"), "bad": ("✗", "red")}[finding.state]
+            click.echo(f"{click.style(mark, fg=colour)} {finding.what:<14} {findings[-1].text}")
+    if as_json:
+        click.echo(json.dumps([asdict(finding) for finding in findings], indent=2))
+    sys.exit(int(any(finding.state == "bad" for finding in findings)))
+
+
+def _findings(offline: bool) -> Iterator[Finding]:
+    yield Finding("treadle", "ok", f"{__version__} on Python {platform.python_version()}, {platform.system()} {platform.machine()}")
+    try:
+        config = load()
+    except AgentError as e:
+        yield Finding("configuration", "bad", e.message)
+        return
+    read = [str(file.path) for file in config_files(_environment()) if file.path.exists()]
+    yield Finding("configuration", "ok", ", ".join(read) or "no file, all defaults")
+    for warning in config.warnings:
+        yield Finding("configuration", "note", warning)
+    yield from _model(config, offline)
+    yield Finding("journal", "ok", "in memory: runs are gone with the process")
+    yield _program("bash", "the bash tool cannot work without it", needed=True)
+    yield _program("rg", "grep uses its own, slower search: install ripgrep, or pip install 'treadle[ripgrep]'", needed=False)
+    yield Finding("sandbox", "note", "none yet: --mode decides what may run")
+
+
+def _environment() -> dict[str, str]:
+    import os  # noqa: PLC0415  one use
+
+    return dict(os.environ)
+
+
+def _program(name: str, without: str, *, needed: bool) -> Finding:
+    if path := shutil.which(name):
+        return Finding(name, "ok", path)
+    return Finding(name, "bad" if needed else "note", f"not found: {without}")
+
+
+def _model(config: Config, offline: bool) -> Iterator[Finding]:
+    name = config.models.large
+    yield Finding("model", "ok", f"{name} ({config.origin('models', 'large')})")
+    try:
+        provider, _ = config.split(name)
+        if provider in ("script", "tape", "record"):
+            return
+        endpoint = config.endpoint(provider)
+    except AgentError as e:
+        yield Finding("key", "bad", e.message)
+        return
+    yield Finding("key", "ok", f"{endpoint.kind} from {endpoint.key_origin}" if endpoint.key_origin else "none, and none is needed")
+    sdk = "; the anthropic SDK is installed too, for clients you make yourself" if find_spec("anthropic") else ""
+    yield Finding("connection", "ok", f"our own, to {endpoint.base_url or 'the vendor'}{sdk}")
+    if not offline:
+        yield anyio.run(_ask, config, name)
+
+
+async def _ask(config: Config, name: str) -> Finding:
+    """The smallest request there is, answered or not."""
+    request = ModelRequest(messages=[Message.user("Say ok.")], settings=Settings(max_tokens=16))
+    async with Runtime(config=config) as runtime:
+        model = runtime.models.get(name, scope="doctor")
+        try:
+            with anyio.fail_after(CONNECT_WITHIN_S):
+                response = await fold_stream(model.stream(request))
+        except TimeoutError:
+            return Finding("answer", "bad", f"none within {CONNECT_WITHIN_S:.0f} s")
+        except AgentError as e:
+            advice = {ErrorKind.AUTH: " Check the key.", ErrorKind.NETWORK: " Check the address, the network and the proxy."}.get(e.kind, "")
+            return Finding("answer", "bad", f"{e.kind.value}: {runtime.redact(e.message)}{advice}")
+    return Finding("answer", "ok", f"{response.model or name} answered with {response.usage.total_tokens} tokens")
