@@ -21,6 +21,8 @@ from treadle.types import now
 
 STREAM_BUFFER = 1024
 """Events that may wait for a slow reader before neighbouring deltas are joined."""
+JOINED_CHARS = 16_384
+"""A joined delta grows no longer than this: joining stays linear however slow the reader is."""
 
 
 class EventStream:
@@ -57,12 +59,15 @@ class EventStream:
 
 
 def _join(last: Event, new: Event) -> Event | None:
-    if isinstance(last, events.TextDelta) and isinstance(new, events.TextDelta) and last.attempt == new.attempt:
-        return msgspec.structs.replace(new, text=last.text + new.text)
-    if isinstance(last, events.ReasoningDelta) and isinstance(new, events.ReasoningDelta) and last.attempt == new.attempt:
-        return msgspec.structs.replace(new, text=last.text + new.text)
-    if isinstance(last, events.ToolCallDelta) and isinstance(new, events.ToolCallDelta) and last.call_id == new.call_id:
-        return msgspec.structs.replace(new, arguments=last.arguments + new.arguments)
+    match last, new:
+        case (events.TextDelta(), events.TextDelta()) | (events.ReasoningDelta(), events.ReasoningDelta()):
+            if last.message_id == new.message_id and last.attempt == new.attempt and len(last.text) < JOINED_CHARS:
+                return msgspec.structs.replace(new, text=last.text + new.text)
+        case events.ToolCallDelta(), events.ToolCallDelta():
+            if last.call_id == new.call_id and last.attempt == new.attempt and len(last.arguments) < JOINED_CHARS:
+                return msgspec.structs.replace(new, arguments=last.arguments + new.arguments)
+        case _:
+            pass
     return None
 
 

@@ -74,19 +74,19 @@ class Broker:
 
     def __init__(self) -> None:
         self._subscriptions: tuple[Subscription, ...] = ()
+        self.heard = False
+        """Kept, not computed: every event of every run asks."""
 
     def subscribe(self, maxsize: int = 1000) -> Subscription:
         """From now on; at most `maxsize` events wait in it."""
         subscription = Subscription(self, max(1, maxsize))
         self._subscriptions = (*self._subscriptions, subscription)
+        self.heard = True
         return subscription
 
     def remove(self, subscription: Subscription) -> None:
         self._subscriptions = tuple(s for s in self._subscriptions if s is not subscription)
-
-    @property
-    def heard(self) -> bool:
-        return bool(self._subscriptions)
+        self.heard = bool(self._subscriptions)
 
     def publish(self, event: Event) -> None:
         for subscription in self._subscriptions:

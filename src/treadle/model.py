@@ -7,7 +7,7 @@ Entry: `Model`, `Fold`.
 from __future__ import annotations
 
 import itertools
-from collections.abc import AsyncGenerator, AsyncIterable, Callable, Iterable, Sequence
+from collections.abc import AsyncGenerator, AsyncIterable, Callable, Container, Iterable, Sequence
 from typing import TYPE_CHECKING, Protocol, TypeAlias, overload
 
 import msgspec
@@ -212,14 +212,15 @@ class Model(Protocol):
 class Fold:
     """Deltas -> response. However the text is cut into deltas, the response is the same."""
 
-    __slots__ = ("_kind", "_parts", "_pieces", "_taken", "call", "end")
+    __slots__ = ("_kind", "_own", "_parts", "_pieces", "_taken", "call", "end")
 
-    def __init__(self, taken: Iterable[str] = ()) -> None:
-        """`taken`: ids of earlier calls; a call that repeats one, or has none, is given an id of its own."""
+    def __init__(self, taken: Container[str] = ()) -> None:
+        """`taken`: ids of earlier calls, not copied; a call that repeats one, or has none, is given an id of its own."""
         self._parts: list[Part] = []
         self._kind: type[TextPart | ReasoningPart | ToolCall] | None = None
         self._pieces: list[str] = []
-        self._taken = set(taken)
+        self._taken = taken
+        self._own: set[str] = set()
         self.call: ToolCallStart | None = None
         """The tool call that is open."""
         self.end: ResponseEnd | None = None
@@ -262,7 +263,7 @@ class Fold:
                 self.end = delta
             case Restart():
                 self._close()
-                self._taken -= {part.id for part in self._parts if isinstance(part, ToolCall)}
+                self._own.clear()
                 self._parts.clear()
             case _:
                 pass
@@ -270,10 +271,10 @@ class Fold:
     def _with_own_id(self, start: ToolCallStart) -> ToolCallStart:
         own = start.id or new_id("call")
         for n in itertools.count(2):
-            if own not in self._taken:
+            if own not in self._taken and own not in self._own:
                 break
             own = f"{start.id}_{n}"
-        self._taken.add(own)
+        self._own.add(own)
         return start if own == start.id else ToolCallStart(id=own, name=start.name)
 
     def _open(self, kind: type[TextPart | ReasoningPart | ToolCall]) -> None:
