@@ -85,7 +85,7 @@ class Redactor:
         low = text.lower()
         for pattern in PATTERNS:
             if any(sign in low for sign in pattern.signs):
-                text = pattern.regex.sub(pattern.put, text)
+                text = re.sub(pattern.regex, pattern.put, text)
         return text
 
     def _spans(self, text: str) -> list[tuple[int, int]]:
@@ -186,13 +186,16 @@ def in_url(value: str) -> list[str]:
 class Pattern(NamedTuple):
     signs: tuple[str, ...]
     """Lower-case texts without which the pattern is not tried."""
-    regex: re.Pattern[str]
-    """Linear in the text: anchored at its start, and each repetition ends where the next piece cannot begin."""
+    regex: str
+    """Linear in the text: anchored at its start, and each repetition ends where the next piece cannot begin.
+
+    Compiled when it is first tried: most processes end without an error.
+    """
     put: str
 
 
 def _pattern(signs: str, regex: str, put: str = MASK) -> Pattern:
-    return Pattern(tuple(signs.split()), re.compile(regex), put)
+    return Pattern(tuple(signs.split()), regex, put)
 
 
 _NAMES = r"(?:x-)?(?:api|goog-api|access|secret|private)[-_]?key|(?:auth|access|refresh|id)[-_]?token|client[-_]?secret|password|passwd"
@@ -200,7 +203,7 @@ _KEPT = r"(?!\[redacted\])"
 
 PATTERNS = (
     _pattern("private", r"-----BEGIN [A-Z0-9 ]{0,40}PRIVATE KEY(?: BLOCK)?-----(?s:.*?)(?:-----END [A-Z0-9 ]{0,40}PRIVATE KEY(?: BLOCK)?-----|\Z)"),
-    _pattern("authorization", rf"(?i)(\bauthorization[\"']?\s{{0,4}}[:=]\s{{0,4}}[\"']?){_KEPT}[^\r\n\"']+", rf"\1{MASK}"),
+    _pattern("authorization", rf"(?i)(\bauthorization[\"']?\s{{0,4}}+[:=]\s{{0,4}}+[\"']?+){_KEPT}[^\r\n\"']+", rf"\1{MASK}"),
     _pattern("bearer", r"(?i)(\bbearer\s{1,4})[A-Za-z0-9._~+/=-]{8,}", rf"\1{MASK}"),
     _pattern("sk-", r"(?<![A-Za-z0-9])sk-(?:ant-[A-Za-z0-9_-]{6,}|[A-Za-z0-9_-]{16,})"),
     _pattern("aiza", r"AIza[A-Za-z0-9_-]{30,}"),
@@ -210,8 +213,8 @@ PATTERNS = (
     _pattern("eyj", r"(?<![A-Za-z0-9_-])eyJ[A-Za-z0-9_-]{8,}\.[A-Za-z0-9_-]{8,}\.[A-Za-z0-9_-]{8,}"),
     _pattern("://", rf"(://[^/\s:@?#]*:){_KEPT}[^/\s?#\"'<>]+@", rf"\1{MASK}@"),
     _pattern("key= token= sig=", rf"(?i)([?&](?:key|token|sig)=){_KEPT}[^\s&#\"'<>]+", rf"\1{MASK}"),
-    _pattern("key token secret passw", rf"(?i)((?:{_NAMES}|(?<![A-Za-z0-9])token)=[\"']?){_KEPT}[^\s&#\"',;)}}\]]+", rf"\1{MASK}"),
-    _pattern("key token secret passw", rf"(?i)((?:{_NAMES})[\"']\s{{0,4}}:\s{{0,4}}[\"']){_KEPT}[^\"'\r\n]+", rf"\1{MASK}"),
-    _pattern("-api-key", rf"(?i)(\bx-(?:goog-)?api-key:\s{{0,4}}){_KEPT}[^\s\"',]+", rf"\1{MASK}"),
-    _pattern("key token secret passw", rf"(?i)((?:{_NAMES}):\s{{1,4}}){_KEPT}[^\s\"',]{{16,}}", rf"\1{MASK}"),
+    _pattern("key token secret passw", rf"(?i)((?:{_NAMES}|(?<![A-Za-z0-9])(?:token|secret))=[\"']?+){_KEPT}[^\s&#\"',;)}}\]]+", rf"\1{MASK}"),
+    _pattern("key token secret passw", rf"(?i)((?:{_NAMES}|(?<![A-Za-z0-9])(?:token|secret))[\"']\s{{0,4}}+:\s{{0,4}}+[\"']){_KEPT}[^\"'\r\n]+", rf"\1{MASK}"),
+    _pattern("-api-key", rf"(?i)(\bx-(?:goog-)?api-key:\s{{0,4}}+){_KEPT}[^\s\"',]+", rf"\1{MASK}"),
+    _pattern("key token secret passw", rf"(?i)((?:{_NAMES}):\s{{1,4}}+){_KEPT}[^\s\"',]{{16,}}", rf"\1{MASK}"),
 )

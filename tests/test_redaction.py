@@ -1,0 +1,274 @@
+"""No secret passes a sink: known values in every form in which they travel, and what looks like a credential."""
+
+from __future__ import annotations
+
+import base64
+import json
+import logging
+import sys
+from io import StringIO
+from urllib.parse import quote
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from treadle.redaction import MASK, RedactingFilter, Redactor, Secret, in_url, names_a_secret
+
+CANARY = "sk-ant-api03-CANARY-9f3b2c7d1e"
+ODD = 'pa"ss\\wörd /+%x'
+CONTEXTS = ("", "key is ", "äöü", '{"a": "', "x" * 1000)
+
+
+@pytest.mark.parametrize("before", CONTEXTS)
+@pytest.mark.parametrize("secret", [CANARY, ODD])
+def test_a_known_value_is_taken_out_of_any_context(before: str, secret: str) -> None:
+    assert Redactor([secret]).exact(f"{before}{secret}{before}") == f"{before}{MASK}{before}"
+
+
+@pytest.mark.parametrize("secret", [CANARY, ODD, "12345678"])
+def test_a_known_value_is_found_in_the_forms_in_which_it_travels(secret: str) -> None:
+    forms = [
+        json.dumps(secret)[1:-1],
+        json.dumps(secret, ensure_ascii=False)[1:-1],
+        quote(secret, safe=""),
+        quote(secret, safe="").lower() if secret == ODD else secret,
+    ]
+    for form in forms:
+        assert Redactor([secret]).exact(f"<{form}>") == f"<{MASK}>"
+
+
+@pytest.mark.parametrize("user", ["", "a:", "ab:", "abc:", "user name:"])
+@pytest.mark.parametrize("encode", [base64.b64encode, base64.urlsafe_b64encode])
+@pytest.mark.parametrize("secret", [CANARY, ODD, "??>>~~ÿÿ"])
+def test_a_known_value_is_found_in_base64_wherever_it_begins(user: str, encode: type[bytes], secret: str) -> None:
+    text = encode(f"{user}{secret}@host".encode()).decode()
+    clean = Redactor([secret]).exact(text)
+    assert MASK in clean
+    kept = clean.split(MASK)
+    assert len(kept[0]) <= len(user.encode()) * 4 // 3 + 2
+
+
+def test_short_values_are_left_alone() -> None:
+    assert Redactor(["1234567", "", "a"]).exact("1234567 a") == "1234567 a"
+
+
+def test_a_value_that_the_mask_contains_cannot_be_hidden_by_it() -> None:
+    assert Redactor(["redacted", "[redacted]"]).exact("redacted") == "redacted"
+
+
+def test_of_overlapping_values_nothing_is_left() -> None:
+    assert Redactor(["abcdefgh", "bcdefghijkl", "efghijklmnop"]).exact("_abcdefghijklmnop_") == f"_{MASK}_"
+
+
+@pytest.mark.parametrize("secret", ["x[redacted]", "[redacted][", "]abcdefgh", "abcdefg[", "d][redac"])
+def test_a_value_that_looks_like_the_mask_does_not_come_back(secret: str) -> None:
+    redactor = Redactor([secret, "a-plain-secret"])
+    for text in (secret * 50, f"x{secret}[", "xa-plain-secret[", "a-plain-secretabcdefgha-plain-secret[[[[[[[[[[[[[[[[[["):
+        clean = redactor.exact(text)
+        assert secret not in clean
+        assert redactor.exact(clean) == clean
+
+
+SECRETS = st.lists(st.text(min_size=8, max_size=40).filter(lambda s: s not in MASK), min_size=1, max_size=4)
+
+
+@given(secrets=SECRETS, pieces=st.lists(st.one_of(st.text(max_size=30), st.integers(0, 3)), max_size=12))
+def test_no_known_value_survives_in_any_text(secrets: list[str], pieces: list[str | int]) -> None:
+    text = "".join(p if isinstance(p, str) else secrets[p % len(secrets)] for p in pieces)
+    redactor = Redactor(secrets)
+    clean = redactor.exact(text)
+    assert not [s for s in secrets if s in clean]
+    assert redactor.exact(clean) == clean
+    if not any(s in text for s in secrets) and not any(isinstance(p, int) for p in pieces) and MASK not in clean:
+        assert clean == text
+
+
+@given(st.text())
+def test_text_without_known_values_is_not_touched_by_exact(text: str) -> None:
+    assert Redactor([CANARY]).exact(text) == text
+
+
+LOOKS_LIKE_A_SECRET = [
+    ("sk-ant-api03-abcDEF_123-456", "sk-ant-api03-abcDEF_123-456"),
+    ("key sk-proj-abcdefghijklmnop1234.", "sk-proj-abcdefghijklmnop1234"),
+    ("AIzaSyA-1234567890_abcdefghijklmnopqrs", "AIzaSyA-1234567890_abcdefghijklmnopqrs"),
+    ("ghp_abcdefghijklmnopqrstuvwxyz0123456789", "ghp_abcdefghijklmnopqrstuvwxyz0123456789"),
+    ("github_pat_11ABCDEFG0abcdefghijkl_mnopqr", "github_pat_11ABCDEFG0abcdefghijkl_mnopqr"),
+    ("xoxb-123456789012-abcdefABCDEF", "xoxb-123456789012-abcdefABCDEF"),
+    ("id AKIAIOSFODNN7EXAMPLE", "AKIAIOSFODNN7EXAMPLE"),
+    ("eyJhbGciOiJIUzI1NiJ9.eyJzdWIiOiIxIn0.abcdefgh_-12", "eyJzdWIiOiIxIn0"),
+    ("Bearer abcdefgh-canary", "abcdefgh-canary"),
+    ("bearer\tABCDEFGH==", "ABCDEFGH=="),
+    ("Authorization: Basic dXNlcjpwYXNz", "dXNlcjpwYXNz"),
+    ('"authorization": "Token canary"', "canary"),
+    ("{'Authorization': 'AWS4-HMAC-SHA256 Credential=canary, Signature=fe5f'}", "fe5f"),
+    ("Proxy-Authorization: Basic Y2FuYXJ5", "Y2FuYXJ5"),
+    ("x-api-key: canary", "canary"),
+    ("X-Api-Key: canary\r\n", "canary"),
+    ("{'x-api-key': 'canary with spaces'}", "canary with spaces"),
+    ("x-goog-api-key: canary", "canary"),
+    ("GET /v1/models?key=canary&alt=sse", "canary"),
+    ("https://h/p?a=b&token=canary#x", "canary"),
+    ("?api_key=canary", "canary"),
+    ("ANTHROPIC_API_KEY=canary", "canary"),
+    ("SESSION_TOKEN='canary'", "canary"),
+    ("access_token=canary&x=1", "canary"),
+    ('{"password":"canary"}', "canary"),
+    ('{"token" : "canary", "x": 1}', "canary"),
+    ("client_secret=canary", "canary"),
+    ("api_key: abcdefghijklmnopqrst", "abcdefghijklmnopqrst"),
+    ("postgresql://ada:canary@db:5432/x", "canary"),
+    ("http://ada:ca@nary@proxy:3128", "ca@nary"),
+    ("-----BEGIN RSA PRIVATE KEY-----\nMIIcanary\n-----END RSA PRIVATE KEY-----", "MIIcanary"),
+    ("-----BEGIN OPENSSH PRIVATE KEY-----\nb3BlcanaryQ", "b3BlcanaryQ"),
+]
+
+
+@pytest.mark.parametrize(("text", "secret"), LOOKS_LIKE_A_SECRET)
+def test_what_looks_like_a_credential_is_masked(text: str, secret: str) -> None:
+    redactor = Redactor()
+    for around in (text, f"error: {text}", f"({text})", f"one\n{text}\ntwo"):
+        clean = redactor.text(around)
+        assert secret not in clean
+        assert MASK in clean
+        assert redactor.text(clean) == clean
+    assert redactor.exact(text) == text
+
+
+ORDINARY = [
+    "max_tokens=100 and turns: 50",
+    "unknown key 'temprature' in defaults: did you mean 'temperature'?",
+    "providers.anthropic.api_key must be text",
+    "no key for the provider 'anthropic'. Three ways on:\n  set a key: export ANTHROPIC_API_KEY=…, or: treadle config set providers.anthropic.api_key -",
+    "task-force-of-the-desk-for-a-risk-free-life",
+    "http://127.0.0.1:8080/v1 and https://example.com:443/a@b?x=y:z",
+    "git@github.com:a/b.git and ada@example.com",
+    '{"url":"http://a:80","mail":"ada@example.com"}',
+    "-----BEGIN CERTIFICATE-----\nMIIabc\n-----END CERTIFICATE-----",
+    "token: expected an identifier; key: a name",
+]
+
+
+@pytest.mark.parametrize("text", ORDINARY)
+def test_ordinary_messages_stay_as_they_are(text: str) -> None:
+    expected = text.replace("API_KEY=…,", f"API_KEY={MASK},")
+    assert Redactor([CANARY]).text(text) == expected
+
+
+@given(st.lists(st.sampled_from([t for t, _ in LOOKS_LIKE_A_SECRET] + [MASK, " ", "\n", "=", ":", '"', "://", "@", "a"]), max_size=6).map("".join))
+def test_redacting_twice_changes_nothing_more(text: str) -> None:
+    once = Redactor([CANARY]).text(text)
+    assert Redactor([CANARY]).text(once) == once
+
+
+ADVERSARIAL = [
+    "-----BEGIN PRIVATE KEY-----",
+    "-----BEGIN " + "A " * 15,
+    "authorization",
+    "authorization: ",
+    "bearer ",
+    "bearer",
+    "sk-",
+    "sk-ant-",
+    "AIza",
+    "ghp_",
+    "xoxb-",
+    "eyJ",
+    "eyJaaaaaaaaaa.",
+    "://",
+    "://a:",
+    "://a:b",
+    "a@",
+    "?key=",
+    "&",
+    "x-api-key:",
+    "api_key: ",
+    'password" : "',
+    "token=",
+    "key",
+    " ",
+    "a",
+]
+
+
+@pytest.mark.parametrize("piece", ADVERSARIAL)
+@pytest.mark.timeout(20)
+def test_a_megabyte_of_anything_is_done_in_linear_time(piece: str) -> None:
+    Redactor([CANARY]).text(piece * (1_000_000 // len(piece)))
+    Redactor([CANARY]).text("://a:" + piece * (1_000_000 // len(piece)))
+
+
+# ---------------------------------------------------------------- logging
+
+
+def logged(redactor: Redactor) -> tuple[logging.Logger, StringIO]:
+    out = StringIO()
+    handler = logging.StreamHandler(out)
+    handler.setFormatter(logging.Formatter("%(name)s %(message)s %(extra)s", defaults={"extra": ""}))
+    handler.addFilter(RedactingFilter(redactor))
+    logger = logging.Logger("test")
+    logger.addHandler(handler)
+    return logger, out
+
+
+def test_log_records_are_redacted_with_their_arguments() -> None:
+    logger, out = logged(Redactor([CANARY]))
+    logger.error("calling with %s and %r", CANARY, {"x-api-key": "other-canary"})
+    logger.error(f"calling with {CANARY}", extra={"extra": {"header": CANARY}})
+    logger.error("calling", extra={"extra": CANARY})
+    assert "canary" not in out.getvalue().lower()
+    assert out.getvalue().count(MASK) == 5
+
+
+def test_tracebacks_in_log_records_are_redacted() -> None:
+    logger, out = logged(Redactor([CANARY]))
+    try:
+        raise ValueError(f"refused {CANARY}")
+    except ValueError:
+        logger.exception("failed")
+        logger.error("failed", exc_info=sys.exc_info(), stack_info=True)
+    assert "Traceback" in out.getvalue()
+    assert "Stack" in out.getvalue()
+    assert CANARY not in out.getvalue()
+
+
+def test_a_log_record_whose_arguments_do_not_fit_stops_nothing() -> None:
+    logger, out = logged(Redactor([CANARY]))
+    logger.error("%d %d", CANARY)
+    assert "do not fit" in out.getvalue()
+    assert "CANARY" not in out.getvalue()
+
+
+def test_other_fields_of_a_record_keep_their_values() -> None:
+    record = logging.makeLogRecord({"msg": "plain", "extra": [1, 2], "levelname": "INFO"})
+    assert RedactingFilter(Redactor([CANARY])).filter(record)
+    assert (record.getMessage(), record.__dict__["extra"], record.levelname) == ("plain", [1, 2], "INFO")
+
+
+# ---------------------------------------------------------------- values
+
+
+def test_a_secret_shows_at_most_its_end() -> None:
+    assert CANARY not in f"{Secret(CANARY)} {Secret(CANARY)!r} {[Secret(CANARY)]}"
+    assert str(Secret(CANARY)) == "set (ends …7d1e)"
+    assert str(Secret("only15characte")) == "set"
+    assert Secret(CANARY).reveal() == CANARY
+    assert Secret(CANARY) == Secret(CANARY)
+    assert Secret(CANARY) != CANARY
+    assert len({Secret(CANARY), Secret(CANARY), Secret("x")}) == 2
+
+
+@pytest.mark.parametrize("name", ["GITHUB_TOKEN", "AWS_SECRET_ACCESS_KEY", "X-Api-Key", "Authorization", "Cookie", "PGPASSWORD", "key", "apikey"])
+def test_names_of_credentials_are_known(name: str) -> None:
+    assert names_a_secret(name)
+
+
+@pytest.mark.parametrize("name", ["PATH", "KEYBOARD", "MONKEY", "TOKENIZERS_PARALLELISM", "SSH_AUTH_SOCK", "X-Author", "COMPAT", "Content-Type"])
+def test_names_of_other_things_are_no_credentials(name: str) -> None:
+    assert not names_a_secret(name)
+
+
+def test_passwords_and_keys_are_found_in_urls() -> None:
+    assert in_url("https://ada:pa@ss@host/x?api_key=canary&a=b#c") == ["pa@ss", "canary"]
+    assert in_url("ada:pass@host") == []
