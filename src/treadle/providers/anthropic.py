@@ -1,0 +1,164 @@
+"""Claude, and whatever else speaks Anthropic's Messages API: a request goes out as bytes, and its answer comes back as deltas.
+
+What the bytes are stands in anthropic_request.py and anthropic_messages.py, what the events mean in anthropic_stream.py, and the
+network in http.py and anthropic_sdk.py. No retries and no state between calls. Entry: `AnthropicModel`, `connect`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import AsyncGenerator
+from typing import Self
+
+import msgspec
+
+from treadle.errors import AgentError
+from treadle.model import Delta, ModelRequest
+from treadle.providers.anthropic_errors import refusal, reported
+from treadle.providers.anthropic_request import RequestEncoder
+from treadle.providers.anthropic_stream import Decoder
+from treadle.providers.connection import Connection, Reply, read_beginning, read_whole
+from treadle.providers.http import TIMEOUT_S, HttpConnection
+
+BASE_URL = "https://api.anthropic.com"
+API_VERSION = "2026-10-21"
+TOKEN_BETA = "oauth-2025-04-20"
+
+_REFUSES = frozenset({"temperature"})
+_KEY_FROM = "the key: ANTHROPIC_API_KEY, or api_key in the configuration"
+_TOKEN_FROM = "the token: ANTHROPIC_AUTH_TOKEN, or auth_token in the configuration"
+_CLIENT_FROM = "the credentials of the client"
+
+
+def connect(*, api_key: str | None = None, auth_token: str | None = None, base_url: str | None = None, timeout_s: float = TIMEOUT_S) -> HttpConnection:
+    """Our own connection, which any number of models can share. Opens nothing yet. A base_url alone is a server that wants no key.
+
+    A key and a token are both sent as `Authorization: Bearer`: that is how the vendor's SDK sends a key with this API version (2.10,
+    measured), so its gateways take it too, and two headers for one key would only differ on old ones. `x-api-key` is not sent.
+    A token for Anthropic's own host also needs a beta header; a gateway is spared it, since it may not know it.
+
+    Raises AgentError: auth (nothing to identify with, or it cannot be sent), invalid (the address).
+    """
+    headers = {"anthropic-version": API_VERSION, "content-type": "application/json", "accept": "text/event-stream, application/json"}
+    return HttpConnection(base_url or BASE_URL, {**headers, **_credentials(api_key, auth_token, base_url)}, timeout_s)
+
+
+def _credentials(api_key: str | None, auth_token: str | None, base_url: str | None) -> dict[str, str]:
+    secret = (api_key or auth_token or "").strip()
+    source = _KEY_FROM if api_key else _TOKEN_FROM
+    if not secret:
+        if base_url is None:
+            raise AgentError("auth", f"there is no key for Anthropic. Set {_KEY_FROM}")
+        return {}
+    if not secret.isascii() or not secret.isprintable() or " " in secret:
+        raise AgentError("auth", f"the key holds characters that no key has, such as a space or a line break. Check {source}")
+    headers = {"authorization": f"Bearer {secret}"}
+    if not api_key and base_url in (None, BASE_URL, BASE_URL + "/"):
+        headers["anthropic-beta"] = TOKEN_BETA
+    return headers
+
+
+class AnthropicModel:
+    """A `Model`. Keeps nothing between calls: the caller owns the history, and with it what is remembered of its encoding.
+
+    `settings.extra` goes into the body, with three words of its own: `betas` (a list) becomes the `anthropic-beta` header; `tools` are
+    merged by name into the request's (a server's tools follow); objects, such as `thinking`, are merged with ours.
+    """
+
+    def __init__(
+        self,
+        model_id: str,
+        *,
+        connection: Connection,
+        preamble: str = "",
+        bearer: bool = False,
+        name: str | None = None,
+    ) -> None:
+        """`preamble` is the first system block where a token is used (`bearer`), and is left out where a key is."""
+        self._name = name or f"anthropic:{model_id}"
+        self._connection = connection
+        self._encoder = RequestEncoder(model_id, preamble if bearer else "")
+        self._credential = _TOKEN_FROM if bearer else _KEY_FROM
+
+    @classmethod
+    def from_client(cls, client: object, model_id: str) -> Self:
+        """Over an async client of the official `anthropic` SDK 2.x; the caller closes it.
+
+        Raises AgentError(invalid) where the SDK is missing, or the client is of another kind.
+        """
+        from treadle.providers.anthropic_sdk import SdkConnection  # noqa: PLC0415  only who has a client needs it
+
+        model = cls(model_id, connection=SdkConnection(client))
+        model._credential = _CLIENT_FROM
+        return model
+
+    @property
+    def name(self) -> str:
+        return self._name
+
+    @property
+    def refuses(self) -> frozenset[str]:
+        """The API answers 400 to a temperature since version 2026-10-21."""
+        return _REFUSES
+
+    async def stream(self, request: ModelRequest) -> AsyncGenerator[Delta, None]:
+        body, headers = self._encoder.encode(request)
+        async with self._connection.post("/v1/messages", body, headers) as reply:
+            await self._accept(reply)
+            decoder = Decoder(lambda event: reported(event, reply.header("request-id"), self._credential))
+            take = self._take_body if "json" in (reply.header("content-type") or "") else self._take_chunk
+            while decoder.end is None:
+                for delta in await take(reply, decoder):
+                    yield delta
+                if decoder.failure is not None:
+                    raise _begun(decoder.failure, reply)
+        yield decoder.end
+
+    async def count_tokens(self, request: ModelRequest) -> int:
+        """Input tokens of the request, as the provider counts them. Raises AgentError."""
+        body, headers = self._encoder.encode_count(request)
+        async with self._connection.post("/v1/messages/count_tokens", body, headers) as reply:
+            await self._accept(reply)
+            counted = await read_whole(reply)
+        try:
+            return msgspec.json.decode(counted, type=_Count).input_tokens
+        except ValueError as e:
+            raise AgentError("network", f"the provider's count of tokens cannot be read: {e}", status=200) from e
+
+    async def aclose(self) -> None:
+        """Closes its connection, which other models may share; a client of the SDK stays open."""
+        await self._connection.aclose()
+
+    async def _accept(self, reply: Reply) -> None:
+        if reply.status != 200:
+            raise refusal(reply.status, reply.header, await read_beginning(reply), self._credential)
+        if "html" in (kind := reply.header("content-type") or ""):
+            raise AgentError("invalid", f"the server answered with a page ({kind!r}) instead of a response: check base_url", status=200)
+
+    async def _take_chunk(self, reply: Reply, decoder: Decoder) -> list[Delta]:
+        try:
+            chunk = await reply.read()
+        except AgentError as e:
+            raise _begun(e, reply) from e.__cause__
+        if not chunk:
+            return decoder.finish()
+        deltas = decoder.feed(chunk)
+        if decoder.heard:
+            reply.heard()
+        return deltas
+
+    async def _take_body(self, reply: Reply, decoder: Decoder) -> list[Delta]:
+        try:
+            return decoder.take_body(await read_whole(reply))
+        except AgentError as e:
+            raise _begun(e, reply) from e.__cause__
+
+
+class _Count(msgspec.Struct):
+    input_tokens: int
+
+
+def _begun(error: AgentError, reply: Reply) -> AgentError:
+    """What went wrong after the answer had begun: the provider has worked, and can be asked about it by its id."""
+    error.status = reply.status
+    error.request_id = error.request_id or reply.header("request-id")
+    return error

@@ -1,0 +1,207 @@
+"""The events of a Messages stream, and its plain JSON body, as typed values: only what we look into, the rest stays the text it came as.
+
+What they mean is anthropic_stream.py's. Entry: `decode_event`, `decode_body`.
+Source: https://platform.claude.com/docs/en/build-with-claude/streaming, and the types of SDK 2.10 (2026-11).
+"""
+
+from __future__ import annotations
+
+import json
+from typing import Any, TypeAlias, cast
+
+import msgspec
+
+Fields: TypeAlias = dict[str, msgspec.Raw]
+"""An object whose values are still JSON text."""
+
+
+class TextPiece(msgspec.Struct, tag_field="type", tag="text_delta", gc=False):
+    text: str
+
+
+class JsonPiece(msgspec.Struct, tag_field="type", tag="input_json_delta", gc=False):
+    partial_json: str
+
+
+class ThinkingPiece(msgspec.Struct, tag_field="type", tag="thinking_delta", gc=False):
+    thinking: str
+
+
+class BlockPiece(msgspec.Struct, tag_field="type", tag="content_block_delta", gc=False):
+    """One of the three kinds that come by the thousand."""
+
+    delta: TextPiece | JsonPiece | ThinkingPiece
+    index: int | None = None
+
+
+class OtherPiece(msgspec.Struct, gc=False):
+    """Any other delta."""
+
+    delta: Fields
+    index: int | None = None
+
+
+class BlockStart(msgspec.Struct, tag_field="type", tag="content_block_start"):
+    content_block: Fields
+    index: int | None = None
+
+
+class BlockStop(msgspec.Struct, tag_field="type", tag="content_block_stop"):
+    pass
+
+
+class OutputDetails(msgspec.Struct):
+    thinking_tokens: int | None = None
+
+
+class Counts(msgspec.Struct):
+    """Totals so far, where an event says them."""
+
+    input_tokens: int | None = None
+    output_tokens: int | None = None
+    cache_read_input_tokens: int | None = None
+    cache_creation_input_tokens: int | None = None
+    output_tokens_details: OutputDetails | None = None
+
+
+class StopDetails(msgspec.Struct):
+    category: str | None = None
+    explanation: str | None = None
+
+
+class Container(msgspec.Struct):
+    id: str
+
+
+class Ending(msgspec.Struct):
+    stop_reason: str | None = None
+    stop_details: StopDetails | None = None
+    container: Container | None = None
+
+
+class MessageDelta(msgspec.Struct, tag_field="type", tag="message_delta"):
+    delta: Ending
+    usage: Counts | None = None
+
+
+class WireMessage(Ending):
+    id: str = ""
+    model: str = ""
+    usage: Counts | None = None
+    content: list[Fields] = []
+
+
+class MessageStart(msgspec.Struct, tag_field="type", tag="message_start"):
+    message: WireMessage
+
+
+class MessageStop(msgspec.Struct, tag_field="type", tag="message_stop"):
+    pass
+
+
+class Ping(msgspec.Struct, tag_field="type", tag="ping"):
+    pass
+
+
+class Failure(msgspec.Struct):
+    """An `error` event: its text."""
+
+    data: bytes
+
+
+class Unknown(msgspec.Struct):
+    """An event of a later version."""
+
+
+Event: TypeAlias = BlockPiece | OtherPiece | BlockStart | BlockStop | MessageDelta | MessageStart | MessageStop | Ping | Failure | Unknown
+
+
+class _Envelope(msgspec.Struct):
+    type: str = ""
+    index: int | None = None
+    delta: Fields | None = None
+    content_block: Fields | None = None
+
+
+_event = msgspec.json.Decoder(BlockPiece | BlockStart | BlockStop | MessageDelta | MessageStart | MessageStop | Ping, strict=False)
+_envelope = msgspec.json.Decoder(_Envelope, strict=False)
+_message = msgspec.json.Decoder(WireMessage, strict=False)
+_string = msgspec.json.Decoder(str)
+
+
+def decode_event(data: bytes) -> Event:
+    """Raises ValueError or RecursionError where the text is no such event."""
+    try:
+        return _event.decode(data)
+    except (ValueError, RecursionError):
+        return _decode_rare(data)
+
+
+def _decode_rare(data: bytes) -> Event:
+    try:
+        envelope = _envelope.decode(data)
+    except (ValueError, RecursionError):
+        if data.strip() == b"[DONE]":  # how other wires end, which gateways let through
+            return Unknown()
+        envelope = _parsed(data)
+    match envelope:
+        case _Envelope(type="error"):
+            return Failure(data)
+        case _Envelope(type="content_block_delta", delta=dict() as delta):
+            return OtherPiece(delta, envelope.index)
+        case _Envelope(type="content_block_start", content_block=dict() as block):
+            return BlockStart(block, envelope.index)
+        case _Envelope(type="content_block_stop" | "message_start" | "message_delta" | "message_stop" | "content_block_delta" | "content_block_start"):
+            raise ValueError(f"a {envelope.type} event is not as it should be")
+        case _:
+            return Unknown()
+
+
+def _parsed(data: bytes) -> _Envelope:
+    """Text that msgspec refuses and Python's parser takes, such as half a surrogate pair."""
+    document = _object(json.loads(data.decode("utf-8", "replace")))
+    delta, block = document.get("delta"), document.get("content_block")
+    return _Envelope(
+        type=str(document.get("type")),
+        index=document.get("index"),
+        delta=None if delta is None else _fields(_object(delta)),
+        content_block=None if block is None else _fields(_object(block)),
+    )
+
+
+def decode_body(data: bytes) -> WireMessage | Failure:
+    """The whole of an answer that was not streamed. Raises ValueError or RecursionError where it is no message."""
+    try:
+        message = _message.decode(data)
+    except (ValueError, RecursionError):
+        document = _object(json.loads(data.decode("utf-8", "replace")))
+        blocks = cast("list[dict[str, Any]]", document.pop("content", []))
+        message = msgspec.convert(document, WireMessage, strict=False)
+        message.content = [_fields(block) for block in blocks]
+    if message.content or message.stop_reason is not None:
+        return message
+    if _envelope.decode(data).type == "error":
+        return Failure(data)
+    raise ValueError("it has neither content nor a stop reason")
+
+
+def _object(document: object) -> dict[str, Any]:
+    if not isinstance(document, dict):
+        raise ValueError("it is no JSON object")
+    return cast("dict[str, Any]", document)
+
+
+def _fields(document: dict[str, Any]) -> Fields:
+    return {name: msgspec.Raw(json.dumps(value).encode()) for name, value in document.items()}
+
+
+def text_of(fields: Fields, name: str) -> str:
+    """The string under `name`; "" where there is none."""
+    raw = fields.get(name)
+    if raw is None:
+        return ""
+    try:
+        return _string.decode(raw)
+    except ValueError:
+        value: object = json.loads(bytes(raw).decode("utf-8", "replace"))
+        return value if isinstance(value, str) else ""

@@ -1,0 +1,193 @@
+"""A request as the bytes of the Messages API: same values, same bytes; only what is new is encoded.
+
+How one message is encoded is anthropic_messages.py's; headers that carry keys are the connection's. Entry: `RequestEncoder`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import cast
+
+import msgspec
+
+from treadle.errors import AgentError
+from treadle.model import History, ModelRequest, ToolDefinition
+from treadle.providers.anthropic_messages import Block, MessageEncoder, dumped
+from treadle.types import DEFAULT_MAX_TOKENS, Settings, SystemBlock, Thinking
+
+WIRE = "anthropic"
+BREAKPOINTS_MAX = 4
+"""The API refuses more."""
+
+_MARK: Block = {"cache_control": {"type": "ephemeral"}}
+_MARK_BYTES = b"," + msgspec.json.encode(_MARK)[1:-1]
+_COUNTED = frozenset({"model", "system", "tools", "tool_choice", "thinking", "output_config", "cache_control", "speed"})
+"""What counting tokens takes, beside the messages."""
+
+
+class _Head(msgspec.Struct, frozen=True, gc=False):
+    """What stands before the messages."""
+
+    data: bytes
+    headers: dict[str, str]
+    marks_left: int
+    """Breakpoints that the messages may have."""
+
+
+class RequestEncoder:
+    """For one model id; `preamble` is the first system block, by itself."""
+
+    def __init__(self, model_id: str, preamble: str = "") -> None:
+        self._model_id = model_id
+        self._preamble = (SystemBlock(text=preamble),) if preamble else ()
+
+    def encode(self, request: ModelRequest) -> tuple[bytes, Mapping[str, str]]:
+        """The body, and the headers that belong to it. Raises AgentError(invalid) for extras that cannot be sent."""
+        history = request.messages if isinstance(request.messages, History) else History(request.messages)
+        head = self._remembered_head(request, history)
+        encoder = _encoder_of(history)
+        messages = history.encoded(WIRE, encoder.encode)
+        if not messages:
+            raise AgentError("invalid", "there is no message to send: the last one must say something")
+        pieces: list[bytes | memoryview] = [head.data]
+        view, begin = memoryview(messages), 0
+        for end in _marked(encoder, head.marks_left):
+            pieces += [view[begin:end], _MARK_BYTES]
+            begin = end
+        return b"".join([*pieces, view[begin:], b"]}"]), head.headers
+
+    def encode_count(self, request: ModelRequest) -> tuple[bytes, Mapping[str, str]]:
+        """The same, for counting its tokens."""
+        body, headers, _ = self._fields(request)
+        messages = bytes(History(request.messages).encoded(WIRE, MessageEncoder().encode))
+        counted = {name: value for name, value in body.items() if name in _COUNTED}
+        return dumped({**counted, "messages": msgspec.Raw(b"[" + messages + b"]")}), headers
+
+    def _remembered_head(self, request: ModelRequest, history: History) -> _Head:
+        """Encoded anew only where the tools, the system blocks or the settings of this conversation have changed."""
+        key = f"{WIRE} {self._model_id}"
+        said = (self, request.tools, request.system, request.settings)
+        before = history.memo.get(key)
+        if before is not None and before[:-1] == said:
+            return cast("_Head", before[-1])
+        body, headers, marks_left = self._fields(request)
+        try:
+            data = dumped(body)[:-1] + b',"messages":['
+        except (TypeError, OverflowError) as e:
+            raise AgentError("invalid", f"settings.extra, or a tool's schema, holds a value that is no JSON: {e}") from e
+        head = _Head(data, headers, marks_left)
+        history.memo[key] = (*said, head)
+        return head
+
+    def _fields(self, request: ModelRequest) -> tuple[Block, dict[str, str], int]:
+        """All but the messages, the headers that go with it, and how many breakpoints are left for the messages."""
+        extra = dict(request.settings.extra or {})
+        if "messages" in extra:
+            raise AgentError("invalid", "settings.extra must not hold 'messages': the history is the request's own")
+        headers = _beta_header(extra)
+        tools = _tools(request.tools, extra.pop("tools", None))
+        caching = request.settings.cache is not False and "cache_control" not in extra
+        marks_left = BREAKPOINTS_MAX if caching else 0
+        system = [block for block in (*self._preamble, *request.system) if block.text]
+        body: Block = {"model": self._model_id, "stream": True, **_settings(request.settings, has_tools=bool(tools))}
+        if system:
+            marked = _marked_blocks(system, BREAKPOINTS_MAX - 1 - bool(tools)) if caching else frozenset[int]()
+            marks_left -= len(marked)
+            body["system"] = [{"type": "text", "text": block.text, **(_MARK if i in marked else {})} for i, block in enumerate(system)]
+        if tools:
+            if caching:
+                marks_left -= _mark_last(tools)
+            body["tools"] = tools
+        for name, value in extra.items():
+            ours = body.get(name)
+            body[name] = {**cast("Block", ours), **cast("Block", value)} if isinstance(ours, dict) and isinstance(value, dict) else value
+        return body, headers, marks_left
+
+
+def _encoder_of(history: History) -> MessageEncoder:
+    remembered = history.memo.get(WIRE)
+    if remembered is None:
+        remembered = history.memo[WIRE] = (MessageEncoder(),)
+    return cast("MessageEncoder", remembered[0])
+
+
+def _marked(encoder: MessageEncoder, marks_left: int) -> list[int]:
+    """Where breakpoints go into the messages: at the end, and where the end was when the last answer was asked for.
+
+    The API looks for what it has cached some 20 blocks back from a breakpoint, and one turn of parallel calls can be more than that.
+    """
+    ends = [end for end in (encoder.asked, encoder.end) if end]
+    return ends[-marks_left:] if marks_left > 0 else []
+
+
+def _marked_blocks(system: list[SystemBlock], most: int) -> frozenset[int]:
+    """The last block, and those that the caller has marked: the latest of them, where there are too many."""
+    last = len(system) - 1
+    return frozenset([i for i, block in enumerate(system) if block.cache or i == last][-most:])
+
+
+def _mark_last(tools: list[Block]) -> bool:
+    """Tools that the model must search for first come after the cached prefix, and so the API refuses a breakpoint on them."""
+    for i in reversed(range(len(tools))):
+        if not tools[i].get("defer_loading"):
+            tools[i] = {**tools[i], **_MARK}
+            return True
+    return False
+
+
+def _beta_header(extra: Block) -> dict[str, str]:
+    """`betas` of the extras is a header, as in the vendor's SDK."""
+    betas = extra.pop("betas", None)
+    if betas is None:
+        return {}
+    names = [str(name) for name in cast("list[object]", betas)] if isinstance(betas, list | tuple) else []
+    if not names or not all(name.isascii() and name.isprintable() and "," not in name for name in names):
+        raise AgentError("invalid", f"settings.extra['betas'] must be a list of beta names, not {betas!r}")
+    return {"anthropic-beta": ",".join(names)}
+
+
+def _tools(ours: tuple[ToolDefinition, ...], theirs: object) -> list[Block]:
+    """Our definitions, and the extras': one of the same name adds its fields to ours, any other (a server's tool) follows."""
+    tools: list[Block] = [{"name": t.name, "description": t.description, "input_schema": t.parameters} for t in ours]
+    if theirs is None:
+        return tools
+    if not isinstance(theirs, list | tuple) or not all(isinstance(t, dict) for t in cast("list[object]", theirs)):
+        raise AgentError("invalid", f"settings.extra['tools'] must be a list of tool definitions, not {theirs!r}")
+    by_name: dict[object, int] = {t["name"]: i for i, t in enumerate(tools)}
+    for tool in cast("list[Block]", theirs):
+        if (i := by_name.get(tool.get("name"))) is None:
+            tools.append(tool)
+        else:
+            tools[i] = {**tools[i], **tool}
+    return tools
+
+
+def _settings(settings: Settings, *, has_tools: bool) -> Block:
+    fields: Block = {"max_tokens": settings.max_tokens or DEFAULT_MAX_TOKENS}
+    if settings.temperature is not None:
+        fields["temperature"] = settings.temperature
+    if settings.stop:
+        fields["stop_sequences"] = settings.stop
+    if settings.thinking is not None:
+        fields["thinking"] = _thinking(settings.thinking)
+    if settings.tool_choice is not None and has_tools:  # without tools the API refuses it
+        choice = settings.tool_choice
+        fields["tool_choice"] = {"type": choice} if choice in ("auto", "any", "none") else {"type": "tool", "name": choice}
+    output: Block = {}
+    if settings.effort is not None:
+        output["effort"] = settings.effort
+    if settings.output_schema is not None:
+        output["format"] = {"type": "json_schema", "schema": settings.output_schema}
+    if output:
+        fields["output_config"] = output
+    return fields
+
+
+def _thinking(thinking: Thinking) -> Block:
+    if thinking is False:
+        return {"type": "disabled"}
+    if thinking is True or thinking == "adaptive":
+        return {"type": "adaptive"}
+    if isinstance(thinking, int):
+        return {"type": "enabled", "budget_tokens": thinking}
+    return {"type": thinking}

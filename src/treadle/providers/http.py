@@ -1,0 +1,147 @@
+"""Our own connection, on aiohttp: what its defaults get wrong is set right here, and nothing of it is raised upwards.
+
+No redirects, no retries but the free one of a kept connection that had died, no word about any provider. aiohttp is imported with
+the first request. Entry: `HttpConnection`.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import threading
+from collections.abc import Mapping
+from typing import TYPE_CHECKING
+from urllib.parse import urlsplit
+
+import anyio
+import anyio.to_thread
+
+from treadle.errors import AgentError
+
+if TYPE_CHECKING:
+    import ssl
+
+    import aiohttp
+    import yarl
+
+    from treadle.providers.http_exchange import Exchange
+
+TIMEOUT_S = 600.0
+CONNECT_TIMEOUT_S = 5.0
+KEEP_ALIVE_S = 30.0
+"""Well below the minutes after which routers forget an idle connection without telling anybody."""
+CONNECTIONS_PER_HOST = 2000
+
+
+class HttpConnection:
+    """POSTs below one base URL, over kept-alive connections; each event loop that it is used on has its own."""
+
+    def __init__(self, base_url: str, headers: Mapping[str, str], timeout_s: float = TIMEOUT_S) -> None:
+        """`timeout_s` bounds each wait for an answer or its next piece. Raises AgentError(invalid) for an address that cannot be."""
+        self.host = host_of(base_url)
+        self.base_url = base_url.rstrip("/")
+        self.timeout_s = timeout_s
+        self._headers = {"accept-encoding": "identity", "user-agent": "treadle", **headers}
+        self._pools: dict[asyncio.AbstractEventLoop, Pool] = {}
+        self._adding = threading.Lock()  # loops run in threads of their own: `_pools` changes in one of them at a time
+
+    def post(self, path: str, body: bytes, headers: Mapping[str, str]) -> Exchange:
+        from treadle.providers.http_exchange import Exchange  # noqa: PLC0415  it brings aiohttp: 100 ms, and only a request needs it
+
+        loop = asyncio.get_running_loop()
+        joined = {name: f"{self._headers[name]},{value}" if name in self._headers else value for name, value in headers.items()}
+        return Exchange(self._pools.get(loop) or self._add_pool(loop), path, body, joined)
+
+    async def aclose(self) -> None:
+        """Closes the connections of this event loop; the next request opens new ones."""
+        with self._adding:
+            pool = self._pools.pop(asyncio.get_running_loop(), None)
+        if pool is not None and pool.session is not None:
+            await pool.session.close()
+
+    def _add_pool(self, loop: asyncio.AbstractEventLoop) -> Pool:
+        with self._adding:
+            self._pools = {other: pool for other, pool in self._pools.items() if not other.is_closed()}
+            pool = self._pools[loop] = Pool(self.base_url, self._headers, self.timeout_s)
+        return pool
+
+
+def host_of(base_url: str) -> str:
+    """`host:port`, as messages name it. Raises AgentError(invalid)."""
+    parts = urlsplit(base_url)
+    try:
+        port = parts.port or (443 if parts.scheme == "https" else 80)
+    except ValueError:
+        port = 0
+    if parts.username or parts.password:
+        raise AgentError("invalid", f"base_url for {parts.hostname!r} holds a user name or a password: give a key as api_key or auth_token")
+    if parts.scheme not in ("http", "https") or not parts.hostname or not port:
+        raise AgentError("invalid", f"base_url {base_url!r} is no address: it must look like 'https://host' or 'http://host:port/path'")
+    return f"{parts.hostname}:{port}"
+
+
+class Pool:
+    """The connections of one event loop: an aiohttp session, made at the first request."""
+
+    def __init__(self, base_url: str, headers: Mapping[str, str], timeout_s: float) -> None:
+        self.host = host_of(base_url)
+        self.timeout_s = timeout_s
+        self.session: aiohttp.ClientSession | None = None
+        self.proxy: str | None = None
+        self._base_url = base_url
+        self._headers = headers
+        self._urls: dict[str, yarl.URL] = {}
+        self._opening = anyio.Lock()  # the trust store is read once, however many first requests there are
+
+    async def open(self) -> aiohttp.ClientSession:
+        async with self._opening:
+            if self.session is None:
+                self.session = await self._new_session()
+            return self.session
+
+    async def _new_session(self) -> aiohttp.ClientSession:
+        import aiohttp  # noqa: PLC0415  see HttpConnection.post
+
+        from treadle.providers.http_exchange import Connector  # noqa: PLC0415  the same
+
+        self.proxy = proxy_for(self._base_url)
+        tls = await anyio.to_thread.run_sync(_trust) if self._base_url.startswith("https:") else True
+        return aiohttp.ClientSession(
+            connector=Connector(limit=0, limit_per_host=CONNECTIONS_PER_HOST, keepalive_timeout=KEEP_ALIVE_S, ssl=tls),
+            headers=self._headers,
+            cookie_jar=aiohttp.DummyCookieJar(),
+            timeout=aiohttp.ClientTimeout(total=None, connect=self.timeout_s, sock_connect=CONNECT_TIMEOUT_S),
+            # trust_env stays off: it asks for the proxy in a thread each time, and a ~/.netrc makes it refuse our key.
+        )
+
+    def url(self, path: str) -> yarl.URL:
+        if (url := self._urls.get(path)) is None:
+            import yarl  # noqa: PLC0415  comes with aiohttp
+
+            url = self._urls[path] = yarl.URL(self._base_url + path)
+        return url
+
+
+def _trust() -> ssl.SSLContext:
+    """The system's certificate store; SSL_CERT_FILE and SSL_CERT_DIR go before it."""
+    import ssl  # noqa: PLC0415  only https needs it
+
+    return ssl.create_default_context()
+
+
+def proxy_for(base_url: str) -> str | None:
+    """What HTTP_PROXY, HTTPS_PROXY or ALL_PROXY says, unless NO_PROXY names the host; on macOS the system's settings too."""
+    from urllib.request import getproxies, proxy_bypass  # noqa: PLC0415  comes with aiohttp
+
+    parts = urlsplit(base_url)
+    proxies = getproxies()
+    proxy = proxies.get(parts.scheme) or proxies.get("all")
+    if not proxy or proxy_bypass(parts.netloc):
+        return None
+    scheme, separator, _ = proxy.partition("://")
+    if not separator:
+        return f"http://{proxy}"
+    if scheme not in ("http", "https"):
+        raise AgentError(
+            "invalid", f"the environment names a {scheme!r} proxy, and only http proxies can be used: add {parts.hostname!r} to NO_PROXY to go without"
+        )
+    return proxy

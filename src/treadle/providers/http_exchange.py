@@ -1,0 +1,183 @@
+"""One POST over aiohttp: sending, waiting no longer than allowed, reading, and ending so that its connection can be kept or is closed.
+
+Which connections there are is http.py's. Importing this imports aiohttp. Entry: `Exchange`.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import io
+from collections.abc import Mapping
+from contextvars import ContextVar
+from types import TracebackType
+from typing import TYPE_CHECKING, Self
+from weakref import WeakSet
+
+import aiohttp
+import anyio
+from aiohttp.http_exceptions import HttpProcessingError
+from typing_extensions import override
+
+from treadle.errors import AgentError
+from treadle.providers.connection import Silence
+
+if TYPE_CHECKING:
+    from aiohttp.client_reqrep import ClientRequest
+    from aiohttp.connector import Connection
+    from aiohttp.tracing import Trace
+
+    from treadle.providers.http import Pool
+
+END_GRACE_S = 0.25
+"""How long an answer that has said all may take to end properly; after that its connection is not kept."""
+LARGE_BODY_BYTES = 1024 * 1024
+
+_under_way: ContextVar[Exchange] = ContextVar("_under_way")
+_used: WeakSet[object] = WeakSet()
+"""Protocol objects that have carried a request."""
+
+
+class Connector(aiohttp.TCPConnector):
+    """Tells the exchange under way which connection it got, and whether that one was kept. (aiohttp's tracing can, for 15 µs a request.)"""
+
+    @override
+    async def connect(self, req: ClientRequest, traces: list[Trace], timeout: aiohttp.ClientTimeout) -> Connection:
+        connection = await super().connect(req, traces, timeout)
+        exchange = _under_way.get()
+        exchange.transport = connection.transport
+        exchange.kept = connection.protocol in _used
+        if connection.protocol is not None:
+            _used.add(connection.protocol)
+        return connection
+
+
+class Exchange:
+    """Both the context of `Connection.post` and the Reply that it gives."""
+
+    __slots__ = ("_body", "_content", "_expired", "_headers", "_loop", "_path", "_pool", "_response", "_silence", "_timer", "kept", "status", "transport")
+
+    def __init__(self, pool: Pool, path: str, body: bytes, headers: Mapping[str, str]) -> None:
+        self._pool = pool
+        self._path = path
+        self._body = body
+        self._headers = headers
+        self._loop = asyncio.get_running_loop()
+        self._silence = Silence(pool.timeout_s, self._loop.time)
+        self._timer: asyncio.TimerHandle | None = None
+        self._expired = False
+        self._response: aiohttp.ClientResponse | None = None
+        self._content: aiohttp.StreamReader
+        self.transport: asyncio.Transport | None = None
+        self.kept = False
+        self.status = 0
+
+    async def __aenter__(self) -> Self:
+        session = self._pool.session or await self._pool.open()
+        self._timer = self._loop.call_later(self._silence.limit_s, self._look)
+        under_way = _under_way.set(self)
+        self._silence.begin()
+        try:
+            self._response = response = await self._send(session)
+        except (aiohttp.ClientError, OSError) as error:
+            self._timer.cancel()
+            raise self._translated(error) from error
+        except BaseException:
+            self._timer.cancel()
+            raise
+        finally:
+            _under_way.reset(under_way)
+            self._silence.pause()
+        self._body = b""
+        self._content = response.content
+        self.status = response.status
+        return self
+
+    async def _send(self, session: aiohttp.ClientSession) -> aiohttp.ClientResponse:
+        url, proxy = self._pool.url(self._path), self._pool.proxy
+        while True:
+            # aiohttp warns of large bytes, and sends a file piecemeal.
+            body = self._body if len(self._body) <= LARGE_BODY_BYTES else io.BytesIO(self._body)
+            self.kept, self.transport = False, None
+            try:
+                return await session.post(url, data=body, headers=self._headers, proxy=proxy, allow_redirects=False)
+            except (aiohttp.ServerDisconnectedError, aiohttp.ClientOSError):
+                # The server closed a connection that we had kept before it saw this request. A new one is not kept, so this ends.
+                if not self.kept or self._expired:
+                    raise
+
+    def header(self, name: str) -> str | None:
+        return self._response.headers.get(name) if self._response is not None else None
+
+    async def read(self) -> bytes:
+        self._silence.begin()
+        try:
+            return await self._content.readany()
+        except (aiohttp.ClientError, HttpProcessingError, OSError) as error:
+            raise self._translated(error) from error
+        finally:
+            self._silence.pause()
+
+    def heard(self) -> None:
+        self._silence.broken()
+
+    async def __aexit__(self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None) -> None:
+        if self._timer is not None:
+            self._timer.cancel()
+        if self._response is None:
+            return
+        whole = False
+        try:
+            whole = error is None and (self._content.at_eof() or await self._ended())
+        finally:
+            if whole:
+                self._response.release()
+            else:
+                self._response.close()
+
+    async def _ended(self) -> bool:
+        """The answer's formal end may still be on its way, and only after it can the connection carry the next request."""
+        with anyio.move_on_after(END_GRACE_S):
+            try:
+                while await self._content.readany():
+                    pass
+            except (aiohttp.ClientError, HttpProcessingError, OSError):
+                return False
+            return True
+        return False
+
+    def _look(self) -> None:
+        """On the timer: looking again when the time could be up is cheaper than setting the timer anew with each piece."""
+        left_s, waiting = self._silence.left_s(), self._silence.waiting
+        if waiting and left_s <= 0 and self.transport is not None:
+            self._expired = True
+            self.transport.abort()
+        else:
+            self._timer = self._loop.call_later(left_s if waiting and left_s > 0 else max(left_s, 1.0), self._look)
+
+    def _translated(self, error: BaseException) -> AgentError:
+        """Into our own words, with no address but the host's: a URL may hold what is nobody's business."""
+        host, proxy = self._pool.host, " through the proxy of the environment" if self._pool.proxy else ""
+        if self._expired:
+            return AgentError("timeout", f"{host} said nothing for {self._silence.limit_s:g} s")
+        match error:
+            case TimeoutError():
+                return AgentError("timeout", f"no connection to {host}{proxy} within the time allowed")
+            case aiohttp.ClientConnectorCertificateError():
+                why = getattr(error.certificate_error, "verify_message", "") or "it cannot be verified"
+                return AgentError("invalid", f"the certificate of {host} is not trusted: {why}. For a private authority, set SSL_CERT_FILE to its certificate")
+            case aiohttp.ClientHttpProxyError():
+                return AgentError(
+                    "network" if error.status >= 500 else "invalid",
+                    f"the proxy of the environment refused to connect to {host}: {error.status} {error.message}",
+                )
+            case aiohttp.ClientConnectorDNSError():
+                return AgentError("network", f"{error.host!r} is not known: check the address, and that there is a network")
+            case aiohttp.ClientConnectorError():
+                where = f"the proxy {error.host}:{error.port}" if isinstance(error, aiohttp.ClientProxyConnectionError) else host
+                return AgentError("network", f"cannot connect to {where}: {error.os_error.strerror or error.os_error}")
+            case aiohttp.ClientResponseError() | HttpProcessingError():
+                return AgentError("network", f"{host}{proxy} answered with something that is not HTTP")
+            case _ if self._response is None:
+                return AgentError("network", f"{host}{proxy} closed the connection before it answered")
+            case _:
+                return AgentError("network", f"the connection to {host}{proxy} was lost in the middle of the answer")
