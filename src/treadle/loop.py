@@ -31,6 +31,7 @@ from treadle.retry import Attempt, RetryPolicy, ask
 from treadle.types import Outcome, RunMetrics, Settings, StopReason, Usage, new_id, now
 
 logger = logging.getLogger("treadle")
+logger.addHandler(logging.NullHandler())
 
 LAST_TURN = "This is the last turn of this run ({}): answer now, without tools, with what you have."
 EMPTY_RESPONSE = "Your last response was empty. Go on, or give your final answer."
