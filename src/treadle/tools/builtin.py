@@ -8,11 +8,13 @@ from __future__ import annotations
 import json
 import sys
 from abc import ABC, abstractmethod
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any, Generic, Protocol, TypeVar, cast
 
 import msgspec
+from anyio import CancelScope, to_thread
+from typing_extensions import TypeVarTuple
 
 from treadle.message import JsonText
 from treadle.model import ToolDefinition
@@ -20,6 +22,8 @@ from treadle.tool import MAX_OUTPUT_CHARS, InvalidArguments, ToolContext, ToolOu
 from treadle.types import Effect
 
 ArgumentsT = TypeVar("ArgumentsT", bound=msgspec.Struct)
+ResultT = TypeVar("ResultT")
+ParametersT = TypeVarTuple("ParametersT")
 Schema = Mapping[str, object]
 
 
@@ -94,6 +98,13 @@ class Builtin(ABC, Generic[ArgumentsT]):
 
     @abstractmethod
     async def execute(self, ctx: ToolContext[Any], arguments: ArgumentsT) -> ToolOutput: ...
+
+
+async def to_its_end(function: Callable[[*ParametersT], ResultT], *args: *ParametersT) -> ResultT:
+    """A short blocking change, in a thread. Once begun it is finished, cancelled or not, so that what happened is always known."""
+    with CancelScope(shield=True):
+        return await to_thread.run_sync(function, *args)
+    raise AssertionError("a shielded scope that nobody cancels ends with a result or an error")
 
 
 class _Loader(Protocol):
@@ -181,7 +192,7 @@ def _nearest(name: str, fields: Schema) -> str:
     from difflib import get_close_matches  # noqa: PLC0415  only for a wrong call
 
     close = get_close_matches(name, fields, n=1, cutoff=0.5) or [f for f in fields if f in name or name in f]
-    return f": did you mean {close[0]!r}?" if close else ""
+    return f" (did you mean {close[0]!r}?)" if close else ""
 
 
 def _fields_in_words(fields: Schema, required: Sequence[str]) -> str:

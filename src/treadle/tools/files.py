@@ -20,7 +20,7 @@ from treadle.tools.folder import Folder, NotARegularFile
 MAX_WHOLE_BYTES = 16 * 1024 * 1024
 """Files up to this size are compared by their content and can be edited; larger ones are compared by size, time and inode."""
 MAX_PATH_CHARS = 4096
-_CHUNK = 1024 * 1024
+_SAMPLE = 64 * 1024
 
 _LOCKS = tuple(threading.Lock() for _ in range(64))
 
@@ -90,18 +90,24 @@ def open_file(place: Path) -> int:
 @dataclass(frozen=True, slots=True)
 class Loaded:
     data: bytes
+    """All of the file, or where it is larger than 16 MiB its beginning."""
+    is_whole: bool
     digest: str
     status: os.stat_result
 
 
-def load(place: Path) -> Loaded:
-    """The whole file. Raises OSError; ToolFailed where it is larger than 16 MiB."""
-    with os.fdopen(open_file(place), "rb") as file:
-        status = os.fstat(file.fileno())
+def load(place: Path) -> Loaded | None:
+    """The file as it is now; None where there is none. Raises OSError."""
+    try:
+        fd = open_file(place)
+    except FileNotFoundError:
+        return None
+    with os.fdopen(fd, "rb") as file:
+        status = os.fstat(fd)
         data = file.read(MAX_WHOLE_BYTES + 1)
     if len(data) > MAX_WHOLE_BYTES:
-        raise ToolFailed(f"{place} is larger than {MAX_WHOLE_BYTES // 1024 // 1024} MiB: change it with a command (sed, a script) through bash.")
-    return Loaded(data, digest_of(data), status)
+        return Loaded(data[:_SAMPLE], False, digest_of_large(status), status)
+    return Loaded(data, True, digest_of(data), status)
 
 
 def digest_of(data: bytes) -> str:
@@ -113,17 +119,6 @@ def digest_of(data: bytes) -> str:
 def digest_of_large(status: os.stat_result) -> str:
     """What stands for the content of a file that is too large to be hashed at each look."""
     return f"{status.st_size}:{status.st_mtime_ns}:{status.st_ino}"
-
-
-def current_digest(place: Path) -> str | None:
-    """Of the file as it is now; None where there is none. Raises OSError."""
-    try:
-        fd = open_file(place)
-    except FileNotFoundError:
-        return None
-    with os.fdopen(fd, "rb") as file:
-        status = os.fstat(fd)
-        return digest_of_large(status) if status.st_size > MAX_WHOLE_BYTES else digest_of(file.read())
 
 
 # ---------------------------------------------------------------- read before changed
@@ -142,13 +137,14 @@ def must_be_seen(ctx: ToolContext[Any], place: Path, digest: str) -> None:
 # ---------------------------------------------------------------- writing
 
 
-def save(place: Path, data: bytes, *, old: os.stat_result | None, expected: str | None) -> None:
+def save(place: Path, data: bytes, old: Loaded | None) -> str:
     """Replaces the file in one step, or makes it with its directories: a reader sees all of the old content or all of the new.
 
-    `old` is what the file was like, None for a new one: owner (where allowed) and mode are kept. `expected` is the digest that the file
-    still must have. Raises OSError; ToolFailed where it has changed, is read-only, or something else stands there.
+    `old` is the file as it was looked at, None for a new one: it must still be like that, and owner (where allowed) and mode are kept.
+    Returns the digest of the new content. Raises OSError; ToolFailed where the file has changed or is read-only.
     """
-    must_be_writable(place, old)
+    status = old.status if old is not None else None
+    _must_be_writable(place, status)
     temporary = f".treadle-{os.urandom(8).hex()}.tmp"
     with parent_of(place, create=True) as folder:
         fd = folder.create_file(temporary, 0o666 if old is None else 0o600)
@@ -156,9 +152,10 @@ def save(place: Path, data: bytes, *, old: os.stat_result | None, expected: str 
             with os.fdopen(fd, "wb") as file:
                 file.write(data)
                 file.flush()
-                _keep_owner_and_mode(fd, old)
+                _keep_owner_and_mode(fd, status)
                 os.fsync(fd)
-            if current_digest(place) != expected:
+            now = load(place)
+            if (now.digest if now is not None else None) != (old.digest if old is not None else None):
                 raise ToolFailed(f"{place} was changed by somebody else just now, and nothing was written. Read it again, then make this call again.")
             folder.replace(temporary, place.name)
         except BaseException:
@@ -166,9 +163,16 @@ def save(place: Path, data: bytes, *, old: os.stat_result | None, expected: str 
                 folder.remove_file(temporary)
             raise
         folder.sync()
+    return digest_of(data) if len(data) <= MAX_WHOLE_BYTES else digest_of_large(os.stat(place))
 
 
-def must_be_writable(place: Path, old: os.stat_result | None) -> None:
+def link_notes(old: Loaded | None) -> list[str]:
+    """What the model is told of other names of a file that was replaced."""
+    others = old.status.st_nlink - 1 if old is not None else 0
+    return [f"It had {others} other hard link{'s' if others > 1 else ''}, which keep{'s' if others == 1 else ''} the old content."] if others > 0 else []
+
+
+def _must_be_writable(place: Path, old: os.stat_result | None) -> None:
     """Replacing asks nothing of the file itself, only of its directory; so that read-only keeps its meaning, we ask."""
     if old is not None and (not old.st_mode & 0o222 or not os.access(place, os.W_OK)):
         raise ToolFailed(
@@ -200,7 +204,7 @@ def _failed(error: OSError, doing: str, path: str, cwd: Path) -> ToolFailed:
     if isinstance(error, FileNotFoundError):
         return ToolFailed(_missing(path, locate(path, cwd), cwd))
     if isinstance(error, NotARegularFile):
-        return ToolFailed(_not_a_file(path, error.kind))
+        return ToolFailed(_not_a_file(path, error.kind, doing))
     if isinstance(error, NotADirectoryError):
         return ToolFailed(f"{path!r} cannot be: something on the way to it is a file, not a directory.")
     if isinstance(error, PermissionError):
@@ -210,7 +214,9 @@ def _failed(error: OSError, doing: str, path: str, cwd: Path) -> ToolFailed:
     return ToolFailed(f"Could not {doing} {path!r}: {error.strerror or error}.")
 
 
-def _not_a_file(path: str, kind: str) -> str:
+def _not_a_file(path: str, kind: str, doing: str) -> str:
+    if kind == "a directory" and doing == "write":
+        return f"{path!r} is a directory: give the path of a file inside it. Nothing was written."
     if kind == "a directory":
         return f"{path!r} is a directory. Use ls to list it, or glob and grep to look inside."
     if kind == "a symbolic link":

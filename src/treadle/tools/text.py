@@ -6,6 +6,7 @@ Not here: opening files (folder.py, files.py). Entry: `Encoding.of`, `Document`.
 from __future__ import annotations
 
 import codecs
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 SNIFF_BYTES = 4096
@@ -65,6 +66,13 @@ class Encoding:
     def is_guess(self) -> bool:
         return self.codec == "latin-1"
 
+    def can_encode(self, text: str) -> bool:
+        try:
+            text.encode(self.codec)
+        except UnicodeEncodeError:
+            return False
+        return True
+
     def decode(self, data: bytes) -> str:
         """Without the byte order mark. Raises UnicodeDecodeError."""
         return data[len(self.bom) :].decode(self.codec)
@@ -117,15 +125,23 @@ class Document:
         if 0 < returns < breaks:
             self._returns = bytearray(line.endswith("\r") for line in text.split("\n")[:-1])
 
-    def splice(self, start: int, end: int, new: str) -> None:
-        """Replaces `text[start:end]`. Line breaks keep their kind where there are as many as before; new ones are of the file's usual kind."""
-        old = self.text[start:end]
+    def replace(self, spans: Sequence[tuple[int, int]], new: str) -> None:
+        """Puts `new` for each `text[start:end]`, in rising order. Line breaks keep their kind where there are as many as before."""
+        pieces: list[str] = []
+        returns = bytearray()
+        at = broken = 0
+        for start, end in spans:
+            pieces += (self.text[at:start], new)
+            if self._returns is not None:
+                kept, was, now = self.text.count("\n", at, start), self.text.count("\n", start, end), new.count("\n")
+                inside = self._returns[broken + kept : broken + kept + was]
+                returns += self._returns[broken : broken + kept] + (inside if was == now else bytes([self._new_return]) * now)
+                broken += kept + was
+            at = end
+        pieces.append(self.text[at:])
         if self._returns is not None:
-            first = self.text.count("\n", 0, start)
-            was, now = old.count("\n"), new.count("\n")
-            if was != now:
-                self._returns[first : first + was] = bytes([self._new_return]) * now
-        self.text = f"{self.text[:start]}{new}{self.text[end:]}"
+            self._returns = returns + self._returns[broken:]
+        self.text = "".join(pieces)
 
     def render(self) -> str:
         if self._returns is None:

@@ -1,0 +1,51 @@
+"""What changed between two texts, in few lines: for the model, and for whoever approves or reads along.
+
+Not here: patches that can be applied. Entry: `short_difference`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+
+MAX_LINES = 40
+_MAX_LINE_CHARS = 200
+_CONTEXT = 3
+_MAX_COMPARED = 4_000
+
+
+def short_difference(before: str, after: str) -> str:
+    """A unified diff without file names, of at most 40 lines; what is left out is said in the last. Empty where nothing changed."""
+    old, new = before.split("\n"), after.split("\n")
+    same = _alike(old, new)
+    same_end = _alike(old[same:][::-1], new[same:][::-1])
+    first = max(same - _CONTEXT, 0)
+    old = old[first : len(old) - max(same_end - _CONTEXT, 0)]
+    new = new[first : len(new) - max(same_end - _CONTEXT, 0)]
+    if old == new:
+        return ""
+    if len(old) + len(new) > _MAX_COMPARED:
+        return f"@@ lines {first + 1}-{first + len(old)} became {len(new)} lines: too much to show @@"
+    lines = [line[:_MAX_LINE_CHARS] for line in _hunks(old, new, first)]
+    if lines[-1] == " ":  # no line, but the end of the last one
+        lines.pop()
+    if len(lines) > MAX_LINES:
+        lines = [*lines[: MAX_LINES - 1], f"(… {len(lines) - MAX_LINES + 1} more lines of difference)"]
+    return "\n".join(lines)
+
+
+def _alike(old: Sequence[str], new: Sequence[str]) -> int:
+    return next((i for i, (was, now) in enumerate(zip(old, new, strict=False)) if was != now), min(len(old), len(new)))
+
+
+def _hunks(old: Sequence[str], new: Sequence[str], first: int) -> Iterator[str]:
+    from difflib import SequenceMatcher  # noqa: PLC0415  not before the first edit
+
+    for group in SequenceMatcher(None, old, new, autojunk=False).get_grouped_opcodes(_CONTEXT):
+        i1, i2, j1, j2 = group[0][1], group[-1][2], group[0][3], group[-1][4]
+        yield f"@@ -{first + i1 + 1},{i2 - i1} +{first + j1 + 1},{j2 - j1} @@"
+        for tag, a, b, c, d in group:
+            if tag == "equal":
+                yield from (f" {line}" for line in old[a:b])
+            else:
+                yield from (f"-{line}" for line in old[a:b])
+                yield from (f"+{line}" for line in new[c:d])

@@ -1,0 +1,199 @@
+"""The `edit` tool: text replaced by text in one file, all edits or none.
+
+Not here: finding the text (matching.py), replacing the file (files.py). Entry: `Edit`.
+"""
+
+from __future__ import annotations
+
+import errno
+import os
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import msgspec
+from anyio import to_thread
+from typing_extensions import override
+
+from treadle.tool import DidNotHappen, Happened, InvalidArguments, ProbeAnswer, ToolContext, ToolFailed
+from treadle.tools import files, matching
+from treadle.tools.builtin import Arguments, Builtin, closed_object, to_its_end
+from treadle.tools.difference import short_difference
+from treadle.tools.text import Document, Encoding, binary_kind, image_type, to_line_feeds
+
+
+class Replacement(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    old: str
+    new: str
+    all: bool = False
+
+
+class EditArguments(Arguments, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    path: str
+    edits: tuple[Replacement, ...]
+
+
+_REPLACEMENT = closed_object(
+    {
+        "old": {"type": "string", "description": "Text that is in the file, exactly; only once, unless all is true."},
+        "new": {"type": "string", "description": "What stands there afterwards."},
+        "all": {"type": "boolean", "description": "Replace every occurrence. Default false."},
+    },
+    required=["old", "new"],
+)
+
+
+class Edit(Builtin[EditArguments]):
+    name = "edit"
+    effect = "once"
+    arguments = EditArguments
+    example = '{"path": "src/app.py", "edits": [{"old": "retries = 1", "new": "retries = 3"}]}'
+    parameters = closed_object(
+        {
+            "path": {"type": "string", "description": "The file: absolute, or relative to the working directory."},
+            "edits": {"type": "array", "items": _REPLACEMENT, "description": "Applied in order; all of them or none."},
+        },
+        required=["path", "edits"],
+    )
+
+    @override
+    def check(self, arguments: EditArguments) -> None:
+        files.check_path(arguments.path)
+        if not arguments.edits:
+            raise InvalidArguments(f"edits is empty, so there is nothing to change. A right call: {self.example}")
+        for i, edit in enumerate(arguments.edits):
+            if not edit.old:
+                raise InvalidArguments(
+                    f"edits[{i}].old is empty. To insert, give a line of the file as old, and that line with the addition as new; to make a file, use write."
+                )
+            if edit.old == edit.new:
+                raise InvalidArguments(f"edits[{i}]: old and new are identical, so there is nothing to change.")
+
+    @override
+    def writes(self, arguments: EditArguments, cwd: Path) -> Sequence[Path]:
+        return (files.locate(arguments.path, cwd),)
+
+    @override
+    async def execute(self, ctx: ToolContext[Any], arguments: EditArguments) -> str:
+        """Once begun it is finished, cancelled or not, so that what happened is always known."""
+        return await to_its_end(_edit, ctx, arguments)
+
+    async def probe(self, ctx: ToolContext[Any], arguments: EditArguments) -> ProbeAnswer:
+        """Whether the file is as it was before this edit, or as it is after it; None where it is neither."""
+        return await to_thread.run_sync(_probe, ctx, arguments)
+
+
+@dataclass(frozen=True, slots=True)
+class _Edited:
+    text: str
+    notes: list[str]
+    count: int
+
+
+def _edit(ctx: ToolContext[Any], arguments: EditArguments) -> str:
+    place = files.locate(arguments.path, ctx.cwd)
+    name = files.shown(place, ctx.cwd)
+    with files.changing(place), files.telling("edit", arguments.path, ctx.cwd):
+        old = _existing(place, arguments.path)
+        files.must_be_seen(ctx, place, old.digest)
+        encoding, document = _decoded(old, name)
+        before = document.text
+        count, notes = _apply(document, arguments.edits)
+        data = _encoded(encoding, document, arguments)
+        if data == old.data:
+            return f"{name} already reads like that: nothing was changed."
+        ctx.seen_files[os.fspath(place)] = files.save(place, data, old)
+    done = f"Edited {name}: {count} replacement{'s' if count > 1 else ''}."
+    return "\n".join([" ".join([done, *files.link_notes(old)]), *notes, short_difference(before, document.text)])
+
+
+def _existing(place: Path, path: str) -> files.Loaded:
+    old = files.load(place)
+    if old is None:
+        raise FileNotFoundError(errno.ENOENT, os.strerror(errno.ENOENT), path)
+    if not old.is_whole:
+        raise ToolFailed(f"{path!r} is larger than {files.MAX_WHOLE_BYTES // 1024 // 1024} MiB: change it with a command (sed, a script) through bash.")
+    return old
+
+
+def _decoded(old: files.Loaded, name: str) -> tuple[Encoding, Document]:
+    if (kind := image_type(old.data) or binary_kind(old.data)) is not None:
+        raise ToolFailed(f"{name} is {kind}, not text: it cannot be edited.")
+    encoding = Encoding.of(old.data)
+    try:
+        return encoding, Document(encoding.decode(old.data))
+    except UnicodeDecodeError as e:
+        raise ToolFailed(f"{name} begins as {encoding.label}, but byte {e.start} does not fit: it cannot be edited as text.") from e
+
+
+def _apply(document: Document, edits: Sequence[Replacement]) -> tuple[int, list[str]]:
+    """How many places were replaced, and what the model is told of it. Raises ToolFailed; the document is then of no use."""
+    count, notes = 0, list[str]()
+    for i, edit in enumerate(edits, 1):
+        old, new = to_line_feeds(edit.old), to_line_feeds(edit.new)
+        try:
+            found = matching.find(document.text, old, new, every=edit.all)
+        except ToolFailed as e:
+            which = f"Edit {i} of {len(edits)}: " if len(edits) > 1 else ""
+            raise ToolFailed(f"{which}{e.message} Nothing was changed.") from e
+        document.replace(found.spans, found.new)
+        count += len(found.spans)
+        notes += [found.note] if found.note is not None else []
+    return count, notes
+
+
+def _encoded(encoding: Encoding, document: Document, arguments: EditArguments) -> bytes:
+    try:
+        return encoding.encode(document.render())
+    except UnicodeEncodeError as e:
+        wrong = e.object[e.start]
+        raise ToolFailed(f"{wrong!r} cannot stand in {arguments.path!r}, which is {encoding.label}. Nothing was changed.") from e
+
+
+# ---------------------------------------------------------------- afterwards
+
+
+def _probe(ctx: ToolContext[Any], arguments: EditArguments) -> ProbeAnswer:
+    """By the hash of what the model had read, where that is known; else by what the texts themselves prove."""
+    place = files.locate(arguments.path, ctx.cwd)
+    seen = ctx.seen_files.get(os.fspath(place))
+    try:
+        now = files.load(place)
+        if now is None or not now.is_whole:
+            return None
+        encoding, document = _decoded(now, arguments.path)
+    except (OSError, ToolFailed):
+        return None
+    if seen == now.digest:
+        return DidNotHappen()
+    before = _undone(document, arguments.edits)
+    if before is not None and (seen is None or files.digest_of(encoding.encode(before.render())) == seen):
+        ctx.seen_files[os.fspath(place)] = now.digest
+        return Happened(f"Edited {files.shown(place, ctx.cwd)}, as its content shows.\n{short_difference(before.text, document.text)}")
+    return DidNotHappen() if seen is None and _is_yet_to_happen(document, arguments.edits) else None
+
+
+def _undone(document: Document, edits: Sequence[Replacement]) -> Document | None:
+    """The text before the edits, where making them again gives exactly this text: then they were made."""
+    before = Document(document.render())
+    for edit in reversed(edits):
+        spans = matching.exact(before.text, to_line_feeds(edit.new)) if edit.new else ()
+        if not spans or (len(spans) > 1 and not edit.all):
+            return None
+        before.replace(spans, to_line_feeds(edit.old))
+    again = Document(before.render())
+    return before if _applies_exactly(again, edits) and again.text == document.text else None
+
+
+def _is_yet_to_happen(document: Document, edits: Sequence[Replacement]) -> bool:
+    """The edits can be made, and could not be made twice: so they were not made."""
+    return not any(edit.old in edit.new for edit in edits) and _applies_exactly(Document(document.render()), edits)
+
+
+def _applies_exactly(document: Document, edits: Sequence[Replacement]) -> bool:
+    try:
+        _, notes = _apply(document, edits)
+    except ToolFailed:
+        return False
+    return not notes
