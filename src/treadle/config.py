@@ -161,7 +161,7 @@ class Layers:
         for found in self._resolved(path, reading.found):
             self._add(found, Origin("file", str(path), found.line), root)
         held = next((found.line for found in reading.found if isinstance(found.value, Secret)), None)
-        if held and mode & 0o077:
+        if root is None and held and mode & 0o077:
             self.warnings.append(f"{path}:{held}: holds a key, and others may read it (mode {mode:04o}): {owned_alone(path)}")
 
     def _resolved(self, path: Path, found: list[Found]) -> Iterator[Found]:

@@ -12,7 +12,7 @@ import msgspec
 from typing_extensions import override
 
 from treadle.config_keys import ALIASES, STAND_INS, VENDORS, KeyPath, dotted, nearest
-from treadle.endpoint import Endpoint, Provider, reach
+from treadle.endpoint import Endpoint, Guarded, Provider, reach
 from treadle.errors import AgentError
 from treadle.redaction import Redactor, Secret
 from treadle.types import DEFAULT_MAX_TOKENS, Effort, Limits, Mode, Settings, Thinking
@@ -67,13 +67,13 @@ class Permissions(msgspec.Struct, frozen=True, kw_only=True):
     deny: tuple[str, ...] = ()
 
 
-class McpServer(msgspec.Struct, frozen=True, kw_only=True):
+class McpServer(Guarded, frozen=True, kw_only=True):
     """Either `command` or `url` is set."""
 
     command: tuple[str, ...] = ()
-    env: dict[str, Secret] = {}
+    env: dict[str, Secret] = msgspec.field(default_factory=dict)
     url: str | None = None
-    headers: dict[str, Secret] = {}
+    headers: dict[str, Secret] = msgspec.field(default_factory=dict)
     tools: tuple[str, ...] | None = None
     """None: all that it has."""
 
@@ -100,21 +100,22 @@ class Row(NamedTuple):
     origin: Origin
 
 
-class Config(msgspec.Struct, frozen=True, kw_only=True):
+class Config(Guarded, frozen=True, kw_only=True):
     """Every setting with where it came from. Immutable; its repr holds no secret."""
 
     models: Models = Models()
-    providers: dict[str, Provider] = {}
+    providers: dict[str, Provider] = msgspec.field(default_factory=dict)
     """Those that somebody said something about; ask `endpoint`."""
     defaults: Defaults = Defaults()
     limits: Limits = Limits(turns=50, seconds=600)
     """Of the command line's runs."""
     permissions: Permissions = Permissions()
-    mcp_servers: dict[str, McpServer] = {}
+    mcp_servers: dict[str, McpServer] = msgspec.field(default_factory=dict)
     service: Service = Service()
     agents: tuple[str, ...] = ()
     journal: str | None = None
-    settings: dict[KeyPath, Setting] = {}
+    settings: dict[KeyPath, Setting] = msgspec.field(default_factory=dict)
+    """By path; ask `origin`."""
     warnings: tuple[str, ...] = ()
     """For the person, once: what a workspace said in vain, a key that others may read."""
     known_secrets: frozenset[Secret] = frozenset()

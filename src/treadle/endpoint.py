@@ -10,10 +10,11 @@ from collections.abc import Callable, Mapping
 from typing import Literal, TypeAlias
 
 import msgspec
+from typing_extensions import override
 
 from treadle.config_keys import VENDORS, Wrong, base_url, credential
 from treadle.errors import AgentError
-from treadle.redaction import Secret
+from treadle.redaction import Redactor, Secret
 
 CredentialField: TypeAlias = Literal["api_key", "auth_token"]
 
@@ -27,7 +28,15 @@ VENDOR_KEYS: Mapping[str, tuple[tuple[str, CredentialField], ...]] = {
 """By type of provider; the first that is set counts."""
 
 
-class Provider(msgspec.Struct, frozen=True, kw_only=True):
+class Guarded(msgspec.Struct, frozen=True, kw_only=True):
+    """A value whose repr shows no secret, not even one in a URL."""
+
+    @override
+    def __repr__(self) -> str:
+        return Redactor().text(super().__repr__())
+
+
+class Provider(Guarded, frozen=True, kw_only=True):
     """What the configuration and the environment say about one provider."""
 
     type: str = ""
@@ -41,10 +50,10 @@ class Provider(msgspec.Struct, frozen=True, kw_only=True):
     """Seconds without an event other than ping."""
     model: str | None = None
     """What `provider: NAME` alone means."""
-    headers: dict[str, Secret] = {}
+    headers: dict[str, Secret] = msgspec.field(default_factory=dict)
 
 
-class Endpoint(msgspec.Struct, frozen=True, kw_only=True):
+class Endpoint(Guarded, frozen=True, kw_only=True):
     """All that a model needs to reach its provider. At most one of `api_key` and `auth_token` is set."""
 
     name: str
