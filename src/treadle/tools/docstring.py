@@ -1,0 +1,150 @@
+"""A docstring taken apart: what is said of each parameter, and everything else.
+
+Google, NumPy and reST forms are read side by side; types and defaults in a docstring are ignored, the signature knows them better.
+Entry: `read_docstring`.
+"""
+
+from __future__ import annotations
+
+import inspect
+import re
+from collections.abc import Callable, Collection
+from dataclasses import dataclass
+from typing import Final, TypeAlias
+
+_GOOGLE: Final = re.compile(r"(args|arguments|params|parameters|keyword args|keyword arguments|other args|other parameters):", re.IGNORECASE)
+_NUMPY: Final = re.compile(r"(parameters|other parameters|keyword arguments)", re.IGNORECASE)
+_RULE: Final = re.compile(r"-{3,}|={3,}")
+_GOOGLE_ENTRY: Final = re.compile(r"`{0,2}\*{0,2}(\w+)`{0,2}\s*(?:\(.*?\)\s*)?:(?!:)\s*(.*)")
+_NUMPY_ENTRY: Final = re.compile(r"((?:\*{0,2}\w+\s*,\s*)*\*{0,2}\w+)\s*(?::.*)?")
+_REST: Final = re.compile(r"[:@](?:param|parameter|arg|argument|key|keyword)\s+(?:[^:]*?\s)?\\?\*{0,2}(\w+)\s*:\s*(.*)")
+_REST_TYPE: Final = re.compile(r"[:@]type\s+\w+\s*:.*")
+_REST_ANY: Final = re.compile(r"[:@]\w+[^:]*:")
+_ITEM: Final = re.compile(r"[-*+•]\s|\d+[.)]\s")
+
+
+_Entry: TypeAlias = tuple[list[str], str]
+"""The names that a line introduces, and the first words about them."""
+
+
+@dataclass(frozen=True, slots=True)
+class Docstring:
+    text: str
+    """All of it but what stands about parameters, for the tool's description."""
+    parameters: dict[str, str]
+
+
+def read_docstring(docstring: str | None, names: Collection[str]) -> Docstring:
+    """`names` are the function's parameters: nothing else is taken for one, so that a colon in prose stays prose."""
+    reader = _Reader(inspect.cleandoc(docstring or "").splitlines(), frozenset(names))
+    return Docstring(text=reader.text(), parameters={name: _flowing(lines) for name, lines in reader.said.items()})
+
+
+class _Reader:
+    """Goes down the lines once; each `_take_*` consumes a section or field that begins at `at`, or leaves everything as it is."""
+
+    def __init__(self, lines: list[str], names: frozenset[str]) -> None:
+        self.lines = lines
+        self.names = names
+        self.said: dict[str, list[str]] = {}
+        self.kept: list[str] = []
+        self.at = 0
+        while self.at < len(lines):
+            if not (self._take_google() or self._take_numpy() or self._take_rest()):
+                self.kept.append(lines[self.at])
+                self.at += 1
+
+    def text(self) -> str:
+        return re.sub(r"\n{3,}", "\n\n", "\n".join(line.rstrip() for line in self.kept)).strip()
+
+    def _take_google(self) -> bool:
+        """A header, and entries that stand deeper: `name (type): words`."""
+        header = self.lines[self.at]
+        start, indent = self.at + 1, _indent(header)
+        if not _GOOGLE.fullmatch(header.strip()):
+            return False
+        end = next((i for i in range(start, len(self.lines)) if self.lines[i].strip() and _indent(self.lines[i]) <= indent), len(self.lines))
+        deeper = next((_indent(line) for line in self.lines[start:end] if line.strip()), 0)
+        return self._take_entries(start, end, deeper, _google_entry)
+
+    def _take_numpy(self) -> bool:
+        """A header with a rule below it, and entries at the same depth: `a, b : type`, their words deeper."""
+        header = self.lines[self.at]
+        if not (_NUMPY.fullmatch(header.strip()) and _RULE.fullmatch(self._line(self.at + 1).strip())):
+            return False
+        end = self.at + 2
+        while end < len(self.lines) and not _RULE.fullmatch(self._line(end + 1).strip()):
+            end += 1
+        return self._take_entries(self.at + 2, end, _indent(header), _numpy_entry)
+
+    def _take_entries(self, start: int, end: int, indent: int, read: Callable[[str], _Entry | None]) -> bool:
+        """False, and nothing is taken, where no line names a parameter: then it was no such section."""
+        said: dict[str, list[str]] = {}
+        words: list[str] = []
+        for line in self.lines[start:end]:
+            entry = read(line.strip()) if _indent(line) <= indent else None
+            if entry is None:
+                words.append(line)
+                continue
+            names, first = entry
+            words = [first]
+            said.update({name: words for name in names if name in self.names})
+        if not said:
+            return False
+        self.said.update(said)
+        self.at = end
+        return True
+
+    def _take_rest(self) -> bool:
+        """One field: its line, and the deeper or unmarked lines after it up to a blank one."""
+        line = self.lines[self.at].strip()
+        match = _REST.match(line)
+        if match is None:
+            if _REST_TYPE.match(line):
+                self.at += 1
+                return True
+            return False
+        indent = _indent(self.lines[self.at])
+        field = [match[2]]
+        self.at += 1
+        while self.at < len(self.lines) and self._belongs(self.lines[self.at], indent):
+            field.append(self.lines[self.at])
+            self.at += 1
+        if match[1] in self.names:
+            self.said[match[1]] = field
+        return True
+
+    def _belongs(self, line: str, indent: int) -> bool:
+        if not line.strip():
+            return self.at + 1 < len(self.lines) and _indent(self.lines[self.at + 1]) > indent
+        return _indent(line) > indent or not _REST_ANY.match(line.strip())
+
+    def _line(self, i: int) -> str:
+        return self.lines[i] if i < len(self.lines) else ""
+
+
+def _google_entry(line: str) -> _Entry | None:
+    match = _GOOGLE_ENTRY.match(line)
+    return ([match[1]], match[2]) if match else None
+
+
+def _numpy_entry(line: str) -> _Entry | None:
+    match = _NUMPY_ENTRY.fullmatch(line)
+    return ([name.strip(" *") for name in match[1].split(",")], "") if match else None
+
+
+def _indent(line: str) -> int:
+    return len(line) - len(line.lstrip())
+
+
+def _flowing(lines: list[str]) -> str:
+    """Wrapped lines joined; paragraphs and list items keep their own lines."""
+    text = ""
+    for line in (raw.strip() for raw in lines):
+        if not line:
+            text = text.rstrip() + "\n\n" if text else text
+        elif not text or text.endswith("\n"):
+            text += line
+        else:
+            text += ("\n" if _ITEM.match(line) else " ") + line
+    return text.strip()

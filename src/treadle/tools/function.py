@@ -1,0 +1,349 @@
+"""Tools from functions: `@tool` takes a function's signature for a schema, `FunctionTool` takes a given one.
+
+Nothing is evaluated at decoration that can wait: annotations, docstring and pydantic come with the first use (arguments.py). Timeouts, approval and
+caps on output are declared here and done by whoever runs the call (execution.py). Entry: `tool`, `FunctionTool`.
+"""
+
+from __future__ import annotations
+
+import functools
+import inspect
+import sys
+from collections.abc import Awaitable, Callable, Mapping, Sequence
+from dataclasses import replace
+from pathlib import Path
+from typing import Any, Concatenate, Generic, Literal, Protocol, TypeAlias, cast, overload
+
+from typing_extensions import ParamSpec, TypeVar
+
+from treadle.errors import AgentError
+from treadle.model import ToolDefinition
+from treadle.tool import MAX_OUTPUT_CHARS, DidNotHappen, Happened, Probe, ProbeAnswer, ToolContext, ToolOutput
+from treadle.tools.arguments import SignatureArguments, Unbound, WithText
+from treadle.tools.given import GivenArguments
+from treadle.tools.isolated import Target
+from treadle.tools.returned import to_output
+from treadle.tools.signature import AnyFunction, Context, Signature, context_of, docstring_of, label_of
+from treadle.tools.traits import Traits, check_function, is_async
+from treadle.types import Effect
+
+Deps = TypeVar("Deps", contravariant=True, default=object)
+Params = ParamSpec("Params", default=...)
+Result = TypeVar("Result", covariant=True, default=Any)
+D = TypeVar("D")
+P = ParamSpec("P")
+R = TypeVar("R")
+S = TypeVar("S")
+
+_Run: TypeAlias = Callable[[ToolContext[Any], Mapping[str, Any]], Awaitable[object]]
+
+
+class _Arguments(Protocol):
+    """Where the schema comes from."""
+
+    @property
+    def definition(self) -> ToolDefinition: ...
+
+    def parse(self, arguments_json: str) -> dict[str, Any]: ...
+
+
+class FunctionTool(Generic[Deps, Params, Result]):
+    """A function that a model can call, and you can still call: `await charge(ctx, 3)` goes straight to the function.
+
+    `FunctionTool[Shop]` needs the dependencies Shop; one that asks for no context is a `FunctionTool[object]` and fits every agent.
+    """
+
+    function: AnyFunction
+    """What was decorated."""
+
+    @overload
+    def __init__(
+        self: FunctionTool[D, Concatenate[ToolContext[D], P], R],
+        *,
+        name: str,
+        description: str,
+        parameters: Mapping[str, object],
+        execute: Callable[Concatenate[ToolContext[D], P], R],
+        effect: Effect = "once",
+        timeout_s: float | None = None,
+        parallel: bool = True,
+        needs_approval: bool = False,
+        max_output: int = MAX_OUTPUT_CHARS,
+        probe: Probe | None = None,
+    ) -> None: ...
+    @overload
+    def __init__(
+        self: FunctionTool[object, P, R],
+        *,
+        name: str,
+        description: str,
+        parameters: Mapping[str, object],
+        execute: Callable[P, R],
+        effect: Effect = "once",
+        timeout_s: float | None = None,
+        parallel: bool = True,
+        needs_approval: bool = False,
+        max_output: int = MAX_OUTPUT_CHARS,
+        probe: Probe | None = None,
+    ) -> None: ...
+    def __init__(  # noqa: PLR0913  what a tool may declare, by keyword, nearly all with defaults
+        self,
+        *,
+        name: str,
+        description: str,
+        parameters: Mapping[str, object],
+        execute: AnyFunction,
+        effect: Effect = "once",
+        timeout_s: float | None = None,
+        parallel: bool = True,
+        needs_approval: bool = False,
+        max_output: int = MAX_OUTPUT_CHARS,
+        probe: Probe | None = None,
+    ) -> None:
+        """A tool from a JSON Schema of an object; `execute` is called with keyword arguments, and with the context where it takes one.
+
+        Raises AgentError(invalid) for a schema that cannot be one; what only compiling it can tell is raised at the first call.
+        """
+        traits = Traits(name=name, effect=effect, timeout_s=timeout_s, parallel=parallel, needs_approval=needs_approval, max_output=max_output, probe=probe)
+        traits.check(f"tool {name!r}")
+        check_function(execute, f"tool {name!r}")
+        arguments = GivenArguments(name, description, parameters)
+        context = context_of(execute)
+        if context is not None and arguments.asks_for(context.name):
+            context = None
+        self._set_up(arguments, execute, traits, _runner(name, execute, context))
+
+    @classmethod
+    def of(cls, arguments: SignatureArguments, function: AnyFunction, traits: Traits) -> FunctionTool[Any, ..., Any]:
+        """What `tool` makes: arguments by the function's own signature. Checks nothing but whether an isolated one can be found again."""
+        signature = arguments.signature
+        nothing = "done" if signature.returns_nothing else "null"
+        made = cls.__new__(cls)
+        if traits.isolate is None:
+            made._set_up(arguments, function, traits, _runner(traits.name, function, signature.context), nothing=nothing)
+        else:
+            target = Target.of(function, signature.label, tool=traits.name, nothing=nothing)
+            made._set_up(WithText(arguments), function, traits, _isolated_runner(target), nothing=nothing)
+        return made
+
+    def _set_up(self, arguments: _Arguments, function: AnyFunction, traits: Traits, run: _Run, *, nothing: str = "null") -> None:
+        functools.update_wrapper(self, function, updated=())
+        self.name = traits.name
+        self.effect: Effect = traits.effect
+        self.timeout_s = traits.timeout_s
+        self.parallel = traits.parallel
+        self.needs_approval = traits.needs_approval
+        self.max_output = traits.max_output
+        self.isolate = traits.isolate
+        self.function = function
+        self._traits = traits
+        self._arguments = arguments
+        self._run = run
+        self._nothing = nothing
+        self._method: SignatureArguments | None = None
+        self._bound: SignatureArguments | None = None
+
+    def __call__(self, *args: Params.args, **kwargs: Params.kwargs) -> Result:
+        """The function itself: not validated, not in a thread, not in a process."""
+        return cast("Result", self.function(*args, **kwargs))
+
+    def __repr__(self) -> str:
+        return f"FunctionTool({self.name!r}, effect={self.effect!r})"
+
+    @property
+    def definition(self) -> ToolDefinition:
+        """Built at the first use, the same object from then on.
+
+        Raises AgentError(invalid) naming the function, the parameter and its type where that cannot be described as JSON.
+        """
+        return self._arguments.definition
+
+    def parse(self, arguments_json: str) -> dict[str, Any]:
+        """Validated arguments by name; an empty text is `{}`. Raises InvalidArguments, with a line for each problem."""
+        return self._arguments.parse(arguments_json)
+
+    def writes(self, arguments: Any, cwd: Path) -> Sequence[Path] | None:
+        """None: nobody knows what a function writes."""
+        return None
+
+    async def execute(self, ctx: ToolContext[Deps], arguments: Any) -> ToolOutput:
+        """Calls the function with what `parse` gave. What it raises is raised.
+
+        Raises ToolFailed(happened=True) for a result that is neither text, media nor JSON.
+        Cancellation: an async function is cancelled; a sync one runs on in its thread (threads.abandoned_calls); an isolated one is killed.
+        """
+        value = await self._run(ctx, arguments)
+        return value if type(value) is str else to_output(value, self._nothing)
+
+    @property
+    def has_probe(self) -> bool:
+        return self._traits.probe is not None
+
+    async def probe(self, ctx: ToolContext[Deps], arguments: Mapping[str, Any]) -> ProbeAnswer:
+        """Whether this call happened, by the tool's own probe; None where there is none, or it cannot tell. What the probe raises is raised."""
+        if self._traits.probe is None:
+            return None
+        answer = cast("object", await self._traits.probe(ctx, **arguments))
+        if answer is None or isinstance(answer, (Happened, DidNotHappen)):
+            return answer
+        raise AgentError("tool", f"the probe of tool {self.name!r} gave {answer!r}: it gives Happened(result), DidNotHappen() or None")
+
+    def __set_name__(self, owner: type, name: str) -> None:
+        """A tool decorated in a class body is a method: taken from an instance it is bound to it, as a function would be."""
+        arguments = self._arguments
+        if isinstance(arguments, SignatureArguments) and getattr(self.function, "__qualname__", "") == f"{owner.__qualname__}.{name}":
+            self._method = arguments
+            self._arguments = Unbound(arguments.signature.label)
+
+    @overload
+    def __get__(self, instance: None, owner: type | None = None) -> FunctionTool[Deps, Params, Result]: ...
+    @overload
+    def __get__(self: FunctionTool[D, Concatenate[S, P], R], instance: S, owner: type | None = None) -> FunctionTool[D, P, R]: ...
+    def __get__(self, instance: object | None, owner: type | None = None) -> Any:
+        if self._method is None or instance is None:
+            return self
+        function = cast("Any", self.function).__get__(instance, owner)
+        if self._bound is None:
+            self._bound = self._method.of_bound(function)
+        return self.of(self._bound, function, self._traits)
+
+
+# ---------------------------------------------------------------- how a function is run
+
+
+def _runner(name: str, function: AnyFunction, context: Context | None) -> _Run:
+    call = _caller(function, context)
+    if is_async(function):
+        return call
+
+    async def in_thread(ctx: ToolContext[Any], arguments: Mapping[str, Any]) -> object:
+        from treadle.tools.threads import run_in_thread  # noqa: PLC0415  start-up: asyncio and anyio come with the first run
+
+        value = await run_in_thread(name, ctx, functools.partial(call, ctx, arguments))
+        return await cast("Awaitable[object]", value) if inspect.isawaitable(value) else value
+
+    return in_thread
+
+
+def _caller(function: AnyFunction, context: Context | None) -> Callable[[ToolContext[Any], Mapping[str, Any]], Any]:
+    if context is None:
+        return lambda _, arguments: function(**arguments)
+    if context.first:
+        return lambda ctx, arguments: function(ctx, **arguments)
+    keyword = context.name
+    return lambda ctx, arguments: function(**{keyword: ctx}, **arguments)
+
+
+def _isolated_runner(target: Target) -> _Run:
+    async def in_process(ctx: ToolContext[Any], arguments: Mapping[str, Any]) -> object:
+        from treadle.tools.isolate import run_isolated  # noqa: PLC0415  start-up: as in _runner
+
+        return await run_isolated(target, ctx, arguments)
+
+    return in_process
+
+
+# ---------------------------------------------------------------- @tool
+
+
+class Decorator(Protocol):
+    """What `tool(...)` with options gives."""
+
+    @overload
+    def __call__(self, function: Callable[Concatenate[ToolContext[D], P], R], /) -> FunctionTool[D, Concatenate[ToolContext[D], P], R]: ...
+    @overload
+    def __call__(self, function: Callable[Concatenate[S, ToolContext[D], P], R], /) -> FunctionTool[D, Concatenate[S, ToolContext[D], P], R]: ...
+    @overload
+    def __call__(self, function: Callable[P, R], /) -> FunctionTool[object, P, R]: ...
+
+
+@overload
+def tool(function: Callable[Concatenate[ToolContext[D], P], R], /) -> FunctionTool[D, Concatenate[ToolContext[D], P], R]: ...
+@overload
+def tool(function: Callable[Concatenate[S, ToolContext[D], P], R], /) -> FunctionTool[D, Concatenate[S, ToolContext[D], P], R]: ...
+@overload
+def tool(function: Callable[P, R], /) -> FunctionTool[object, P, R]: ...
+@overload
+def tool(
+    *,
+    effect: Effect = "once",
+    name: str | None = None,
+    description: str | None = None,
+    timeout_s: float | None = None,
+    parallel: bool = True,
+    needs_approval: bool = False,
+    max_output: int = MAX_OUTPUT_CHARS,
+    probe: Probe | None = None,
+    isolate: Literal["process"] | None = None,
+) -> Decorator: ...
+def tool(  # noqa: PLR0913  what a tool may declare, by keyword, all with defaults
+    function: AnyFunction | None = None,
+    /,
+    *,
+    effect: Effect = "once",
+    name: str | None = None,
+    description: str | None = None,
+    timeout_s: float | None = None,
+    parallel: bool = True,
+    needs_approval: bool = False,
+    max_output: int = MAX_OUTPUT_CHARS,
+    probe: Probe | None = None,
+    isolate: Literal["process"] | None = None,
+) -> Any:
+    """Makes a tool of a function: `@tool`, or `@tool(effect="pure", timeout_s=20)`.
+
+    The schema comes from the signature and the docstring (Google, NumPy, reST); a parameter without an annotation takes any JSON. A parameter annotated
+    `ToolContext` or `ToolContext[Deps]`, or named `ctx` and not annotated, is given the call's context and is not in the schema; put it first.
+    None as a result becomes "done" where the function is annotated to return None or not annotated, else "null".
+
+    Args:
+        function: An async function, a sync one (it runs in a thread), a method, a functools.partial or a callable object.
+        effect: What a repetition does (`Effect`).
+        name: Letters, digits, `_` and `-`; the function's own where nothing is said.
+        description: What the model reads; the docstring without its parameters where nothing is said.
+        timeout_s: Seconds until a call is cut.
+        parallel: False: no other call of the turn runs beside it.
+        needs_approval: Somebody is asked before each call, in every mode.
+        max_output: Characters of the result that the model is shown.
+        probe: `async def probe(ctx, **arguments)` tells of a once-tool whether a call happened: `Happened(result)`, `DidNotHappen()` or None.
+        isolate: "process": a sync function runs in a process that is killed when the call is cut (isolated.py has the limits).
+
+    Raises:
+        AgentError: invalid, for everything that can be told without evaluating annotations; what they tell comes with the first use.
+    """
+    traits = Traits(
+        name=name or "",
+        effect=effect,
+        timeout_s=timeout_s,
+        parallel=parallel,
+        needs_approval=needs_approval,
+        max_output=max_output,
+        probe=probe,
+        isolate=isolate,
+    )
+
+    def decorate(function: AnyFunction) -> FunctionTool[Any, ..., Any]:
+        return _from_function(function, description, traits, _names_around())
+
+    return decorate if function is None else _from_function(function, description, traits, _names_around())
+
+
+def _names_around() -> Mapping[str, object]:
+    """The local names where a decorator stands: annotations kept as text may mean classes of the function around it."""
+    frame = sys._getframe(2)  # pyright: ignore[reportPrivateUsage]  the one way to see them; get_type_hints sees globals only
+    return {} if frame.f_locals is frame.f_globals else frame.f_locals
+
+
+def _from_function(function: AnyFunction, description: str | None, traits: Traits, scope: Mapping[str, object]) -> FunctionTool[Any, ..., Any]:
+    if isinstance(function, FunctionTool):
+        raise AgentError("invalid", f"{function!r} is a tool already: decorate the function once")
+    check_function(function, f"@tool on {function!r}")
+    label = label_of(function)
+    traits = replace(traits, name=traits.name or label.rpartition(".")[2])
+    traits.check(label)
+    signature = Signature.of(function, scope)
+    if traits.isolate is not None and signature.context is not None:
+        raise AgentError("invalid", f"{label}: an isolated function has no context, which cannot be sent to another process: drop {signature.context.name!r}")
+    if traits.isolate is not None and is_async(function):
+        raise AgentError("invalid", f"{label}: isolate='process' takes a sync function; an async one can be cancelled as it is")
+    return FunctionTool[Any, ..., Any].of(SignatureArguments(traits.name, description, signature, docstring_of(function)), function, traits)

@@ -1,0 +1,181 @@
+"""Where a process finds the function of an isolated tool, and what it does with it there: load it, call it, answer in one line of JSON.
+
+The side that starts and kills the process is isolate.py. Entry: `Target`, `main`.
+
+A function is found by its module and its name, so it stands at the top level of a module, or of the script that was started. That script is run a
+second time under another name: what is to happen once belongs below `if __name__ == "__main__":`.
+"""
+
+from __future__ import annotations
+
+import faulthandler
+import importlib
+import importlib.machinery
+import importlib.util
+import inspect
+import json
+import os
+import signal
+import sys
+import threading
+import traceback
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from types import ModuleType
+from typing import Any, Final
+
+from treadle.errors import AgentError
+from treadle.tool import InvalidArguments, ToolFailed
+
+MAX_REPLY_BYTES: Final = 32 * 1024 * 1024
+ANSWER: Final = b"\x1e"
+"""Begins the answer: what was printed while Python itself started stands before it."""
+_SCRIPT: Final = "__treadle_main__"
+"""What the user's script is called here: not `__main__`, so that its last lines do not start everything again."""
+_STDIN, _STDOUT, _STDERR = 0, 1, 2
+
+
+class ParsedText(dict[str, Any]):
+    """Parsed arguments with the text they came as: values that JSON cannot carry are parsed once more in the process."""
+
+    def __init__(self, arguments: Mapping[str, Any], text: str) -> None:
+        super().__init__(arguments)
+        self.text = text
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Target:
+    """A function as another process can find it."""
+
+    module: str | None
+    """None: it stands in the script that was started."""
+    file: str | None
+    function: str
+    tool: str
+    nothing: str
+    """What None becomes in the result."""
+
+    @classmethod
+    def of(cls, function: Callable[..., object], label: str, *, tool: str, nothing: str) -> Target:
+        """Raises AgentError(invalid) for a function that cannot be found again."""
+        if not inspect.isfunction(function) or "." in function.__qualname__ or "<" in function.__qualname__:
+            raise AgentError("invalid", f"{label}: isolate='process' takes a function that another process can import, at the top level of a module")
+        names: dict[str, Any] = function.__globals__
+        module: str | None = names.get("__name__")
+        file: str | None = names.get("__file__")
+        if module == "__main__":  # with `python -m`, the spec has its real name; a script has none
+            spec = names.get("__spec__")
+            module = spec.name if spec is not None and spec.name != "__main__" else None
+        if module is None and (file is None or not os.path.exists(file)):
+            raise AgentError("invalid", f"{label}: isolate='process' takes a function that stands in a file, and this one was typed into an interpreter")
+        return cls(module=module, file=file and os.path.abspath(file), function=function.__name__, tool=tool, nothing=nothing)
+
+    def load(self) -> Callable[..., object]:
+        """On the other side. Raises whatever the module raises while it is imported."""
+        found = getattr(self._module(), self.function)
+        return getattr(found, "function", found)
+
+    def _module(self) -> ModuleType:
+        if self.module is None:
+            return _from_file(_SCRIPT, self.file or "")
+        try:
+            return importlib.import_module(self.module)
+        except ModuleNotFoundError as e:
+            if self.file is None or e.name is None or not f"{self.module}.".startswith(f"{e.name}."):
+                raise
+            return _from_file(self.module, self.file)  # it came to the first process by another way than sys.path
+
+
+def _from_file(name: str, file: str) -> ModuleType:
+    loader = importlib.machinery.SourceFileLoader(name, file)
+    spec = importlib.util.spec_from_file_location(name, file, loader=loader)
+    assert spec is not None
+    module = importlib.util.module_from_spec(spec)
+    sys.modules[name] = module
+    loader.exec_module(module)
+    return module
+
+
+# ---------------------------------------------------------------- on the other side
+
+_loading: Final[list[str]] = []
+
+
+def refuse_while_loading(target: Target) -> None:
+    """Raises AgentError(invalid) where a script that is being loaded for one of its tools begins to run its agents again."""
+    if _loading:
+        raise AgentError(
+            "invalid",
+            f"{target.tool!r} was called while its script was loaded for the tool {_loading[0]!r}: put what the script does below `if __name__ == '__main__':`",
+        )
+
+
+def main(request: dict[str, Any]) -> None:
+    """Answers on what was stdout; from then on everything printed goes to stderr, and there is nothing to read."""
+    parent, answer = os.dup(_STDIN), os.dup(_STDOUT)
+    nothing = os.open(os.devnull, os.O_RDONLY)
+    os.dup2(nothing, _STDIN)
+    os.close(nothing)
+    os.dup2(_STDERR, _STDOUT)
+    threading.Thread(target=_die_with, args=(parent,), daemon=True).start()
+    faulthandler.enable()
+    reply = json.dumps(_call(request)).encode()
+    if len(reply) >= MAX_REPLY_BYTES:
+        text = f"The tool ran, but its result has {len(reply)} bytes, more than the {MAX_REPLY_BYTES} that are passed on."
+        reply = json.dumps({"failed": text, "happened": True}).encode()
+    with open(answer, "wb") as out:
+        out.write(ANSWER + reply + b"\n")
+
+
+def _die_with(parent: int) -> None:
+    """The other end of this pipe is held by the process that waits for us; it closes when that process is gone."""
+    os.read(parent, 1)
+    if sys.platform == "win32":
+        os._exit(1)
+    os.killpg(0, signal.SIGKILL)
+
+
+def _call(request: dict[str, Any]) -> dict[str, Any]:
+    try:
+        target = Target(**request["target"])
+        _loading.append(target.tool)
+        function = target.load()
+        _loading.clear()
+    except BaseException as e:  # noqa: BLE001  a module that is imported runs anybody's code
+        return {"unloadable": _said(e)}
+    try:
+        return _answer(function, target, request)
+    except InvalidArguments as e:
+        return {"invalid": e.message}
+    except ToolFailed as e:
+        return {"failed": e.message, "happened": e.happened}
+    except BaseException as e:  # noqa: BLE001  the edge of the process: it is raised again on the other side
+        return {"raised": type(e).__name__, "message": _words(e), "trace": traceback.format_exc()}
+
+
+def _answer(function: Callable[..., object], target: Target, request: dict[str, Any]) -> dict[str, Any]:
+    import msgspec  # noqa: PLC0415  loaded with treadle.tool, and needed for the parts only
+
+    from treadle.tools.returned import to_output  # noqa: PLC0415  after the function was loaded: its errors come first
+
+    arguments = request["arguments"] if "arguments" in request else _parsed(function, target, request["text"])
+    output = to_output(function(**arguments), target.nothing)
+    return {"text": output} if isinstance(output, str) else {"parts": msgspec.to_builtins(output)}
+
+
+def _parsed(function: Callable[..., object], target: Target, text: str) -> dict[str, Any]:
+    from treadle.tools.arguments import SignatureArguments  # noqa: PLC0415  pydantic, only for values that JSON cannot carry
+    from treadle.tools.signature import Signature  # noqa: PLC0415  see above
+
+    return SignatureArguments(target.tool, None, Signature.of(function), None).parse(text)
+
+
+def _said(error: BaseException) -> str:
+    return f"{type(error).__name__}: {_words(error)}"
+
+
+def _words(error: BaseException) -> str:
+    try:
+        return str(error)
+    except Exception:  # noqa: BLE001  anybody's __str__
+        return ""

@@ -1,0 +1,170 @@
+"""What the model reads when its arguments do not fit: one line a problem, with the place, what is wrong and what would be right.
+
+Finding the problems is schema.py's and given.py's part. Entry: `Problem`, `misfit`, `unparsable`.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any, Final, TypeAlias, cast
+
+from treadle.tool import InvalidArguments
+
+Path: TypeAlias = tuple[str | int, ...]
+JsonSchema: TypeAlias = Mapping[str, Any]
+
+MAX_PROBLEMS: Final = 10
+MAX_SHOWN_CHARS: Final = 80
+MAX_WORDS_CHARS: Final = 300
+_AROUND_CHARS: Final = 30
+_PLAIN_NAME: Final = re.compile(r"[A-Za-z_]\w{0,60}")
+
+
+def _no_constant(name: str) -> None:
+    raise ValueError(f"{name} is no JSON value")
+
+
+strict_json: Final = json.JSONDecoder(parse_constant=_no_constant)
+"""Python's parser without the NaN and Infinity that it lets pass. Raises ValueError, or RecursionError for what is nested too deeply."""
+
+
+@dataclass(frozen=True, slots=True)
+class Problem:
+    path: Path
+    """Keys and indices from the arguments down."""
+    text: str
+    """What is wrong there and what is expected."""
+
+
+def misfit(tool: str, problems: Sequence[Problem]) -> InvalidArguments:
+    """At most ten problems are told, each in a bounded line."""
+    lines = [f"- {_place(p.path)}: {_cut(p.text, MAX_WORDS_CHARS)}" for p in problems[:MAX_PROBLEMS]]
+    if len(problems) > MAX_PROBLEMS:
+        lines.append(f"- and {len(problems) - MAX_PROBLEMS} more")
+    return InvalidArguments("\n".join([f"The arguments do not fit the tool {tool!r}, and nothing was run:", *lines, "Mend them and call it again."]))
+
+
+def unparsable(tool: str, text: str, reason: str) -> InvalidArguments:
+    """For a text that is no JSON. `reason` is the parser's; where Python's own parser sees a fault, its place is shown instead."""
+    try:
+        strict_json.decode(text)
+    except json.JSONDecodeError as e:
+        reason = f"{e.msg.removesuffix(' at')} at line {e.lineno}, column {e.colno}, near {_piece(text, e.pos)}"
+        if e.msg.startswith("Unterminated") or not text[e.pos :].strip():
+            reason += " (it seems to be cut off)"
+    except RecursionError:
+        reason = "it is nested too deeply"
+    except ValueError as e:
+        reason = str(e)
+    return InvalidArguments(f"The arguments for the tool {tool!r} are not valid JSON, and nothing was run: {reason}. Call it again with one JSON object.")
+
+
+def missing(path: Path, parameters: JsonSchema) -> Problem:
+    expected = _expectation(_schema_at(path, parameters), parameters)
+    return Problem(path, f"missing; expected {expected}" if expected else "missing")
+
+
+def unknown(path: Path, parameters: JsonSchema) -> Problem:
+    """A name that the schema does not have, with the nearest that it has."""
+    names = [name for schema in _forms(_schema_at(path[:-1], parameters), parameters) for name in schema.get("properties", {})]
+    hint = nearest(str(path[-1]), names) or (f"known: {', '.join(names)}" if names else "it takes none")
+    return Problem(path, f"there is no argument of this name; {hint}")
+
+
+def nearest(word: str, words: Sequence[str]) -> str | None:
+    """`did you mean "x"?`, or None where nothing is near."""
+    from difflib import get_close_matches  # noqa: PLC0415  costs 5 ms of start-up, and models rarely miss
+
+    close = get_close_matches(word, words, n=1)
+    return f"did you mean {json.dumps(close[0], ensure_ascii=False)}?" if close else None
+
+
+def as_string(value: object) -> str:
+    """A hint for the commonest slip with arrays and objects: sending them as JSON inside a string. Else nothing."""
+    if isinstance(value, str) and value.lstrip()[:1] in ("[", "{"):
+        return "; send the JSON itself, not a string that holds it"
+    return ""
+
+
+def shown(value: object) -> str:
+    """A value as short JSON."""
+    if isinstance(value, str):
+        value = value[: MAX_SHOWN_CHARS + 1]
+    try:
+        return _cut(json.dumps(value, ensure_ascii=False), MAX_SHOWN_CHARS)
+    except (TypeError, ValueError, RecursionError):
+        return f"a {type(value).__name__}"
+
+
+# ---------------------------------------------------------------- words
+
+
+def _place(path: Path) -> str:
+    text = ""
+    for step in path:
+        if isinstance(step, str) and _PLAIN_NAME.fullmatch(step):
+            text += f".{step}" if text else step
+        else:
+            text += f"[{shown(step)}]"
+    return text or "the arguments"
+
+
+def _cut(text: str, limit: int) -> str:
+    return text if len(text) <= limit else text[:limit] + "…"
+
+
+def _piece(text: str, at: int) -> str:
+    before, after = text[max(0, at - _AROUND_CHARS) : at], text[at : at + _AROUND_CHARS]
+    return f"{before!r} <here> {after!r}"
+
+
+# ---------------------------------------------------------------- looking into the schema
+
+
+def _forms(schema: JsonSchema | None, root: JsonSchema, depth: int = 0) -> Iterator[JsonSchema]:
+    """A schema with its references followed and its alternatives taken apart."""
+    if schema is None or depth > 8:
+        return
+    yield schema
+    reference = schema.get("$ref")
+    if isinstance(reference, str) and reference.startswith("#/"):
+        target: Any = root
+        for step in reference[2:].split("/"):
+            target = cast("JsonSchema", target).get(step) if isinstance(target, Mapping) else None
+        if isinstance(target, Mapping):
+            yield from _forms(cast("JsonSchema", target), root, depth + 1)
+    for keyword in ("anyOf", "oneOf", "allOf"):
+        for form in cast("Iterable[Any]", schema.get(keyword) or ()):
+            if isinstance(form, Mapping):
+                yield from _forms(cast("JsonSchema", form), root, depth + 1)
+
+
+def _schema_at(path: Path, root: JsonSchema) -> JsonSchema | None:
+    schema: JsonSchema | None = root
+    for step in path:
+        schema = next((found for form in _forms(schema, root) if (found := _below(form, step)) is not None), None)
+    return schema
+
+
+def _below(schema: JsonSchema, step: str | int) -> JsonSchema | None:
+    found: Any = schema.get("items") if isinstance(step, int) else schema.get("properties", {}).get(step, schema.get("additionalProperties"))
+    return cast("JsonSchema", found) if isinstance(found, Mapping) else None
+
+
+def _expectation(schema: JsonSchema | None, root: JsonSchema) -> str:
+    kinds: list[str] = []
+    words = ""
+    for form in _forms(schema, root):
+        words = words or str(form.get("description", ""))
+        if "enum" in form:
+            kinds.append("one of " + ", ".join(shown(v) for v in form["enum"][:20]))
+        elif "const" in form:
+            kinds.append(shown(form["const"]))
+        elif isinstance(kind := form.get("type"), str):
+            kinds.append(kind)
+        elif isinstance(kind, list):
+            kinds.extend(cast("list[str]", kind))
+    return ": ".join(filter(None, [" or ".join(dict.fromkeys(kinds)), words]))

@@ -1,0 +1,96 @@
+"""What a function returned, as what a model can be shown: text as it is, images and PDFs as media, everything else as JSON.
+
+How much of it the model sees is capped elsewhere (execution.py). Entry: `to_output`.
+"""
+
+from __future__ import annotations
+
+import base64
+import json
+import os
+from collections.abc import Callable, Mapping, Sequence
+from enum import Enum
+from typing import Any, Final, cast
+
+import msgspec
+
+from treadle.message import MediaPart, TextPart
+from treadle.tool import ToolFailed, ToolOutput
+
+_MAGIC: Final = (
+    (b"\x89PNG\r\n\x1a\n", "image/png"),
+    (b"\xff\xd8\xff", "image/jpeg"),
+    (b"GIF87a", "image/gif"),
+    (b"GIF89a", "image/gif"),
+    (b"%PDF-", "application/pdf"),
+)
+
+
+def to_output(value: object, nothing: str = "null") -> ToolOutput:
+    """`nothing` is what None becomes.
+
+    Raises ToolFailed(happened=True) for what a model cannot be shown: the function ran, only its result is lost.
+    """
+    if isinstance(value, Enum):
+        value = cast("object", value.value)
+    if isinstance(value, str):
+        return str.__str__(value)
+    if value is None:
+        return nothing
+    if isinstance(value, (TextPart, MediaPart)):
+        return (value,)
+    if isinstance(value, (bytes, bytearray)):
+        return _from_bytes(bytes(value))
+    if isinstance(value, (list, tuple)) and (parts := _parts(cast("Sequence[object]", value))):
+        return parts
+    return _json(cast("object", value))
+
+
+def _parts(values: Sequence[object]) -> tuple[TextPart | MediaPart, ...] | None:
+    """A list with a part in it is a list of parts, and the strings between them are text."""
+    if not any(isinstance(v, (TextPart, MediaPart)) for v in values):
+        return None
+    parts = tuple(TextPart(text=v) if isinstance(v, str) else v for v in values if isinstance(v, (str, TextPart, MediaPart)))
+    return parts if len(parts) == len(values) else None
+
+
+def _from_bytes(data: bytes) -> ToolOutput:
+    kind = next((kind for magic, kind in _MAGIC if data.startswith(magic)), None)
+    if data[:4] == b"RIFF" and data[8:12] == b"WEBP":
+        kind = "image/webp"
+    if kind is not None:
+        return (MediaPart(media_type=kind, data=base64.b64encode(data).decode()),)
+    try:
+        text = data.decode()
+    except UnicodeDecodeError:
+        text = "\0"
+    if "\0" in text:
+        raise ToolFailed(f"The tool ran, but it returned {len(data)} bytes that are neither text nor an image or PDF.", happened=True)
+    return text
+
+
+def _json(value: object) -> str:
+    try:
+        try:
+            return msgspec.json.encode(value, enc_hook=_encodable).decode()
+        except (UnicodeEncodeError, OverflowError):  # half surrogate pairs, and integers of more than 64 bits
+            to_builtins: Callable[..., object] = msgspec.to_builtins
+            return json.dumps(to_builtins(value, enc_hook=_encodable, str_keys=True), separators=(",", ":"))
+    except Exception as e:
+        raise ToolFailed(f"The tool ran, but it returned a {type(value).__name__} that cannot be written as JSON ({e}).", happened=True) from e
+
+
+def _encodable(value: Any) -> object:
+    """What msgspec does not know: pydantic models, mappings, paths, and kinds of str, int and float (numpy's among them)."""
+    kind = cast("type[object]", type(value))
+    if hasattr(kind, "__pydantic_serializer__") and hasattr(kind, "model_dump"):
+        return value.model_dump(mode="json")
+    if isinstance(value, Mapping):
+        return dict(cast("Mapping[object, object]", value))
+    if isinstance(value, os.PathLike):
+        return os.fspath(cast("os.PathLike[str]", value))
+    if isinstance(value, str):
+        return str.__str__(value)
+    if isinstance(value, (int, float)):
+        return int(value) if isinstance(value, int) else float(value)
+    raise TypeError(f"{kind.__module__}.{kind.__qualname__} is no JSON")

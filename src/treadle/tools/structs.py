@@ -1,0 +1,60 @@
+"""msgspec Structs inside annotations, made known to pydantic, which has no idea of them.
+
+Structs that are fields of pydantic models or dataclasses are not reached. Entry: `with_structs`.
+"""
+
+from __future__ import annotations
+
+from types import UnionType
+from typing import Annotated, Any, Final, Literal, Union, cast, get_args, get_origin
+
+import msgspec
+from pydantic import GetCoreSchemaHandler, GetJsonSchemaHandler
+from pydantic_core import CoreSchema, core_schema
+
+STRUCT: Final = "x-struct"
+"""Key under which a Struct's schema stands in pydantic's until it is tidied: as JSON text, because pydantic follows references that it sees."""
+
+
+def with_structs(hint: Any) -> Any:
+    """The same annotation with each Struct in it told how to be validated and described."""
+    origin, inner = get_origin(hint), get_args(hint)
+    if _is_struct(origin or hint):
+        return Annotated[hint, _Struct(hint)]
+    if not inner or origin is Literal:
+        return hint
+    if origin is Annotated:
+        return Annotated[(with_structs(inner[0]), *inner[1:])]
+    told = tuple(with_structs(part) for part in inner)
+    if told == inner:
+        return hint
+    if origin in (Union, UnionType):
+        return cast("Any", Union)[told]
+    return hint.copy_with(told) if hasattr(hint, "copy_with") else origin[told]
+
+
+def _is_struct(hint: object) -> bool:
+    return isinstance(hint, type) and issubclass(hint, msgspec.Struct)
+
+
+class _Struct:
+    """What pydantic asks of a type that it does not know."""
+
+    def __init__(self, struct: Any) -> None:
+        self.struct = struct
+
+    def __get_pydantic_core_schema__(self, source: object, handler: GetCoreSchemaHandler) -> CoreSchema:
+        return core_schema.no_info_plain_validator_function(self.convert)
+
+    def __get_pydantic_json_schema__(self, schema: CoreSchema, handler: GetJsonSchemaHandler) -> dict[str, Any]:
+        prefix = f"{self.struct}".removeprefix("<class '").removesuffix("'>").replace("/", "_")
+        (described,), definitions = msgspec.json.schema_components([self.struct], ref_template=f"#/$defs/{prefix}:{{name}}")
+        held = {"schema": described, "definitions": {f"{prefix}:{name}": d for name, d in definitions.items()}}
+        return {STRUCT: msgspec.json.encode(held).decode()}
+
+    def convert(self, value: object) -> object:
+        """As lenient as pydantic is: "3" will do for a 3."""
+        try:
+            return msgspec.convert(value, self.struct, strict=False)
+        except (msgspec.ValidationError, RecursionError) as e:
+            raise ValueError(str(e)) from e

@@ -1,0 +1,113 @@
+"""pydantic's JSON Schema as a model should read it: no titles, and definitions in place where they are used once or are short.
+
+The meaning stays the same. Entry: `tidy`.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Iterator
+from typing import Any, Final, TypeAlias, cast
+
+from treadle.tools.structs import STRUCT
+
+_Schema: TypeAlias = dict[str, Any]
+
+_REF: Final = "#/$defs/"
+_SHORT_CHARS: Final = 300
+_NAMED: Final = frozenset({"properties", "$defs", "patternProperties", "dependentSchemas"})
+"""Keywords whose keys are names, not keywords."""
+_VALUES: Final = frozenset({"default", "const", "enum", "examples", "required"})
+"""Keywords that hold no schema."""
+
+
+def tidy(schema: _Schema) -> _Schema:
+    """A new schema; the given one is not changed."""
+    definitions: dict[str, _Schema] = dict(schema.get("$defs", {}))
+    root = _walk({k: v for k, v in schema.items() if k != "$defs"}, lambda s: _lifted(s, definitions))
+    pending = list(definitions)
+    done: dict[str, _Schema] = {}
+    while pending:
+        name = pending.pop()
+        done[name] = _walk(definitions[name], lambda s: _lifted(s, definitions))
+        pending.extend(n for n in definitions if n not in done and n not in pending)
+    return _inlined(root, done)
+
+
+def _lifted(schema: _Schema, definitions: dict[str, _Schema]) -> _Schema:
+    """Without pydantic's titles and OpenAPI's discriminator; a Struct's definitions go up to the others."""
+    if STRUCT in schema:
+        held = json.loads(schema[STRUCT])
+        definitions.update(held["definitions"])
+        schema = {**held["schema"], **schema}
+    return {k: v for k, v in schema.items() if k not in ("title", "discriminator", STRUCT)}
+
+
+def _inlined(root: _Schema, definitions: dict[str, _Schema]) -> _Schema:
+    uses = [name for schema in (root, *definitions.values()) for name in _references(schema)]
+    kept = [name for name, d in definitions.items() if _recursive(name, definitions) or (uses.count(name) > 1 and len(json.dumps(d)) > _SHORT_CHARS)]
+    names = _short_names(kept)
+
+    def put(schema: _Schema) -> _Schema:
+        while (name := _reference(schema)) is not None:
+            beside = {k: v for k, v in schema.items() if k != "$ref"}
+            if name in names:
+                return {"$ref": _REF + names[name], **beside}
+            schema = {**definitions[name], **beside}
+        return schema
+
+    out = _walk(root, put)
+    if names:
+        out["$defs"] = {short: _walk(definitions[name], put) for name, short in names.items()}
+    return out
+
+
+def _short_names(kept: list[str]) -> dict[str, str]:
+    """A Struct's definition is called `module.Struct:Name` on the way, so that two of the same name do not meet; alone it is `Name`."""
+    shorts = [name.rpartition(":")[2] for name in kept]
+    return {name: short if shorts.count(short) == 1 else name for name, short in zip(kept, shorts, strict=True)}
+
+
+def _reference(schema: _Schema) -> str | None:
+    ref = schema.get("$ref")
+    return ref.removeprefix(_REF) if isinstance(ref, str) and ref.startswith(_REF) else None
+
+
+def _references(schema: _Schema) -> Iterator[str]:
+    found: list[str] = []
+
+    def note(s: _Schema) -> _Schema:
+        if (name := _reference(s)) is not None:
+            found.append(name)
+        return s
+
+    _walk(schema, note)
+    yield from found
+
+
+def _recursive(name: str, definitions: dict[str, _Schema]) -> bool:
+    seen: set[str] = set()
+    pending = [name]
+    while pending:
+        for below in _references(definitions[pending.pop()]):
+            if below == name:
+                return True
+            if below not in seen:
+                seen.add(below)
+                pending.append(below)
+    return False
+
+
+def _walk(schema: Any, change: Callable[[_Schema], _Schema]) -> Any:
+    """A copy, each schema in it changed from the outside in."""
+    if isinstance(schema, list):
+        return [_walk(item, change) for item in cast("list[Any]", schema)]
+    if not isinstance(schema, dict):
+        return schema
+    out: _Schema = {}
+    for key, value in change(cast("_Schema", schema)).items():
+        if key in _NAMED and isinstance(value, dict):
+            out[key] = {name: _walk(inner, change) for name, inner in cast("_Schema", value).items()}
+        else:
+            out[key] = value if key in _VALUES else _walk(value, change)
+    return out

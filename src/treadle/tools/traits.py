@@ -1,0 +1,92 @@
+"""What a tool made from a function declares about itself, and which callables can be one; checked when it is made.
+
+Entry: `Traits`, `check_function`.
+"""
+
+from __future__ import annotations
+
+import functools
+import inspect
+import re
+from dataclasses import dataclass
+from typing import Any, Final, Literal, cast, get_args
+
+from treadle.errors import AgentError
+from treadle.tool import MAX_OUTPUT_CHARS, Probe
+from treadle.tools.signature import AnyFunction
+from treadle.types import Effect
+
+_NAME: Final = re.compile(r"[A-Za-z0-9_-]{1,128}")
+_EFFECTS: Final[tuple[str, ...]] = get_args(Effect)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Traits:
+    """Everything about a tool but its schema and its function."""
+
+    name: str
+    effect: Effect = "once"
+    timeout_s: float | None = None
+    parallel: bool = True
+    needs_approval: bool = False
+    max_output: int = MAX_OUTPUT_CHARS
+    probe: Probe | None = None
+    isolate: Literal["process"] | None = None
+
+    def check(self, label: str) -> None:
+        """Raises AgentError(invalid); `label` says of which tool."""
+        for fault in (self._name_fault(), self._number_fault(), self._effect_fault()):
+            if fault:
+                raise AgentError("invalid", f"{label}: {fault}")
+
+    def _name_fault(self) -> str | None:
+        if not _NAME.fullmatch(self.name):
+            return f"the name {self.name!r} is not one that models take (letters, digits, '_' and '-', at most 128): give name="
+        return None
+
+    def _number_fault(self) -> str | None:
+        if self.timeout_s is not None and not self.timeout_s > 0:
+            return f"timeout_s={self.timeout_s!r} must be greater than 0, or None for no limit"
+        if self.max_output < 1:
+            return f"max_output={self.max_output!r} is a number of characters and must be at least 1"
+        return None
+
+    def _effect_fault(self) -> str | None:
+        if self.effect not in _EFFECTS:
+            return f"effect={self.effect!r} is none of {', '.join(map(repr, _EFFECTS))}"
+        if self.isolate not in (None, "process"):
+            return f"isolate={self.isolate!r} is neither 'process' nor None"
+        if self.probe is not None and self.effect != "once":
+            return f"a probe tells whether a once-tool happened; with effect={self.effect!r} it is simply run again"
+        if self.probe is not None and not is_async(self.probe):
+            return f"probe={self.probe!r} must be an async function: async def probe(ctx, **arguments)"
+        return None
+
+
+def check_function(function: object, label: str) -> None:
+    """Raises AgentError(invalid) for what cannot be called as a tool, saying what to do instead."""
+    fault = None
+    if isinstance(function, staticmethod):
+        fault = "put @staticmethod above it"
+    elif isinstance(function, classmethod):
+        fault = "a class method cannot be one: make it a method or a static method"
+    elif isinstance(function, type):
+        fault = "a class cannot be one: make it a function that returns what the model is to see"
+    elif not callable(function):
+        fault = "it cannot be called; options are given by keyword"
+    elif any(check(_called(cast("AnyFunction", function))) for check in (inspect.isgeneratorfunction, inspect.isasyncgenfunction)):
+        fault = "a generator cannot be one: collect what it yields and return it; ctx.progress(text) tells people how far it is"
+    if fault:
+        raise AgentError("invalid", f"{label}: {fault}")
+
+
+def is_async(function: AnyFunction) -> bool:
+    return inspect.iscoroutinefunction(_called(function))
+
+
+def _called(function: AnyFunction) -> Any:
+    """The function whose body runs: of a partial the one inside, of an object its `__call__`."""
+    inner: Any = function
+    while isinstance(inner, functools.partial):
+        inner = cast("functools.partial[object]", inner).func
+    return inner if inspect.isroutine(inner) else type(inner).__call__
