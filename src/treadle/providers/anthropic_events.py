@@ -1,6 +1,6 @@
 """The events of a Messages stream, and its plain JSON body, as typed values: only what we look into, the rest stays the text it came as.
 
-What they mean is anthropic_stream.py's. Entry: `decode_event`, `decode_body`.
+What they mean is anthropic_stream.py's. Entry: `decode_event` (and `decode_rare` for what it refuses), `decode_body`.
 Source: https://platform.claude.com/docs/en/build-with-claude/streaming, and the types of SDK 2.10 (2026-11).
 """
 
@@ -123,21 +123,17 @@ class _Envelope(msgspec.Struct):
     content_block: Fields | None = None
 
 
-_event = msgspec.json.Decoder(BlockPiece | BlockStart | BlockStop | MessageDelta | MessageStart | MessageStop | Ping, strict=False)
 _envelope = msgspec.json.Decoder(_Envelope, strict=False)
 _message = msgspec.json.Decoder(WireMessage, strict=False)
 _string = msgspec.json.Decoder(str)
 
 
-def decode_event(data: bytes) -> Event:
-    """Raises ValueError or RecursionError where the text is no such event."""
-    try:
-        return _event.decode(data)
-    except (ValueError, RecursionError):
-        return _decode_rare(data)
+decode_event = msgspec.json.Decoder(BlockPiece | BlockStart | BlockStop | MessageDelta | MessageStart | MessageStop | Ping, strict=False).decode
+"""The events that make up nearly every stream, or a ValueError or RecursionError: a bare decoder, since it is called for each of them."""
 
 
-def _decode_rare(data: bytes) -> Event:
+def decode_rare(data: bytes) -> Event:
+    """What `decode_event` refused. Raises ValueError or RecursionError where the text is no event at all."""
     try:
         envelope = _envelope.decode(data)
     except (ValueError, RecursionError):

@@ -31,6 +31,7 @@ from treadle.providers.anthropic_events import (
     WireMessage,
     decode_body,
     decode_event,
+    decode_rare,
 )
 from treadle.providers.sse import EventSplitter
 from treadle.types import StopReason, Usage
@@ -105,9 +106,9 @@ class Decoder:
                 break
             try:
                 event = decode_event(data)
-            except (ValueError, RecursionError) as e:
-                self.failure = AgentError("network", f"the stream holds an event that cannot be read: {e}")
-                break
+            except (ValueError, RecursionError):
+                if (event := self._rare_event(data)) is None:
+                    break
             if type(event) is BlockPiece and event.index == self._index and self._block is not None:
                 heard = True
                 self._block.add(event.delta, deltas)
@@ -117,14 +118,15 @@ class Decoder:
         self.heard = heard
         return deltas
 
+    def _rare_event(self, data: bytes) -> Event | None:
+        try:
+            return decode_rare(data)
+        except (ValueError, RecursionError) as e:
+            self.failure = AgentError("network", f"the stream holds an event that cannot be read: {e}")
+            return None
+
     def _take_event(self, event: Event, deltas: list[Delta]) -> None:
         match event:
-            case BlockPiece():
-                if (block := self._block_for(event)) is not None:
-                    block.add(event.delta, deltas)
-            case OtherPiece():
-                if (block := self._block_for(event)) is not None:
-                    block.add_other(event.delta, deltas)
             case BlockStart():
                 self._open_block(event.content_block, deltas)
                 self._index = event.index
@@ -137,6 +139,12 @@ class Decoder:
                 self._start_message(event.message, deltas)
             case MessageStop():
                 self._stop_message(deltas)
+            case BlockPiece():
+                if (block := self._block_for(event)) is not None:
+                    block.add(event.delta, deltas)
+            case OtherPiece():
+                if (block := self._block_for(event)) is not None:
+                    block.add_other(event.delta, deltas)
             case Failure():
                 self.failure = self._reported(event.data)
             case Ping() | Unknown():
