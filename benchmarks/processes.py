@@ -1,0 +1,206 @@
+"""The processes of a benchmark: the mock model's server, one runner for each measurement, and fresh starts of a command.
+
+What is measured is rows.py's, how the figures are shown run.py's. Entry: `Bench`.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import os
+import resource
+import subprocess
+import sys
+import tempfile
+import threading
+from collections.abc import Generator, Sequence
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from pathlib import Path
+from typing import Any, Self
+
+HERE = Path(__file__).resolve().parent
+FLOORS = HERE.parent.parent / "shared" / "bench"
+"""The hand-written loops and the mock model, in a folder beside the checkout."""
+LOOP_ALONE = "treadle-loop"
+"""The one peer that needs no server."""
+TIMEOUT_S = 300.0
+
+
+class Skipped(Exception):
+    """This measurement cannot be made here, and why."""
+
+
+class Failed(Exception):
+    """The measurement was made, and something in it went wrong."""
+
+
+class Bench:
+    """A context manager: the server runs as long as it does."""
+
+    def __init__(self, *, pin: bool) -> None:
+        self._cores = sorted(os.sched_getaffinity(0))[:2] if pin and sys.platform == "linux" else []
+        self._server: subprocess.Popen[str] | None = None
+        self._port = 0
+        self._home = tempfile.TemporaryDirectory(prefix="treadle-bench-")
+
+    @property
+    def pinned(self) -> bool:
+        return len(self._cores) == 2
+
+    def __enter__(self) -> Self:
+        if self.pinned:
+            os.sched_setaffinity(0, {self._cores[0]})  # children inherit it; the server is moved away
+        return self
+
+    def __exit__(self, *exc: object) -> None:
+        if self._server is not None:
+            self._server.terminate()
+            self._server.wait()
+            if self._server.stdout is not None:
+                self._server.stdout.close()
+        self._home.cleanup()
+        if self.pinned:
+            os.sched_setaffinity(0, set(self._cores))
+
+    # ------------------------------------------------------------ runners
+
+    def reps(self, peer: str, *arguments: str) -> list[dict[str, Any]]:
+        """One runner process: what it tells of each of its repetitions. Raises Skipped or Failed."""
+        argv = [sys.executable, *_runner(peer), *arguments]
+        if peer != LOOP_ALONE:
+            argv += ["--port", str(self.serve())]
+        env = {**os.environ, "FLOOR": peer, "PYTHONDONTWRITEBYTECODE": "1", "PYTHONWARNINGS": "ignore"}
+        done = subprocess.run(argv, env=env, capture_output=True, text=True, timeout=TIMEOUT_S, check=False)
+        if done.returncode:
+            raise Failed(_last_line(done.stderr))
+        return json.loads(done.stdout.splitlines()[-1])["reps"]
+
+    def serve(self) -> int:
+        """The port of the mock model, which is started with the first call. Raises Skipped."""
+        if not (FLOORS / "mock_llm.py").is_file():
+            raise Skipped("the folder shared/bench with the mock model and the floors is not beside this checkout")
+        if self._server is None:
+            argv = [sys.executable, str(FLOORS / "mock_llm.py")]
+            self._server = subprocess.Popen(argv, stdout=subprocess.PIPE, text=True, env={**os.environ, "PYTHONDONTWRITEBYTECODE": "1"})
+            if self.pinned:
+                os.sched_setaffinity(self._server.pid, {self._cores[1]})
+            assert self._server.stdout is not None, "it is a pipe"
+            self._port = int(self._server.stdout.readline())
+        return self._port
+
+    # ------------------------------------------------------------ fresh starts
+
+    def start_cpu_s(self, argv: Sequence[str]) -> tuple[float, str]:
+        """CPU seconds of a whole process, and what it printed. Raises Failed."""
+        before = _children_cpu_s()
+        done = subprocess.run(argv, env=self._clean_env(), capture_output=True, text=True, timeout=TIMEOUT_S, check=False)
+        spent = _children_cpu_s() - before
+        if done.returncode:
+            raise Failed(_last_line(done.stderr))
+        return spent, done.stdout
+
+    def first_request_cpu_s(self, argv: Sequence[str]) -> float:
+        """CPU seconds of a fresh process until the model's server has its first request. Raises Skipped or Failed."""
+        if not Path("/proc/self/task").is_dir():
+            raise Skipped("the CPU time of a process under way is only told by Linux's /proc")
+        with _first_request() as (port, seen):
+            env = self._clean_env() | {"ANTHROPIC_API_KEY": "sk-mock-key-of-the-benchmark", "ANTHROPIC_BASE_URL": f"http://127.0.0.1:{port}"}
+            with subprocess.Popen(argv, env=env, stdin=subprocess.DEVNULL, stdout=subprocess.DEVNULL, stderr=subprocess.PIPE, text=True) as process:
+                seen.pid = process.pid
+                seen.ready.set()
+                _, errors = process.communicate(timeout=TIMEOUT_S)
+        if seen.cpu_s is None or process.returncode:
+            raise Failed(_last_line(errors) or f"it ended with {process.returncode} and made no request")
+        return seen.cpu_s
+
+    def _clean_env(self) -> dict[str, str]:
+        """No configuration of whoever runs this, and no proxy."""
+        return {"HOME": self._home.name, "PATH": os.environ.get("PATH", ""), "LANG": "C.UTF-8", "TERM": "dumb", "NO_COLOR": "1", "NO_PROXY": "*"}
+
+
+def command() -> str:
+    """The `treadle` of this environment. Raises Skipped."""
+    path = Path(sys.executable).parent / "treadle"
+    if not path.is_file():
+        raise Skipped(f"there is no {path.name!r} command beside {Path(sys.executable).name!r}: install the project first")
+    return str(path)
+
+
+def _runner(peer: str) -> list[str]:
+    if peer.startswith("treadle"):
+        return [str(HERE / "treadle_runner.py"), peer]
+    return [str(FLOORS / "runners" / "floors.py")]
+
+
+def _children_cpu_s() -> float:
+    used = resource.getrusage(resource.RUSAGE_CHILDREN)
+    return used.ru_utime + used.ru_stime
+
+
+def _last_line(text: str) -> str:
+    lines = [line.strip() for line in text.splitlines() if line.strip()]
+    return lines[-1][:300] if lines else ""
+
+
+# ---------------------------------------------------------------- a server that looks at its client
+
+
+class _Seen:
+    """What the server learns of the process that asks it."""
+
+    def __init__(self) -> None:
+        self.pid = 0
+        self.ready = threading.Event()
+        self.cpu_s: float | None = None
+
+
+@contextlib.contextmanager
+def _first_request() -> Generator[tuple[int, _Seen]]:
+    """A model on loopback that notes, at its first request, what CPU its client has used."""
+    seen = _Seen()
+
+    class Handler(BaseHTTPRequestHandler):
+        def do_POST(self) -> None:
+            self.rfile.read(int(self.headers["content-length"]))
+            seen.ready.wait(TIMEOUT_S)
+            if seen.cpu_s is None:
+                seen.cpu_s = _cpu_s_of(seen.pid)
+            self.send_response(200)
+            self.send_header("content-type", "application/json")
+            self.send_header("content-length", str(len(_ANSWER)))
+            self.end_headers()
+            self.wfile.write(_ANSWER)
+
+        def log_message(self, format: str, *args: object) -> None:
+            """Nothing: standard error is for the table's reader."""
+
+    with ThreadingHTTPServer(("127.0.0.1", 0), Handler) as server:
+        thread = threading.Thread(target=server.serve_forever)
+        thread.start()
+        try:
+            yield server.server_address[1], seen
+        finally:
+            server.shutdown()
+            thread.join()
+
+
+_ANSWER = json.dumps(
+    {
+        "id": "msg_1",
+        "type": "message",
+        "role": "assistant",
+        "model": "mock",
+        "content": [{"type": "text", "text": "Hello."}],
+        "stop_reason": "end_turn",
+        "usage": {"input_tokens": 1, "output_tokens": 1},
+    }
+).encode()
+
+
+def _cpu_s_of(pid: int) -> float:
+    """Of all threads of a live process: the kernel's scheduler counts it in nanoseconds."""
+    spent_ns = 0
+    for thread in Path(f"/proc/{pid}/task").iterdir():
+        with contextlib.suppress(OSError):
+            spent_ns += int((thread / "schedstat").read_text().split()[0])
+    return spent_ns / 1e9

@@ -1,0 +1,122 @@
+"""What is measured, in which unit, and what it must and should reach. The limits are promises of the project, not of this machine.
+
+How processes are started is processes.py's. Entry: `ROWS`.
+"""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any
+
+from processes import LOOP_ALONE, Bench, Failed, command
+
+TREADLE = "treadle"
+FLOOR_C = "floor_c_aiohttp"
+"""A hand-written loop on aiohttp that encodes its whole history each turn and does not stream its turns."""
+FLOOR_E = "floor_e_aiohttp_sse_cached"
+"""The fairest: aiohttp, every answer streamed and folded, the history's encoding kept."""
+
+Sample = Callable[[Bench, str], list[float]]
+
+
+@dataclass(frozen=True, kw_only=True)
+class Row:
+    """One measurement, made of each of its peers in turn."""
+
+    name: str
+    what: str
+    unit: str
+    must: float
+    aim: float
+    of: str = ""
+    """The floor whose multiple the limits are; "": they are in `unit`."""
+    peers: tuple[str, ...] = (TREADLE,)
+    """The project first."""
+    sample: Sample
+    """One process: the figures of its repetitions. Raises Skipped or Failed."""
+
+
+def _per_turn(turns: int, reps: int) -> Sample:
+    def sample(bench: Bench, peer: str) -> list[float]:
+        return [rep["cpu_s"] * 1e6 / (turns + 1) for rep in bench.reps(peer, "turns", "--n", str(turns), "--reps", str(reps))]
+
+    return sample
+
+
+def _per_delta(bench: Bench, peer: str) -> list[float]:
+    deltas = 20_000
+    return [rep["cpu_s"] * 1e6 / deltas for rep in bench.reps(peer, "stream", "--n", str(deltas), "--reps", "5")]
+
+
+def _parallel(bench: Bench, peer: str) -> list[float]:
+    return [rep["wall_s"] * 1e3 for rep in bench.reps(peer, "par", "--n", "32", "--reps", "5")]
+
+
+def _concurrent(bench: Bench, peer: str) -> list[float]:
+    reps = bench.reps(peer, "conc", "--runs", "1000", "--n", "10", "--delay", "100")
+    for rep in reps:
+        if rep["ok"] != rep["runs"]:
+            raise Failed(f"{rep['runs'] - rep['ok']} of {rep['runs']} runs failed: {rep['errors'] or 'they did not end in time'}")
+    return [rep["cpu_s"] for rep in reps]
+
+
+def _idle(bench: Bench, peer: str) -> list[float]:
+    return [rep["kb_per_session"] for rep in bench.reps(peer, "idle", "--runs", "1000")]
+
+
+# ---------------------------------------------------------------- fresh processes
+
+_AGENT = """from treadle import Agent, tool
+@tool
+async def look(key: str) -> str:
+    'Looks a key up.'
+    return key
+Agent(name='a', description='d', instructions='i', model='anthropic:claude-opus-5-5', tools=[look])
+"""
+_PEAK = "print([x.split()[1] for x in open('/proc/self/status') if x.startswith('VmHWM')][0])"
+_BARE = "python"
+"""The interpreter alone, beside the rows of whole processes."""
+
+
+def _code(peer: str) -> str:
+    return "pass\n" if peer == _BARE else _AGENT
+
+
+def _import_ms(bench: Bench, peer: str) -> list[float]:
+    return [bench.start_cpu_s([sys.executable, "-c", _code(peer)])[0] * 1e3]
+
+
+def _import_mb(bench: Bench, peer: str) -> list[float]:
+    return [int(bench.start_cpu_s([sys.executable, "-c", _code(peer) + _PEAK])[1]) / 1024]
+
+
+def _command_ms(option: str) -> Sample:
+    def sample(bench: Bench, peer: str) -> list[float]:
+        return [bench.start_cpu_s([command(), option])[0] * 1e3]
+
+    return sample
+
+
+def _first_request_ms(bench: Bench, peer: str) -> list[float]:
+    return [bench.first_request_cpu_s([command(), "run", "hi", "--model", "anthropic:claude-opus-5-5"]) * 1e3]
+
+
+def _row(name: str, what: str, unit: str, limits: tuple[float, float], sample: Sample, **more: Any) -> Row:
+    return Row(name=name, what=what, unit=unit, must=limits[0], aim=limits[1], sample=sample, **more)
+
+
+ROWS = (
+    _row("turn-50", "CPU of a turn, run of 50", "µs", (1.6, 1.3), _per_turn(50, 7), of=FLOOR_E, peers=(TREADLE, FLOOR_E, FLOOR_C, LOOP_ALONE)),
+    _row("turn-1000", "CPU of a turn, run of 1,000", "µs", (1.6, 1.3), _per_turn(1000, 2), of=FLOOR_E, peers=(TREADLE, FLOOR_E, FLOOR_C, LOOP_ALONE)),
+    _row("delta", "CPU of a streamed delta", "µs", (4.5, 3.0), _per_delta, peers=(TREADLE, FLOOR_C)),
+    _row("parallel-32", "32 tools of 50 ms in one turn, wall", "ms", (60, 53), _parallel, peers=(TREADLE, FLOOR_E)),
+    _row("concurrent-1000", "1,000 concurrent runs of 10 turns, CPU", "s", (4.0, 2.5), _concurrent, peers=(TREADLE, FLOOR_E, FLOOR_C)),
+    _row("idle", "idle session of 20 messages", "KB", (12, 5), _idle, peers=(TREADLE, FLOOR_E)),
+    _row("import", "import and an agent with a tool, CPU", "ms", (150, 100), _import_ms, peers=(TREADLE, _BARE)),
+    _row("import-memory", "the same, peak memory", "MB", (40, 40), _import_mb, peers=(TREADLE, _BARE)),
+    _row("version", "`treadle --version`, CPU", "ms", (40, 30), _command_ms("--version")),
+    _row("help", "`treadle --help`, CPU", "ms", (80, 60), _command_ms("--help")),
+    _row("first-request", "`treadle run` to its first request, CPU", "ms", (320, 250), _first_request_ms),
+)

@@ -1,0 +1,126 @@
+"""Treadle as a peer of shared/bench's harness, and the loop alone, without a wire: one process, one measurement, JSON on the last line.
+
+The harness (what a measurement is, and its checks) is shared/bench/runners/common.py's. Entry, as run.py calls it:
+`treadle_runner.py treadle|treadle-loop METRIC [the harness's options]`.
+"""
+
+from __future__ import annotations
+
+import argparse
+import asyncio
+import gc
+import importlib
+import json
+import sys
+import time
+from pathlib import Path
+from typing import Any
+
+from treadle import Agent, Limits, Outcome, Runtime, Session, Settings, Usage
+from treadle.config import load
+from treadle.events import TextDelta
+from treadle.providers.scripted import ScriptedModel
+from treadle.tools.function import tool
+
+HARNESS = Path(__file__).resolve().parent.parent.parent / "shared" / "bench" / "runners"
+PROMPT = "Please look up all the keys and then tell me whether the results are consistent."
+SYSTEM = "You are a careful assistant. Use the lookup tool."
+ANSWER = "All done."
+
+
+class Treadle:
+    """The runtime as its users have it: journal and sessions in memory, our own connection, everything at its default."""
+
+    name = "treadle"
+    stateful = False
+    session_note = "shared runtime; a Session, whose messages and journal the runtime keeps in memory"
+    model_prefix = "claude-sonnet-4-5-"
+    model_suffix = ""
+    has_stream = True
+
+    def __init__(self, base_url: str) -> None:
+        config = load({"ANTHROPIC_API_KEY": "sk-mock-key-of-the-benchmark", "ANTHROPIC_BASE_URL": base_url}, files=False)
+        self._runtime = Runtime(config=config)
+        self._tool = tool(importlib.import_module("common").lookup)
+
+    def build(self, model: str, max_turns: int = 60) -> Agent:
+        settings, limits = Settings(max_tokens=1024), Limits(turns=max_turns)
+        return Agent(name="bench", instructions=SYSTEM, model=f"anthropic:{model}", tools=[self._tool], settings=settings, limits=limits)
+
+    async def run(self, agent: Agent, max_turns: int = 60) -> str:
+        return (await self._runtime.run(agent, PROMPT)).unwrap()
+
+    async def stream(self, agent: Agent) -> int:
+        """The number of text deltas; fewer than were sent where the reader fell behind and neighbours were joined."""
+        seen = 0
+        async with self._runtime.stream(agent, PROMPT) as run:
+            async for event in run:
+                if type(event) is TextDelta:
+                    seen += 1
+        assert run.result.outcome is Outcome.COMPLETED, run.result.error
+        return seen
+
+    async def session(self, model: str, shared: Agent) -> Session:
+        session = self._runtime.session(agent=shared)
+        result = await session.send(PROMPT)
+        assert len(result.messages) == 20, len(result.messages)
+        return session
+
+    async def close(self) -> None:
+        await self._runtime.aclose()
+
+
+# ---------------------------------------------------------------- the loop alone
+
+
+@tool
+async def lookup(key: str) -> str:
+    """Look up the value of a key.
+
+    Args:
+        key: The key to look up.
+    """
+    return "value-42"
+
+
+async def loop_reps(turns: int, reps: int) -> list[dict[str, float]]:
+    """Runs against a script: everything of a turn but its request, its connection and the reading of its answer."""
+    measured: list[dict[str, float]] = []
+    async with Runtime.open() as runtime:
+        for i in range(reps + 1):
+            agent = Agent(name="bench", instructions=SYSTEM, model=_script(turns), tools=[lookup], limits=Limits(turns=turns + 10))
+            gc.collect()
+            cpu, wall = time.process_time(), time.perf_counter()
+            result = await runtime.run(agent, PROMPT)
+            spent = {"cpu_s": time.process_time() - cpu, "wall_s": time.perf_counter() - wall}
+            assert result.unwrap() == ANSWER
+            assert result.metrics.tool_calls == turns
+            if i:
+                measured.append(spent)
+    return measured
+
+
+def _script(turns: int) -> ScriptedModel:
+    """The same answers as the mock's, so that the loop has the same to do."""
+    usage = Usage(input_tokens=512, output_tokens=64)
+    calls = [{"text": "Let me look that up for you.", "tool_calls": [{"name": "lookup", "arguments": {"key": f"k{i}"}}], "usage": usage} for i in range(turns)]
+    return ScriptedModel([*calls, {"text": ANSWER, "usage": usage}])
+
+
+def main() -> None:
+    peer = sys.argv.pop(1)
+    sys.path.insert(0, str(HARNESS))
+    if peer == "treadle":
+        harness: Any = importlib.import_module("common")
+        harness.main(Treadle)
+        return
+    options = argparse.ArgumentParser()
+    options.add_argument("metric", choices=["turns"])
+    options.add_argument("--n", type=int, default=50)
+    options.add_argument("--reps", type=int, default=5)
+    given, _ = options.parse_known_args()
+    print(json.dumps({"reps": asyncio.run(loop_reps(given.n, given.reps))}))
+
+
+if __name__ == "__main__":
+    main()
