@@ -22,3 +22,15 @@ def main() -> None:
     except BrokenPipeError:  # whoever read our output has left
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         sys.exit(1)
+    except Exception as bug:  # the edge of the program: a person is told in a sentence, a developer asks for more
+        if os.environ.get("TREADLE_TRACEBACK"):
+            raise
+        print(f"treadle: this is a bug in Treadle: {type(bug).__name__}: {_safe(bug)}", file=sys.stderr)
+        print("  Set TREADLE_TRACEBACK=1 to see where, and please report it.", file=sys.stderr)
+        sys.exit(1)
+
+
+def _safe(bug: Exception) -> str:
+    from treadle.redaction import Redactor  # noqa: PLC0415  only where something broke
+
+    return Redactor(()).text(str(bug))
