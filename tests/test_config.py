@@ -13,6 +13,7 @@ import msgspec
 import pytest
 
 from treadle.config import FLAGS, PROBLEMS_MAX, Config, Layers, Origin, config_files, home, load
+from treadle.config_file import write_text
 from treadle.config_keys import SCHEMA, find_key
 from treadle.errors import AgentError
 from treadle.redaction import Secret
@@ -626,6 +627,13 @@ def test_a_folder_in_the_way_of_the_file_is_as_good_as_no_file(place: Place) -> 
 def test_a_file_that_may_not_be_read_is_an_error_of_the_users(place: Place) -> None:
     place.mine("limits: {turns: 3}\n", 0o000)
     assert "cannot be read: Permission denied" in place.wrong()
+
+
+def test_a_write_that_fails_leaves_nothing_behind(tmp_path: Path) -> None:
+    (tmp_path / "config.yaml").mkdir()
+    with pytest.raises(AgentError, match=r"config.yaml: cannot be written"):
+        write_text(tmp_path / "config.yaml", "limits: {turns: 3}\n")
+    assert os.listdir(tmp_path) == ["config.yaml"]
 
 
 # ---------------------------------------------------------------- showing

@@ -90,6 +90,7 @@ def test_a_huge_exponent_is_infinite_and_a_text_of_comments_says_nothing() -> No
         ("---\na: 1\n---\nb: 2", 4, "second document"),
         ("- " * 13 + "x", 1, "deeper"),
         ("[" * 100_000, 1, "deeper"),
+        ("a: \x00", 1, "YAML"),
     ],
 )
 def test_what_cannot_be_read_says_its_line(text: str, line: int, what: str) -> None:

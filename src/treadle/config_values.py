@@ -71,9 +71,9 @@ class McpServer(Guarded, frozen=True, kw_only=True):
     """Either `command` or `url` is set."""
 
     command: tuple[str, ...] = ()
-    env: dict[str, Secret] = msgspec.field(default_factory=dict)
+    env: dict[str, Secret] = msgspec.field(default_factory=dict[str, Secret])
     url: str | None = None
-    headers: dict[str, Secret] = msgspec.field(default_factory=dict)
+    headers: dict[str, Secret] = msgspec.field(default_factory=dict[str, Secret])
     tools: tuple[str, ...] | None = None
     """None: all that it has."""
 
@@ -104,17 +104,17 @@ class Config(Guarded, frozen=True, kw_only=True):
     """Every setting with where it came from. Immutable; its repr holds no secret."""
 
     models: Models = Models()
-    providers: dict[str, Provider] = msgspec.field(default_factory=dict)
+    providers: dict[str, Provider] = msgspec.field(default_factory=dict[str, Provider])
     """Those that somebody said something about; ask `endpoint`."""
     defaults: Defaults = Defaults()
     limits: Limits = Limits(turns=50, seconds=600)
     """Of the command line's runs."""
     permissions: Permissions = Permissions()
-    mcp_servers: dict[str, McpServer] = msgspec.field(default_factory=dict)
+    mcp_servers: dict[str, McpServer] = msgspec.field(default_factory=dict[str, McpServer])
     service: Service = Service()
     agents: tuple[str, ...] = ()
     journal: str | None = None
-    settings: dict[KeyPath, Setting] = msgspec.field(default_factory=dict)
+    settings: dict[KeyPath, Setting] = msgspec.field(default_factory=dict[KeyPath, Setting])
     """By path; ask `origin`."""
     warnings: tuple[str, ...] = ()
     """For the person, once: what a workspace said in vain, a key that others may read."""
@@ -143,9 +143,8 @@ class Config(Guarded, frozen=True, kw_only=True):
         provider, colon, name = model.partition(":")
         provider = ALIASES.get(provider, provider)
         if not colon or not name:
-            raise AgentError(
-                "invalid", f"the model {model!r} names no provider: write PROVIDER:MODEL, like 'anthropic:{model.rstrip(':') or 'claude-opus-5-5'}'"
-            )
+            example = f"anthropic:{model.strip(':') or 'claude-opus-5-5'}" if not colon else "anthropic:claude-opus-5-5"
+            raise AgentError("invalid", f"{model!r} is no model's name: write PROVIDER:MODEL, like {example!r}")
         if text := unknown_provider(provider, f" in {model!r}", self.providers):
             raise AgentError("invalid", text)
         return provider, name

@@ -28,6 +28,9 @@ VENDOR_KEYS: Mapping[str, tuple[tuple[str, CredentialField], ...]] = {
 """By type of provider; the first that is set counts."""
 
 
+LOOPBACK = re.compile(r"127(?:\.\d{1,3}){3}")
+
+
 class Guarded(msgspec.Struct, frozen=True, kw_only=True):
     """A value whose repr shows no secret, not even one in a URL."""
 
@@ -50,7 +53,7 @@ class Provider(Guarded, frozen=True, kw_only=True):
     """Seconds without an event other than ping."""
     model: str | None = None
     """What `provider: NAME` alone means."""
-    headers: dict[str, Secret] = msgspec.field(default_factory=dict)
+    headers: dict[str, Secret] = msgspec.field(default_factory=dict[str, Secret])
 
 
 class Endpoint(Guarded, frozen=True, kw_only=True):
@@ -116,7 +119,7 @@ def needs_no_key(wire: str, address: str | None) -> bool:
     if address is None:
         return False
     host = re.sub(r":\d*$", "", address.split("/")[2].rpartition("@")[2].lower())
-    return wire == "openai-chat" or host in ("localhost", "[::1]") or host.endswith(".localhost") or host.startswith("127.")
+    return wire == "openai-chat" or host in ("localhost", "[::1]") or host.endswith(".localhost") or bool(LOOPBACK.fullmatch(host))
 
 
 def _usable(read: Callable[[str], str], value: str, what: str) -> str:

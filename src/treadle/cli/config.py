@@ -123,7 +123,9 @@ def _meant(key: Key, value: str) -> tuple[Plain, object]:
         root = parse(value).root
     except Broken:
         raise wrong from None
-    plain = root.plain() if root else None
+    if root is None:
+        raise wrong
+    plain = root.plain()
     return plain, None if plain is None and key.nullable else read_value(key, plain)
 
 
