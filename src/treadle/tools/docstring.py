@@ -60,7 +60,7 @@ class _Reader:
     def _take_google(self) -> bool:
         """A header, and entries that stand deeper: `name (type): words`."""
         header = self.lines[self.at]
-        start, indent = self.at + 1, _indent(header)
+        start, indent = self.at + 1, _indent(header) if self.at else -1  # below a first line, cleandoc leaves no indentation
         if not _GOOGLE.fullmatch(header.strip()):
             return False
         end = next((i for i in range(start, len(self.lines)) if self.lines[i].strip() and _indent(self.lines[i]) <= indent), len(self.lines))

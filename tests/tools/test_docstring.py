@@ -1,0 +1,175 @@
+"""What a docstring says about parameters, in the three forms people write."""
+
+from __future__ import annotations
+
+from textwrap import dedent
+
+import pytest
+
+from treadle.tools.docstring import Docstring, read_docstring
+
+NAMES = ["ctx", "city", "days", "nights"]
+
+
+def read(text: str) -> Docstring:
+    return read_docstring(dedent(text), NAMES)
+
+
+GOOGLE = """
+    Forecast for a city.
+
+    Ask before a trip.
+
+    Args:
+        ctx: The context.
+        city: Name of
+            the city.
+        days (int, optional): How many days ahead, 1 to 7.
+
+    Returns:
+        str: one line a day.
+    """
+NUMPY = """
+    Forecast for a city.
+
+    Ask before a trip.
+
+    Parameters
+    ----------
+    ctx
+        The context.
+    city : str
+        Name of
+        the city.
+    days : int, optional
+        How many days ahead, 1 to 7.
+
+    Returns
+    -------
+    str
+        One line a day.
+    """
+REST = """
+    Forecast for a city.
+
+    Ask before a trip.
+
+    :param ctx: The context.
+    :param city: Name of
+        the city.
+    :type city: str
+    :param int days: How many days ahead, 1 to 7.
+    :returns: one line a day.
+    """
+
+
+@pytest.mark.parametrize("text", [GOOGLE, NUMPY, REST])
+def test_the_three_forms_say_the_same_of_the_parameters(text: str) -> None:
+    assert read(text).parameters == {"ctx": "The context.", "city": "Name of the city.", "days": "How many days ahead, 1 to 7."}
+
+
+@pytest.mark.parametrize(
+    ("text", "rest"),
+    [
+        (GOOGLE, "Returns:\n    str: one line a day."),
+        (NUMPY, "Returns\n-------\nstr\n    One line a day."),
+        (REST, ":returns: one line a day."),
+    ],
+)
+def test_all_but_the_parameters_stays_in_the_text(text: str, rest: str) -> None:
+    assert read(text).text == f"Forecast for a city.\n\nAsk before a trip.\n\n{rest}"
+
+
+@pytest.mark.parametrize("nothing", [None, "", "  \n  "])
+def test_no_docstring_is_no_text(nothing: str | None) -> None:
+    assert read_docstring(nothing, NAMES) == Docstring("", {})
+
+
+def test_a_colon_in_prose_names_no_parameter() -> None:
+    text = "Careful with the city: it is large.\n\nNote:\n    city: a big one"
+    assert read(text) == Docstring(text, {})
+
+
+def test_a_section_that_names_no_parameter_stays_where_it_is() -> None:
+    text = "Runs a program.\n\nArguments:\n    are joined by spaces"
+    assert read(text) == Docstring(text, {})
+
+
+def test_paragraphs_and_list_items_keep_their_lines() -> None:
+    docs = read("""
+        Sum.
+
+        Args:
+            city: One of
+                - Paris
+                - Rome, which is
+                  warm
+
+                Or another.
+            days: Few.
+        """)
+    assert docs.parameters == {"city": "One of\n- Paris\n- Rome, which is warm\n\nOr another.", "days": "Few."}
+
+
+def test_a_deeper_line_is_never_a_parameter() -> None:
+    docs = read("""
+        Args:
+            city: As in
+                days: of old.
+        """)
+    assert docs.parameters == {"city": "As in days: of old."}
+
+
+def test_words_about_a_parameter_that_is_not_there_are_dropped() -> None:
+    docs = read("""
+        Sum.
+
+        Args:
+            city: Name.
+            country: Gone since
+                long.
+            **options: More.
+            days: Few.
+        """)
+    assert docs == Docstring("Sum.", {"city": "Name.", "days": "Few."})
+
+
+def test_brackets_and_colons_in_a_google_type_are_skipped() -> None:
+    docs = read("Args:\n    city (dict[str, tuple(int, int)]): Pairs (e.g. a: b).\n    days: At 10:30.")
+    assert docs.parameters == {"city": "Pairs (e.g. a: b).", "days": "At 10:30."}
+
+
+def test_numpy_names_that_share_a_line_share_the_words() -> None:
+    docs = read("""
+        Sum.
+
+        Parameters
+        ----------
+        days, nights : int
+            How many.
+
+        Other Parameters
+        ----------------
+        city
+            Name.
+
+        Notes
+        -----
+        None.
+        """)
+    assert docs == Docstring("Sum.\n\nNotes\n-----\nNone.", {"days": "How many.", "nights": "How many.", "city": "Name."})
+
+
+def test_rest_fields_may_go_on_without_indentation_until_the_next_field_or_a_blank_line() -> None:
+    docs = read(":param city: Name\nof the city.\n@param days: Few.\n:rtype: str\n\nAfterwards.")
+    assert docs == Docstring(":rtype: str\n\nAfterwards.", {"city": "Name of the city.", "days": "Few."})
+
+
+def test_a_rest_field_holds_deeper_paragraphs() -> None:
+    docs = read(":param city: Name.\n\n    Of any size.\n\nAfterwards.")
+    assert docs == Docstring("Afterwards.", {"city": "Name.\n\nOf any size."})
+
+
+def test_a_header_at_the_very_end_is_text() -> None:
+    assert read("Sum.\n\nArgs:").text == "Sum.\n\nArgs:"
+    assert read("Sum.\n\nParameters\n----------").text == "Sum.\n\nParameters\n----------"
