@@ -6,6 +6,7 @@ Entry: `Runtime`. `run` and `run_sync` are it, opened in memory for one run.
 from __future__ import annotations
 
 import asyncio
+import logging
 import threading
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
@@ -43,7 +44,10 @@ from treadle.session import RunOptions, Session
 from treadle.session_store import SessionStore
 from treadle.spill import Spill
 from treadle.tool import ToolContext, ToolRegistry
+from treadle.tools.threads import abandoned_calls, wait_for_abandoned
 from treadle.types import DEFAULT_MAX_TOKENS, Limits, Outcome, Settings, SystemBlock, new_id
+
+logger = logging.getLogger("treadle")
 
 DEFAULT_LIMITS = Limits(turns=100)
 """Where nobody gives limits."""
@@ -85,6 +89,8 @@ class Runtime:
         self._active: dict[str, tuple[Run, Callable[[Callable[[], None]], None]]] = {}
         """Session id -> its run, and how to call into the run's event loop."""
         self._jobs: set[_Job[Any]] = set()
+        self._abandoning: set[str] = set()
+        """Runs that left a sync tool behind in its thread."""
         self._seen_files: dict[str, dict[str, str]] = {}
 
     @classmethod
@@ -114,10 +120,17 @@ class Runtime:
             with anyio.move_on_after(CLOSE_GRACE_S):
                 for job in jobs:
                     await job.over.wait()
+            await self._wait_for_threads()
             await self.models.aclose()
             await self._journal.aclose()
         self.hub.close()
         self._spill.close()
+
+    async def _wait_for_threads(self) -> None:
+        """A sync tool's thread cannot be stopped: it gets the grace, and is named in the log where that is not enough."""
+        calls = [call for run_id in self._abandoning for call in abandoned_calls(run_id)]
+        for call in await wait_for_abandoned(calls, CLOSE_GRACE_S):
+            logger.warning("the sync tool %r of run %s still runs in its thread after %.0f s: left alone", call.tool, call.run_id, CLOSE_GRACE_S)
 
     # ------------------------------------------------------------ running
 
@@ -162,6 +175,8 @@ class Runtime:
     def _release(self, job: _Job[Any]) -> None:
         plan = job.run.plan
         self._jobs.discard(job)
+        if abandoned_calls(plan.run_id):
+            self._abandoning.add(plan.run_id)
         job.over.set()
         if plan.session_id is None:
             self.models.forget(plan.run_id)
