@@ -21,7 +21,7 @@ from treadle.result import Out
 from treadle.tool import Tool, ToolRegistry
 from treadle.types import Limits, Settings
 
-Deps = TypeVar("Deps", default=None)
+Deps = TypeVar("Deps", contravariant=True, default=object)
 
 _NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9_.-]{0,63}")
 _HOLE = re.compile(r"\$\$|\$\{([A-Za-z_][A-Za-z0-9_]*)\}")
@@ -58,7 +58,7 @@ class Agent(Generic[Deps, Out]):
     """The system prompt. `${variable}` is filled from the run's inputs, once; `$$` is a dollar."""
     model: str | Model | None = None
     """`provider:id`, a Model object, or None for the configuration's large model."""
-    tools: Sequence[Tool[Deps]] = ()
+    tools: Sequence[Tool[Deps]] = field(default_factory=tuple[Tool[Any], ...])
     output: type[Out] | None = None
     """Typed output comes in order 05."""
     limits: Limits | None = None

@@ -129,8 +129,8 @@ class Runtime:
     async def _wait_for_threads(self) -> None:
         """A sync tool's thread cannot be stopped: it gets the grace, and is named in the log where that is not enough."""
         calls = [call for run_id in self._abandoning for call in abandoned_calls(run_id)]
-        for call in await wait_for_abandoned(calls, CLOSE_GRACE_S):
-            logger.warning("the sync tool %r of run %s still runs in its thread after %.0f s: left alone", call.tool, call.run_id, CLOSE_GRACE_S)
+        for left in await wait_for_abandoned(calls, CLOSE_GRACE_S):
+            logger.warning("the sync tool %r of run %s still runs in its thread after %.0f s: left alone", left.tool, left.run_id, CLOSE_GRACE_S)
 
     # ------------------------------------------------------------ running
 

@@ -1,0 +1,54 @@
+"""What users of Agent, Runtime and Session see of types: checked by pyright and mypy, never run."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from typing_extensions import assert_type
+
+from treadle import Agent, Limits, RunResult, Runtime, Session, ToolContext, run, run_sync
+from treadle.tools.function import tool
+
+
+@dataclass
+class Shop:
+    till: int = 0
+
+
+@tool(effect="pure")
+async def weather(city: str, days: int = 1) -> str:
+    return f"{city}: sun for {days} day(s)"
+
+
+@tool(timeout_s=20, parallel=False)
+async def charge(ctx: ToolContext[Shop], amount: int) -> str:
+    ctx.deps.till += amount
+    return "charged"
+
+
+plain = Agent(name="plain", model="anthropic:claude-opus-5-5", limits=Limits(turns=3))
+shop: Agent[Shop, str] = Agent(name="shop", tools=[weather, charge])
+
+
+async def the_result_has_the_type_of_the_output(rt: Runtime) -> None:
+    assert_type(await rt.run(plain, "hi"), RunResult[str])
+    result = await rt.run(shop, "hi", deps=Shop(), inputs={"who": "Ada"}, mode="plan")
+    assert_type(result, RunResult[str])
+    assert_type(result.unwrap(), str)
+    assert_type(result.output, str | None)
+    async with rt.stream(shop, "hi", deps=Shop()) as stream:
+        async for event in stream:
+            assert_type(event.seq, int)
+    assert_type(stream.result, RunResult[str])
+    assert_type(await run(plain, "hi"), RunResult[str])
+    assert_type(run_sync(plain, "hi"), RunResult[str])
+
+
+async def a_session_keeps_the_types_of_its_agent(rt: Runtime) -> None:
+    session = rt.session("ada", agent=shop)
+    assert_type(session, Session[Shop, str])
+    assert_type(await session.send("hi", deps=Shop(), limits=Limits(turns=1)), RunResult[str])
+
+
+async def the_wrong_dependencies_are_an_error(rt: Runtime) -> None:
+    await rt.run(shop, "hi", deps=3)  # type: ignore[misc]
