@@ -8,37 +8,36 @@ from __future__ import annotations
 import json
 from collections.abc import Sequence
 from datetime import datetime
-from typing import Any, Literal, Self, TypeAlias, TypeVar, cast
+from typing import Any, Literal, Self, TypeAlias, cast
 
 import msgspec
 from typing_extensions import override
 
 from treadle.errors import AgentError
+from treadle.json_text import JsonText, decode_json, encode_json, items, members, object_of, parse_json
 from treadle.types import Value, new_id, now
 
 SCHEMA = 1
 """Major version of what is stored; a higher one is refused."""
 
 Role: TypeAlias = Literal["user", "assistant", "system", "tool"]
-JsonText: TypeAlias = str
-"""JSON kept as the text it came as: 1e400, NaN, duplicate keys and any depth survive, and nothing is parsed twice."""
 
 
-class TextPart(Value, frozen=True, kw_only=True, tag_field="type", tag="text"):
+class TextPart(Value, frozen=True, kw_only=True, forbid_unknown_fields=True, tag_field="type", tag="text"):
     text: str
     provider: str | None = None
     provider_data: JsonText | None = None
     """An object of fields that only `provider` understands (citations); sent back verbatim, to it alone."""
 
 
-class ReasoningPart(Value, frozen=True, kw_only=True, tag_field="type", tag="reasoning"):
+class ReasoningPart(Value, frozen=True, kw_only=True, forbid_unknown_fields=True, tag_field="type", tag="reasoning"):
     text: str
     provider: str | None = None
     provider_data: JsonText | None = None
     """An object with the signature that the provider wants back inside the same run."""
 
 
-class ToolCall(Value, frozen=True, kw_only=True, tag_field="type", tag="tool_call"):
+class ToolCall(Value, frozen=True, kw_only=True, forbid_unknown_fields=True, tag_field="type", tag="tool_call"):
     """The model's wish."""
 
     id: str
@@ -50,17 +49,14 @@ class ToolCall(Value, frozen=True, kw_only=True, tag_field="type", tag="tool_cal
 
     @property
     def arguments(self) -> dict[str, Any]:
-        """A fresh dict each time. Raises ValueError where the text is no JSON object or is nested too deeply."""
-        try:
-            parsed: object = json.loads(self.arguments_json or "{}")
-        except RecursionError as e:
-            raise ValueError("the arguments are nested too deeply") from e
+        """A fresh dict each time. Raises ValueError where the text is no JSON object, or deeper than 200 levels."""
+        parsed = parse_json(self.arguments_json or "{}")
         if not isinstance(parsed, dict):
             raise ValueError(f"the arguments must be a JSON object, not {type(parsed).__name__}")
         return cast("dict[str, Any]", parsed)
 
 
-class MediaPart(Value, frozen=True, kw_only=True, tag_field="type", tag="media"):
+class MediaPart(Value, frozen=True, kw_only=True, forbid_unknown_fields=True, tag_field="type", tag="media"):
     """An image or a file: exactly one of `data` (base64) and `url`."""
 
     media_type: str
@@ -68,8 +64,12 @@ class MediaPart(Value, frozen=True, kw_only=True, tag_field="type", tag="media")
     url: str | None = None
     name: str | None = None
 
+    def __post_init__(self) -> None:
+        if (self.data is None) == (self.url is None):
+            raise AgentError("invalid", f"a MediaPart has exactly one of data and url, this one ({self.media_type!r}) has {'both' if self.data else 'neither'}")
 
-class ToolResult(Value, frozen=True, kw_only=True, tag_field="type", tag="tool_result"):
+
+class ToolResult(Value, frozen=True, kw_only=True, forbid_unknown_fields=True, tag_field="type", tag="tool_result"):
     """Our answer to one call."""
 
     call_id: str
@@ -86,14 +86,14 @@ class ToolResult(Value, frozen=True, kw_only=True, tag_field="type", tag="tool_r
         return "\n".join(p.text for p in self.content if isinstance(p, TextPart))
 
 
-class ProviderPart(Value, frozen=True, kw_only=True, tag_field="type", tag="provider"):
+class ProviderPart(Value, frozen=True, kw_only=True, forbid_unknown_fields=True, tag_field="type", tag="provider"):
     """A block that only `provider` understands (server tools, redacted thinking, compaction), kept verbatim."""
 
     provider: str
     data: JsonText
 
 
-class UnknownPart(Value, frozen=True, kw_only=True, tag_field="type", tag="unknown"):
+class UnknownPart(Value, frozen=True, kw_only=True, forbid_unknown_fields=True, tag_field="type", tag="unknown"):
     """A part written by a newer version: its tag, and its JSON verbatim."""
 
     type: str = msgspec.field(name="kind")
@@ -104,7 +104,7 @@ KnownPart: TypeAlias = TextPart | ReasoningPart | ToolCall | ToolResult | MediaP
 Part: TypeAlias = KnownPart | UnknownPart
 
 
-class Message(Value, frozen=True, kw_only=True):
+class Message(Value, frozen=True, kw_only=True, forbid_unknown_fields=True):
     """One role's contribution. An assistant message with tool calls is followed by one tool message with a result for each."""
 
     id: str
@@ -175,25 +175,6 @@ class Message(Value, frozen=True, kw_only=True):
 # ---------------------------------------------------------------- bytes
 
 
-def encode_json(value: object) -> bytes:
-    """Any value as JSON. Lone surrogates, for which UTF-8 has no place, are escaped."""
-    try:
-        return msgspec.json.encode(value)
-    except UnicodeEncodeError:
-        return json.dumps(msgspec.to_builtins(value), separators=(",", ":")).encode()
-
-
-T = TypeVar("T")
-
-
-def decode_json(data: bytes, kind: type[T]) -> T:
-    """The inverse of `encode_json`. Raises msgspec.ValidationError, or another ValueError where it is no JSON."""
-    try:
-        return msgspec.json.decode(data, type=kind)
-    except msgspec.DecodeError:
-        return msgspec.convert(json.loads(data), kind)
-
-
 class _Stored(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     """A message as it is stored, when this version knows every word of it."""
 
@@ -202,20 +183,18 @@ class _Stored(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     parts: tuple[Part, ...]
     created_at: datetime
     schema: int = SCHEMA
+    source: JsonText | None = None
+    """Written only where a message stands inside another value."""
 
 
-class _Envelope(msgspec.Struct):
-    """The same, of another version: its parts are looked at one by one."""
-
-    id: str
-    role: Role
-    parts: list[dict[str, Any]]
-    created_at: datetime
-    schema: int = SCHEMA
-
-
-_stored = msgspec.json.Decoder(_Stored)
-_KNOWN = {"text": TextPart, "reasoning": ReasoningPart, "tool_call": ToolCall, "tool_result": ToolResult, "media": MediaPart, "provider": ProviderPart}
+_KNOWN: dict[str, type[KnownPart]] = {
+    "text": TextPart,
+    "reasoning": ReasoningPart,
+    "tool_call": ToolCall,
+    "tool_result": ToolResult,
+    "media": MediaPart,
+    "provider": ProviderPart,
+}
 
 
 def encode_message(message: Message) -> bytes:
@@ -229,35 +208,59 @@ def decode_message(data: bytes) -> Message:
     Raises AgentError(invalid) where the bytes are no message, or one of a higher major schema.
     """
     try:
-        stored = _stored.decode(data)
-    except (msgspec.DecodeError, RecursionError):
+        stored = decode_json(data, _Stored)
+    except ValueError:
         return _decode_strange(data)
     _check_schema(stored.schema)
+    if stored.source is not None:  # it alone counts, else a message could show one thing now and another once it was stored
+        return decode_message(stored.source.encode())
     return Message(id=stored.id, role=stored.role, parts=stored.parts, created_at=stored.created_at)
 
 
 def _decode_strange(data: bytes) -> Message:
-    """Unknown parts and fields, and text that UTF-8 cannot hold: slower, through Python's own parser."""
+    """Words of a newer version: taken apart piece by piece, so that what is not known is not touched."""
     try:
-        document: object = json.loads(data)
-        envelope = msgspec.convert(document, _Envelope)
-        _check_schema(envelope.schema)
-        parts = tuple(_strange_part(p) for p in envelope.parts)
-    except (ValueError, RecursionError, KeyError) as e:
-        raise AgentError("invalid", f"this is no message that can be read: {e}") from e
-    known = Message(id=envelope.id, role=envelope.role, parts=parts, created_at=envelope.created_at)
-    if json.loads(encode_json(known)) == document:
-        return known
-    return msgspec.structs.replace(known, source=data.decode())
+        text = data.decode()
+        fields = members(text)
+        _check_schema(json.loads(fields.get("schema", "1")))
+        parts = [_decode_part(piece) for piece in items(fields["parts"])]
+        head = decode_json(object_of({name: fields[name] for name in ("id", "role", "created_at")} | {"parts": "[]"}).encode(), _Stored)
+    except KeyError as e:
+        raise AgentError("invalid", f"this is no message that can be read: it has no {e}") from e
+    except (ValueError, TypeError) as e:
+        raise AgentError("invalid", f"this is no message that can be read: {_short(e)}") from e
+    return Message(id=head.id, role=head.role, parts=tuple(parts), created_at=head.created_at, source=text)
 
 
-def _strange_part(part: dict[str, Any]) -> Part:
-    kind = part["type"]
-    if kind not in _KNOWN:
-        return UnknownPart(type=str(kind), raw=json.dumps(part, ensure_ascii=False))
-    return msgspec.convert(part, _KNOWN[kind])
+def _decode_part(piece: JsonText) -> Part:
+    """One part, without what this version does not know of it. Raises ValueError where it is none."""
+    try:
+        return decode_json(piece.encode(), cast("type[Part]", Part))
+    except ValueError:
+        fields = members(piece)
+        kind = json.loads(fields.get("type", "null"))
+        if not isinstance(kind, str):
+            raise
+        if kind not in _KNOWN:
+            return UnknownPart(type=kind, raw=piece)
+    if kind == "tool_result" and fields.get("content", "").startswith("["):
+        shown = [encode_json(_shown(_decode_part(inner))).decode() for inner in items(fields["content"])]
+        fields["content"] = f"[{','.join(shown)}]"
+    known = {"type", *_KNOWN[kind].__struct_encode_fields__}
+    return decode_json(object_of({name: value for name, value in fields.items() if name in known}).encode(), _KNOWN[kind])
+
+
+def _shown(part: Part) -> Part:
+    """What can stand inside a tool result; for anything else a line that says what was there."""
+    kind = part.type if isinstance(part, UnknownPart) else None
+    return part if kind is None else TextPart(text=f"[a part of type {kind!r}, which this version cannot show]")
 
 
 def _check_schema(schema: int) -> None:
     if schema > SCHEMA:
         raise AgentError("invalid", f"this message was written by a newer Treadle (schema {schema}; this version reads {SCHEMA}): upgrade to read it")
+
+
+def _short(error: Exception) -> str:
+    text = str(error)
+    return text if len(text) <= 300 else text[:300] + "…"

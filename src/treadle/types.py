@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Any, Literal, Self, TypeAlias
 import msgspec
 
 from treadle.errors import AgentError
+from treadle.json_text import decode_json, encode_json
 
 if TYPE_CHECKING:
     from pydantic import GetCoreSchemaHandler
@@ -36,12 +37,12 @@ class Value(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     def from_json(cls, data: bytes | str) -> Self:
         """Raises AgentError(invalid) where the text is no such value."""
         try:
-            return msgspec.json.decode(data, type=cls)
-        except (msgspec.DecodeError, RecursionError) as e:
+            return decode_json(data.encode() if isinstance(data, str) else data, cls)
+        except ValueError as e:
             raise AgentError("invalid", f"this is no {cls.__name__}: {e}") from e
 
     def to_json(self) -> bytes:
-        return msgspec.json.encode(self)
+        return encode_json(self)
 
     @classmethod
     def __get_pydantic_core_schema__(cls, source: type[Any], handler: GetCoreSchemaHandler) -> CoreSchema:

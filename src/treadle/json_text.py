@@ -1,0 +1,116 @@
+"""Values as JSON bytes and back without loss, and JSON text that is taken apart without being parsed.
+
+What the values are stands in types.py, message.py and journal.py. Entry: `encode_json`, `decode_json`, `members`, `items`.
+"""
+
+from __future__ import annotations
+
+import json
+import math
+import re
+from collections.abc import Iterator
+from typing import Any, TypeAlias, TypeVar, cast
+
+import msgspec
+
+JsonText: TypeAlias = str
+"""JSON kept as the text it came as: 1e400, NaN, duplicate keys and any depth survive, and nothing is parsed twice."""
+
+LEVELS_MAX = 200
+"""Deeper text is kept, never parsed: what Python's parsers and those after them can stand differs from version to version."""
+
+T = TypeVar("T")
+
+_TOKEN = re.compile(r'"[^"\\]*(?:\\.[^"\\]*)*"|[\[\]{},]', re.DOTALL)
+"""What matters for the shape of a text: strings, brackets, commas."""
+
+
+def encode_json(value: object) -> bytes:
+    """Any value as JSON. Lone surrogates, for which UTF-8 has no place, are escaped; what JSON cannot count to is null."""
+    try:
+        return msgspec.json.encode(value)
+    except UnicodeEncodeError:
+        return json.dumps(_countable(msgspec.to_builtins(value)), separators=(",", ":")).encode()
+
+
+def _countable(value: Any) -> Any:
+    match value:
+        case float():
+            return value if math.isfinite(value) else None
+        case dict():
+            return {key: _countable(inner) for key, inner in cast("dict[str, Any]", value).items()}
+        case list() | tuple():
+            return [_countable(inner) for inner in cast("list[Any]", value)]
+        case _:
+            return value
+
+
+def decode_json(data: bytes, kind: type[T]) -> T:
+    """The inverse of `encode_json`. Raises ValueError (msgspec.ValidationError where it is JSON, but no such value)."""
+    try:
+        return msgspec.json.decode(data, type=kind)
+    except msgspec.DecodeError:
+        return msgspec.convert(parse_json(data.decode()), kind)
+    except RecursionError as e:
+        raise ValueError("the text is nested too deeply") from e
+
+
+def parse_json(text: JsonText) -> object:
+    """Fresh Python values. Raises ValueError where the text is no JSON, or deeper than 200 levels."""
+    if text.count("[") + text.count("{") > LEVELS_MAX and levels(text) > LEVELS_MAX:
+        raise ValueError(f"the text is nested too deeply: {levels(text)} levels, and {LEVELS_MAX} are read")
+    return json.loads(text)
+
+
+# ---------------------------------------------------------------- by its shape
+
+
+def levels(text: JsonText) -> int:
+    """How deep the brackets go."""
+    deepest = depth = 0
+    for token in _TOKEN.finditer(text):
+        if token[0] in "[{":
+            depth += 1
+            deepest = max(deepest, depth)
+        elif token[0] in "]}":
+            depth -= 1
+    return deepest
+
+
+def members(text: JsonText) -> dict[str, JsonText]:
+    """The members of an object by name, each value as the text it came as. Raises ValueError where the text is no object."""
+    found: dict[str, JsonText] = {}
+    for piece in _pieces(text, "{}"):
+        name = _TOKEN.match(piece)
+        if name is None or not piece[name.end() :].lstrip().startswith(":"):
+            raise ValueError(f"this is no member of an object: {piece[:80]!r}")
+        found[str(json.loads(name[0]))] = piece[name.end() :].lstrip()[1:].strip()
+    return found
+
+
+def items(text: JsonText) -> list[JsonText]:
+    """The items of an array, each as the text it came as. Raises ValueError where the text is no array."""
+    return list(_pieces(text, "[]"))
+
+
+def object_of(fields: dict[str, JsonText]) -> JsonText:
+    """The inverse of `members`."""
+    return "{" + ",".join(f"{json.dumps(name)}:{value}" for name, value in fields.items()) + "}"
+
+
+def _pieces(text: JsonText, brackets: str) -> Iterator[JsonText]:
+    """What stands between the commas of the outermost brackets."""
+    whole = text.strip()
+    if not (whole.startswith(brackets[0]) and whole.endswith(brackets[1])):
+        raise ValueError(f"this is no JSON {'object' if brackets == '{}' else 'array'}: {whole[:80]!r}")
+    start = depth = 0
+    for token in _TOKEN.finditer(whole, 1, len(whole) - 1):
+        if token[0] in "[{":
+            depth += 1
+        elif token[0] in "]}":
+            depth -= 1
+        elif token[0] == "," and depth == 0:
+            yield whole[start + 1 : token.start()].strip()
+            start = token.start()
+    if last := whole[start + 1 : -1].strip():
+        yield last

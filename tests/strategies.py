@@ -1,0 +1,84 @@
+"""Any value of a type of ours, for properties: the strategy is read off the type, so that a new field or part is covered by itself."""
+
+from __future__ import annotations
+
+import types
+import typing
+from collections.abc import Sequence
+from datetime import UTC, datetime
+from enum import Enum
+from itertools import pairwise
+from typing import Any, Literal, Union, get_args, get_origin
+
+import msgspec
+from hypothesis import settings
+from hypothesis import strategies as st
+
+from treadle.message import MediaPart
+from treadle.types import Limits
+
+settings.register_profile("treadle", deadline=None)
+settings.load_profile("treadle")
+"""No test here asserts a time, not even hypothesis's own."""
+
+
+def _has_split_pair(text: str) -> bool:
+    """JSON has no place for the two halves of a pair side by side: they come back as the one character they are."""
+    return any("\ud800" <= a <= "\udbff" and "\udc00" <= b <= "\udfff" for a, b in pairwise(text))
+
+
+nasty_text = st.one_of(
+    st.text(st.characters(exclude_categories=()), max_size=12).filter(lambda text: not _has_split_pair(text)),
+    st.sampled_from(["", "\ud800", "a\udfffb", "\x00\x1b[31m", '"\\', "\u2028\u2029", "🧵é", "\r\n", "[" * 10_000, '{"a":1e400,"a":NaN}', "9" * 30]),
+)
+"""Controls, quotes, lone surrogates, JSON that parsers choke on."""
+
+json_value: st.SearchStrategy[Any] = st.recursive(
+    st.none() | st.booleans() | st.integers(-(10**30), 10**30) | st.floats(allow_nan=False, allow_infinity=False) | nasty_text,
+    lambda inner: st.lists(inner, max_size=3) | st.dictionaries(nasty_text, inner, max_size=3),
+    max_leaves=6,
+)
+
+_PLAIN: dict[Any, st.SearchStrategy[Any]] = {
+    str: nasty_text,
+    bool: st.booleans(),
+    int: st.integers(0, 2**63 - 1),
+    float: st.floats(allow_nan=False, allow_infinity=False),
+    type(None): st.none(),
+    datetime: st.datetimes(timezones=st.just(UTC)),
+    msgspec.UnsetType: st.just(msgspec.UNSET),
+    object: json_value,
+    MediaPart: st.builds(MediaPart, media_type=nasty_text, data=nasty_text, name=st.none() | nasty_text)
+    | st.builds(MediaPart, media_type=nasty_text, url=nasty_text),
+    Limits: st.builds(Limits, turns=st.none() | st.integers(1, 10**6), seconds=st.none() | st.floats(0.001, 10**6)),
+}
+
+
+def values_of(kind: Any) -> st.SearchStrategy[Any]:
+    """Any value that fits the annotation `kind`."""
+    if kind in _PLAIN:
+        return _PLAIN[kind]
+    origin, arguments = get_origin(kind), get_args(kind)
+    if origin in (Union, types.UnionType):
+        return st.one_of([values_of(argument) for argument in arguments])
+    if origin is Literal:
+        return st.sampled_from(arguments)
+    if origin in (tuple, list):
+        return st.lists(values_of(arguments[0]), max_size=3).map(origin)
+    if origin is dict:
+        return st.dictionaries(nasty_text, values_of(arguments[1]), max_size=3)
+    if issubclass(kind, Enum):
+        return st.sampled_from(list(kind))
+    assert issubclass(kind, msgspec.Struct), f"there is no strategy for {kind!r}"
+    hints = typing.get_type_hints(kind)
+    return st.deferred(lambda: st.builds(kind, **{name: values_of(hints[name]) for name in kind.__struct_fields__}))
+
+
+def cuts(text: str) -> st.SearchStrategy[list[str]]:
+    """The text in pieces, some of them empty; joined, they are the text."""
+
+    def cut(places: Sequence[int]) -> list[str]:
+        edges = [0, *sorted(places), len(text)]
+        return [text[a:b] for a, b in pairwise(edges)]
+
+    return st.lists(st.integers(0, len(text)), max_size=4).map(cut)

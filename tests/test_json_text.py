@@ -1,0 +1,95 @@
+"""Values as JSON and back, and texts taken apart without being parsed."""
+
+from __future__ import annotations
+
+import json
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from tests.strategies import json_value, nasty_text
+from treadle.json_text import LEVELS_MAX, decode_json, encode_json, items, levels, members, object_of, parse_json
+
+DEEP = "[" * 10_000 + "]" * 10_000
+
+
+def nested(levels: int) -> str:
+    return "[" * levels + "]" * levels
+
+
+@given(json_value)
+def test_encode_then_decode_is_the_identity(value: object) -> None:
+    assert decode_json(encode_json(value), object) == value
+
+
+def test_numbers_that_json_has_no_word_for_become_null_beside_a_lone_surrogate_too() -> None:
+    """Else one of the two ways to encode writes NaN, which no other program reads."""
+    value = {"a": float("inf"), "b": [float("nan"), -float("inf"), 1.5], "c": ("\ud800", 10**30, True, None)}
+    assert encode_json(value) == b'{"a":null,"b":[null,null,1.5],"c":["\\ud800",1000000000000000000000000000000,true,null]}'
+
+
+def test_half_pairs_that_meet_are_the_character_that_they_are() -> None:
+    assert decode_json(encode_json("\ud83e" + "\uddf5"), str) == "🧵"
+
+
+@pytest.mark.parametrize("data", [b"", b"[1", b"\xff", b'"\\ud800', nested(10**6).encode()], ids=["empty", "cut", "no UTF-8", "cut escape", "a million levels"])
+def test_decoding_what_is_no_json_is_a_value_error(data: bytes) -> None:
+    with pytest.raises(ValueError, match=r"."):
+        decode_json(data, object)
+
+
+def test_decoding_another_kind_of_value_is_a_value_error() -> None:
+    with pytest.raises(ValueError, match="Expected `str`, got `int`"):
+        decode_json(b'["\\ud800", 5]', list[str])
+
+
+def test_parsing_stops_at_the_same_depth_on_every_python() -> None:
+    assert parse_json(nested(LEVELS_MAX)) is not None
+    with pytest.raises(ValueError, match="nested too deeply: 201 levels, and 200 are read"):
+        parse_json(nested(LEVELS_MAX + 1))
+    with pytest.raises(ValueError, match="10000 levels"):
+        parse_json(DEEP)
+
+
+def test_many_brackets_are_not_depth() -> None:
+    assert parse_json("[" + ",".join(["[]"] * 1_000) + "]") == [[]] * 1_000
+    assert parse_json(json.dumps("[" * 1_000)) == "[" * 1_000
+
+
+@pytest.mark.parametrize(("text", "expected"), [("1", 0), ("[]", 1), ('[{"a":[]},[]]', 3), ('["[[[["]', 1), ('["\\"[["]', 1)])
+def test_levels_are_those_of_brackets_outside_strings(text: str, expected: int) -> None:
+    assert levels(text) == expected
+    assert levels(DEEP) == 10_000
+
+
+@given(st.lists(json_value, max_size=4), st.sampled_from([None, 1]))
+def test_items_joined_are_the_array(values: list[object], indent: int | None) -> None:
+    text = json.dumps(values, indent=indent)
+    assert [json.loads(item) for item in items(text)] == json.loads(text)
+
+
+@given(st.dictionaries(nasty_text, json_value, max_size=4), st.sampled_from([None, 1]))
+def test_members_are_the_fields_of_the_object(values: dict[str, object], indent: int | None) -> None:
+    text = json.dumps(values, indent=indent)
+    assert {name: json.loads(value) for name, value in members(text).items()} == json.loads(text)
+    assert json.loads(object_of(members(text))) == json.loads(text)
+
+
+def test_values_keep_the_text_they_came_as() -> None:
+    assert items('[ 1e400 ,NaN, {"a" : 1.50, "a":2} ,"\\ud800"]') == ["1e400", "NaN", '{"a" : 1.50, "a":2}', '"\\ud800"']
+    assert members(' {"a" :1.50 , "b,{": [ 1, 2 ] } ') == {"a": "1.50", "b,{": "[ 1, 2 ]"}
+    assert members("{}") == {}
+    assert items("[ ]") == []
+
+
+@pytest.mark.parametrize("text", ["", "1", "[1]", '{"a"}', "{1:2}", "{a:1}", '{"a" 1}', '{"a":1', "{,}", '{"\\x":1}'])
+def test_what_is_no_object_has_no_members(text: str) -> None:
+    with pytest.raises(ValueError, match=r"."):
+        members(text)
+
+
+@pytest.mark.parametrize("text", ["", "1", '{"a":1}', "[1"])
+def test_what_is_no_array_has_no_items(text: str) -> None:
+    with pytest.raises(ValueError, match="this is no JSON array"):
+        items(text)
