@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import json
 import os
 import socket
@@ -590,8 +591,8 @@ def folder(path: Path) -> None:
 
 
 def listening(path: Path) -> None:
-    with socket.socket(socket.AF_UNIX) as s:
-        s.bind(os.path.relpath(path))
+    with socket.socket(socket.AF_UNIX) as s, contextlib.chdir(path.parent):
+        s.bind(path.name)
 
 
 def loop_of_links(path: Path) -> None:

@@ -59,6 +59,11 @@ def test_a_value_that_the_mask_contains_cannot_be_hidden_by_it() -> None:
 
 def test_of_overlapping_values_nothing_is_left() -> None:
     assert Redactor(["abcdefgh", "bcdefghijkl", "efghijklmnop"]).exact("_abcdefghijklmnop_") == f"_{MASK}_"
+    assert Redactor(["abcdefghijklmnop", "cdefghij"]).exact("_abcdefghijklmnop_") == f"_{MASK}_"
+
+
+def test_every_occurrence_is_taken_out_and_nothing_beside_it() -> None:
+    assert Redactor([CANARY]).exact(f"{CANARY}, " * 100) == f"{MASK}, " * 100
 
 
 @pytest.mark.parametrize("secret", ["x[redacted]", "[redacted][", "]abcdefgh", "abcdefg[", "d][redac"])
@@ -238,6 +243,13 @@ def test_a_log_record_whose_arguments_do_not_fit_stops_nothing() -> None:
     logger.error("%d %d", CANARY)
     assert "do not fit" in out.getvalue()
     assert "CANARY" not in out.getvalue()
+
+
+def test_handlers_that_print_exceptions_themselves_find_none() -> None:
+    record = logging.makeLogRecord({"msg": "failed", "exc_info": (ValueError, ValueError(CANARY), None)})
+    RedactingFilter(Redactor([CANARY])).filter(record)
+    assert record.exc_info is None
+    assert record.exc_text == f"ValueError: {MASK}"
 
 
 def test_other_fields_of_a_record_keep_their_values() -> None:
