@@ -78,6 +78,8 @@ class Builtin(ABC, Generic[ArgumentsT]):
         except (ValueError, RecursionError) as e:
             what = "nested too deeply" if isinstance(e, RecursionError) else f"no valid JSON ({e})"
             raise InvalidArguments(f"The arguments of {self.name} are {what}. {self._right_call}") from e
+        if not _is_utf8(arguments_json, value):
+            raise InvalidArguments(f"The arguments of {self.name} hold half a character (a lone surrogate such as \\ud83d), which no text can.")
         value = _mended(value, self.parameters)
         try:
             return msgspec.convert(value, self.arguments, strict=False)
@@ -120,6 +122,15 @@ def _description(tool: type[object]) -> str:
 
 
 # ---------------------------------------------------------------- wrong calls
+
+
+def _is_utf8(*values: object) -> bool:
+    try:
+        json.dumps(values, ensure_ascii=False).encode()
+    except UnicodeEncodeError:
+        return False
+    return True
+
 
 _TYPES: dict[str, tuple[type, ...]] = {"string": (str,), "integer": (int,), "boolean": (bool,), "array": (list,), "object": (dict,)}
 

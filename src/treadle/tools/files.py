@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import errno
 import os
+import re
 import threading
 from collections.abc import Generator
 from contextlib import contextmanager, suppress
@@ -64,8 +65,17 @@ def shown(place: Path | str, cwd: Path) -> str:
     return printable(text[len(inside) :] if text.startswith(inside) and text != inside else text)
 
 
+_UNPRINTABLE = re.compile("[\0-\x1f\x7f-\x9f\u2028\u2029\ud800-\udfff]")
+
+
 def printable(name: str) -> str:
-    return name if name.isprintable() else "".join(c if c.isprintable() else c.encode("unicode_escape").decode() for c in name)
+    """A file's name in one line: control characters, and bytes that are no UTF-8, as escapes."""
+    return _UNPRINTABLE.sub(lambda found: found[0].encode("unicode_escape").decode(), name)
+
+
+def printable_line(text: str) -> str:
+    """A line of a file as one line: no control character ends or redraws it."""
+    return _UNPRINTABLE.sub(lambda found: found[0] if found[0] == "\t" else "\ufffd", text)
 
 
 # ---------------------------------------------------------------- reading

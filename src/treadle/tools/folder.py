@@ -98,9 +98,12 @@ class Folder:
         """Of a link itself, not of where it leads."""
         return os.stat(self._name(name), dir_fd=self._fd, follow_symlinks=False)
 
+    def leads_to_directory(self, link: str) -> bool:
+        return stat.S_ISDIR(os.stat(self._name(link), dir_fd=self._fd).st_mode)
+
     @contextmanager
     def entries(self) -> Generator[Iterator[os.DirEntry[str]]]:
-        """In no order. Each `entry.name` is the bare name."""
+        """In no order. Each `entry.name` is the bare name; what else an entry can tell, it can only inside the `with`."""
         if self._fd is None:
             with os.scandir(self.path) as found:
                 yield found

@@ -1,0 +1,175 @@
+"""The files below a directory, in the order of their names: without what .gitignore excludes, and never through a link.
+
+Imports only the standard library, and pathspec where there is a .gitignore, since the search process starts with this.
+Not here: which names are wanted (patterns.py). Entry: `walk`.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from pathlib import PurePosixPath
+from typing import TYPE_CHECKING, Literal, NamedTuple
+
+from treadle.tools.folder import Folder
+
+if TYPE_CHECKING:
+    from pathspec import GitIgnoreSpec
+
+VERSION_CONTROL = frozenset({".git", ".hg", ".svn", ".jj", ".bzr"})
+MAX_DEPTH = 200
+"""Directories nested deeper are left out."""
+_MAX_RULES_BYTES = 1024 * 1024
+
+
+@dataclass(frozen=True, slots=True)
+class Found:
+    path: str
+    """Relative to the top, with `/`."""
+    folder: Folder
+    """Where it is; open until the next one is asked for."""
+    name: str
+    is_link: bool
+
+
+@dataclass(frozen=True, slots=True)
+class Rules:
+    """What one .gitignore says. `base` is the path of its directory, seen from the top, with a `/`; `above` where it is above the top."""
+
+    spec: GitIgnoreSpec
+    base: str = ""
+    above: str = ""
+
+    def verdict(self, path: str, *, is_directory: bool) -> bool | None:
+        """True: excluded; False: kept in so many words; None: not mentioned."""
+        return self.spec.check_file(f"{self.above}{path[len(self.base) :]}{'/' if is_directory else ''}").include
+
+
+class _Entry(NamedTuple):
+    name: str
+    kind: Literal["directory", "file", "link", "other"]
+
+
+@dataclass(slots=True)
+class _Level:
+    folder: Folder
+    path: str
+    rules: tuple[Rules, ...] | None
+    entries: Iterator[_Entry]
+
+
+def walk(top: str, *, all_files: bool = False, enter: Callable[[str], bool] = lambda path: True) -> Iterator[Found]:
+    """Regular files and links, sorted by name in each directory. What cannot be read is passed over.
+
+    `top` is absolute and without links. `all_files`: also what .gitignore excludes. `enter(path)` says whether a directory is looked into.
+    Raises OSError where the top cannot be opened.
+    """
+    levels = [_level(Folder.at(top), "", None if all_files else rules_above(top))]
+    try:
+        while levels:
+            level = levels[-1]
+            entry = next(level.entries, None)
+            if entry is None:
+                levels.pop().folder.__exit__()
+                continue
+            is_directory = entry.kind == "directory"
+            path = f"{level.path}{entry.name}"
+            if entry.name in VERSION_CONTROL or _is_excluded(level.rules, path, is_directory=is_directory):
+                continue
+            if not is_directory:
+                if entry.kind != "other":
+                    yield Found(path, level.folder, entry.name, entry.kind == "link")
+            elif len(levels) < MAX_DEPTH and enter(path):
+                _descend(levels, level, entry.name, path)
+    finally:
+        for level in levels:
+            level.folder.__exit__()
+
+
+def _descend(levels: list[_Level], level: _Level, name: str, path: str) -> None:
+    try:
+        folder = level.folder.folder(name)
+    except OSError:
+        return
+    try:
+        levels.append(_level(folder, f"{path}/", level.rules))
+    except OSError:
+        folder.__exit__()
+
+
+def _level(folder: Folder, path: str, rules: tuple[Rules, ...] | None) -> _Level:
+    with folder.entries() as found:
+        entries = sorted(map(_entry, found), key=lambda entry: os.fsencode(entry.name))
+    if rules is not None and any(entry.name == ".gitignore" for entry in entries) and (spec := _spec_in(folder)) is not None:
+        rules = (Rules(spec, base=path), *rules)
+    return _Level(folder, path, rules, iter(entries))
+
+
+def _entry(found: os.DirEntry[str]) -> _Entry:
+    """Looked at while the directory is open: afterwards an entry has lost what it is relative to."""
+    if found.is_symlink():
+        return _Entry(found.name, "link")
+    if found.is_dir(follow_symlinks=False):
+        return _Entry(found.name, "directory")
+    return _Entry(found.name, "file" if found.is_file(follow_symlinks=False) else "other")
+
+
+def _is_excluded(rules: tuple[Rules, ...] | None, path: str, *, is_directory: bool) -> bool:
+    """The nearest .gitignore that mentions it decides."""
+    for rule in rules or ():
+        verdict = rule.verdict(path, is_directory=is_directory)
+        if verdict is not None:
+            return verdict
+    return False
+
+
+# ---------------------------------------------------------------- .gitignore
+
+
+def rules_above(top: str) -> tuple[Rules, ...]:
+    """What the directories above `top` say, up to the root of its repository, nearest first.
+
+    Outside a repository they say nothing; nor where they exclude `top` itself: who names an excluded directory wants to look into it.
+    """
+    parents = [*PurePosixPath(top).parents]
+    root = next((i for i, parent in enumerate(parents) if os.path.lexists(parent / ".git")), None)
+    if root is None or os.path.lexists(os.path.join(top, ".git")):
+        return ()
+    rules: list[Rules] = []
+    for parent in parents[: root + 1]:
+        spec = _spec_at(os.fspath(parent))
+        if spec is not None:
+            rules.append(Rules(spec, above=f"{PurePosixPath(top).relative_to(parent)}/"))
+    excluded = any(rule.spec.check_file(rule.above).include for rule in rules)
+    return () if excluded else tuple(rules)
+
+
+def _spec_at(directory: str) -> GitIgnoreSpec | None:
+    try:
+        with Folder.at(directory) as folder:
+            return _spec_in(folder)
+    except OSError:
+        return None
+
+
+def _spec_in(folder: Folder) -> GitIgnoreSpec | None:
+    """None where there is no .gitignore, or it cannot be read."""
+    try:
+        with os.fdopen(folder.open_file(".gitignore"), "rb") as file:
+            lines = file.read(_MAX_RULES_BYTES).decode("utf-8", "replace").splitlines()
+    except OSError:
+        return None
+    from pathspec import GitIgnoreSpec  # noqa: PLC0415  70 ms, and many folders have no such file
+
+    return GitIgnoreSpec.from_lines(line for line in lines if _is_pattern(line))
+
+
+def _is_pattern(line: str) -> bool:
+    from pathspec import GitIgnoreSpec  # noqa: PLC0415  as above
+
+    try:
+        GitIgnoreSpec.from_lines([line])
+    except ValueError:
+        return False
+    return True
