@@ -69,7 +69,7 @@ def host_of(base_url: str) -> str:
     """`host:port`, as messages name it. Raises AgentError(invalid)."""
     parts = urlsplit(base_url)
     try:
-        port = parts.port or (443 if parts.scheme == "https" else 80)
+        port = parts.port if parts.port is not None else (443 if parts.scheme == "https" else 80)
     except ValueError:
         port = 0
     if parts.username or parts.password:
