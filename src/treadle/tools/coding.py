@@ -1,0 +1,22 @@
+"""The tools of the coding assistant, in the order in which a model is told of them.
+
+Not here: what each does. Entry: `default_tools`.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+from treadle.tools.bash import Bash
+from treadle.tools.builtin import Builtin
+from treadle.tools.edit import Edit
+from treadle.tools.glob import Glob
+from treadle.tools.grep import Grep
+from treadle.tools.ls import Ls
+from treadle.tools.read import Read
+from treadle.tools.write import Write
+
+
+def default_tools() -> tuple[Builtin[Any], ...]:
+    """read, write, edit, bash, glob, grep, ls: new ones each time, though they keep nothing between calls."""
+    return (Read(), Write(), Edit(), Bash(), Glob(), Grep(), Ls())

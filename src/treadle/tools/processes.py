@@ -1,0 +1,143 @@
+"""Ending a program with everything that it started.
+
+Its process group is found everywhere; on Linux also descendants that left the group, by their parents and by a mark in their environment.
+Elsewhere a process that called setsid itself is not found. Not here: starting and reading (bash.py). Entry: `Tree`.
+"""
+
+from __future__ import annotations
+
+import os
+import signal
+from collections.abc import Iterator
+from contextlib import suppress
+from dataclasses import dataclass
+from typing import NamedTuple
+
+import anyio
+from anyio import to_thread
+
+MARK = "TREADLE_PROCESS_TREE"
+"""The variable by which the descendants of one command know each other."""
+GRACE_S = 0.5
+"""Between SIGTERM and SIGKILL."""
+_DEATH_S = 2.0
+"""A killed process that is still there after this hangs in the kernel."""
+_POLL_S = 0.01
+
+
+class _Seen(NamedTuple):
+    pid: int
+    started: str
+    """With the pid it names one process for ever: pids are used again."""
+
+
+@dataclass(frozen=True, slots=True)
+class Tree:
+    """What the leader of a process group started. `mark` is the value of MARK in its environment."""
+
+    leader: int
+    mark: str
+
+    async def end(self) -> None:
+        """SIGTERM to the group, half a second, then `kill`. Shield it: it is how a cancelled command ends."""
+        before = await to_thread.run_sync(self._members)
+        _signal_group(self.leader, signal.SIGTERM)
+        with anyio.move_on_after(GRACE_S):
+            while _group_lives(self.leader):  # noqa: ASYNC110  the kernel tells nobody that a group has become empty
+                await anyio.sleep(_POLL_S)
+        await self.kill(before)
+
+    async def kill(self, before: frozenset[_Seen] = frozenset()) -> None:
+        """SIGKILL to all of it at once, and to what it starts meanwhile, until nothing is left. `before`: what was found earlier."""
+        found = before | await to_thread.run_sync(self._members)
+        with anyio.move_on_after(_DEATH_S):
+            while found or _group_lives(self.leader):
+                _signal_group(self.leader, signal.SIGKILL)
+                for seen in found:
+                    if _started(seen.pid) == seen.started:
+                        _signal(seen.pid, signal.SIGKILL)
+                await anyio.sleep(_POLL_S)
+                found = await to_thread.run_sync(self._members)
+
+    def group_lives(self) -> bool:
+        return _group_lives(self.leader)
+
+    def _members(self) -> frozenset[_Seen]:
+        """Empty where there is no /proc. Blocks for some 20 µs a process of this machine."""
+        processes = list(_processes())
+        inside = {p.pid for p in processes if self.leader in (p.pid, p.group, p.session) or _has_mark(p.pid, self.mark)}
+        size = -1
+        while size != len(inside):
+            size = len(inside)
+            inside |= {p.pid for p in processes if p.parent in inside}
+        return frozenset(_Seen(p.pid, p.started) for p in processes if p.pid in inside and p.state not in "ZX")
+
+
+# ---------------------------------------------------------------- signals
+
+
+def _signal(pid: int, number: int) -> None:
+    with suppress(ProcessLookupError, PermissionError):
+        os.kill(pid, number)
+
+
+def _signal_group(leader: int, number: int) -> None:
+    with suppress(ProcessLookupError, PermissionError):
+        os.killpg(leader, number)
+
+
+def _group_lives(leader: int) -> bool:
+    try:
+        os.killpg(leader, 0)
+    except (ProcessLookupError, PermissionError):  # none there, or none that we may end
+        return False
+    # the dead that nobody has collected still count for the kernel
+    processes = [p for p in _processes() if p.group == leader]
+    return not processes or any(p.state not in "ZX" for p in processes)
+
+
+# ---------------------------------------------------------------- /proc
+
+
+class _Process(NamedTuple):
+    pid: int
+    state: str
+    parent: int
+    group: int
+    session: int
+    started: str
+
+
+def _processes() -> Iterator[_Process]:
+    try:
+        pids = [int(name) for name in os.listdir("/proc") if name.isdecimal()]
+    except OSError:
+        return
+    for pid in pids:
+        if (process := _process(pid)) is not None:
+            yield process
+
+
+def _process(pid: int) -> _Process | None:
+    """None where it has gone."""
+    try:
+        with open(f"/proc/{pid}/stat", encoding="utf-8", errors="replace") as file:
+            text = file.read()
+    except OSError:
+        return None
+    # "pid (name) state ppid pgrp session …": the name may hold anything, blanks and brackets too; the start is field 22
+    fields = text.rpartition(")")[2].split()
+    return _Process(pid, fields[0], int(fields[1]), int(fields[2]), int(fields[3]), fields[19]) if len(fields) > 19 else None
+
+
+def _started(pid: int) -> str | None:
+    process = _process(pid)
+    return process.started if process is not None else None
+
+
+def _has_mark(pid: int, mark: str) -> bool:
+    try:
+        with open(f"/proc/{pid}/environ", "rb") as file:
+            return f"{MARK}={mark}".encode() in file.read().split(b"\0")
+    except OSError:
+        return False
