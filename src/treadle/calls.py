@@ -11,7 +11,6 @@ from typing import Any, Literal, Protocol
 
 import anyio
 
-from treadle.errors import AgentError
 from treadle.journal import ApprovalAnswered, ApprovalAsked, Entry, ToolFinished, ToolStarted
 from treadle.message import Message, ToolCall, ToolResult
 from treadle.tool import Tool, failure
@@ -65,8 +64,11 @@ class Batch:
         self._run_id = run_id
         self._prepared = list(prepared)
         self._finished = {p.call.id: p.finished for p in prepared if isinstance(p, Refused)}
-        self._running: dict[str, Ready] = {}
-        self._failed: AgentError | None = None
+        self._open: set[str] = set()
+        """Started in the journal, and without a result."""
+        self._running: set[str] = set()
+        """The tool has been called: it may have happened."""
+        self._failed: Exception | None = None
         self.told = False
         """True once the results became a message."""
 
@@ -108,7 +110,7 @@ class Batch:
 
     def _start(self, ready: Ready) -> ToolStarted:
         call = ready.call
-        self._running[call.id] = ready
+        self._open.add(call.id)
         return ToolStarted(
             at=now(),
             call_id=call.id,
@@ -138,27 +140,35 @@ class Batch:
         async with limiter:
             try:
                 await self._run(ready, runner, append)
-            except AgentError as e:  # the journal refused: told to the loop as it is, not wrapped into a group
+            except Exception as e:  # noqa: BLE001  the journal refused: told to the loop as it is, not wrapped into a group
                 self._failed = e
                 scope.cancel()
 
     async def _run(self, ready: Ready, runner: Runner, append: Append) -> None:
-        if ready.call.id not in self._running:
+        call_id = ready.call.id
+        if call_id not in self._open:
             await append(self._start(ready))
+        await anyio.lowlevel.checkpoint_if_cancelled()  # from here on it may have happened
+        self._running.add(call_id)
         finished = await runner.execute(ready)
-        self._finished[ready.call.id] = finished
-        del self._running[ready.call.id]
-        await append(finished, hold=not self._running)
+        self._finished[call_id] = finished
+        self._open.remove(call_id)
+        await append(finished, hold=not self._open)
 
     def cut(self, why: str) -> list[ToolFinished]:
         """Closes every call that has no result yet: `unknown` where it was running and may have happened."""
-        closed: list[ToolFinished] = []
-        for p in self._prepared:
-            if p.call.id not in self._finished and isinstance(p, Ready):
-                finished = _stopped(p, why) if p.call.id in self._running else refused(p.call, f"Not run: {why}.", status="cancelled").finished
-                self._finished[p.call.id] = finished
-                closed.append(finished)
+        closed = [self._stopped(p, why) for p in self._prepared if isinstance(p, Ready) and p.call.id not in self._finished]
+        self._finished |= {finished.result.call_id: finished for finished in closed}
         return closed
+
+    def _stopped(self, ready: Ready, why: str) -> ToolFinished:
+        call, running = ready.call, ready.call.id in self._running
+        unknown = running and ready.tool.effect == "once"
+        text = f"Not run: {why}."
+        if running:
+            text = f"{why} while this call was running. {NOBODY_KNOWS}" if unknown else f"{why} before this call was done; it may be repeated."
+        result = failure(call.id, call.name, text, unknown=unknown)
+        return ToolFinished(at=now(), status="unknown" if unknown else "cancelled", result=result, started=call.id in self._open)
 
     def message(self) -> Message:
         """One tool message with every result."""
@@ -172,12 +182,6 @@ def _refusal(refusal: Refused) -> list[Entry]:
         return [finished]
     asked = ApprovalAsked(at=finished.at, call_id=call.id, name=call.name, arguments_json=call.arguments_json, reason=finished.result.text)
     return [asked, ApprovalAnswered(at=finished.at, call_id=call.id, decision="deny", by="nobody"), finished]
-
-
-def _stopped(ready: Ready, why: str) -> ToolFinished:
-    unknown = ready.tool.effect == "once"
-    text = f"{why} while this call was running. {NOBODY_KNOWS}" if unknown else f"{why} before this call was done; it may be repeated."
-    return ToolFinished(at=now(), status="unknown" if unknown else "cancelled", result=failure(ready.call.id, ready.call.name, text, unknown=unknown))
 
 
 def idempotency_key(run_id: str, call_id: str) -> str:

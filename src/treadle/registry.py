@@ -81,10 +81,9 @@ class Models:
                 auth_token=endpoint.auth_token.reveal() if endpoint.auth_token else None,
                 base_url=endpoint.base_url,
                 timeout_s=endpoint.timeout_s,
-                headers={header: value.reveal() for header, value in endpoint.headers.items()},
             )
-        preamble = endpoint.preamble if endpoint.auth_token else ""
-        return AnthropicModel(model_id, connection=connection, preamble=preamble, name=f"{endpoint.name}:{model_id}")
+        bearer = endpoint.auth_token is not None
+        return AnthropicModel(model_id, connection=connection, preamble=endpoint.preamble, bearer=bearer, name=f"{endpoint.name}:{model_id}")
 
 
 def _player(kind: str, path: Path) -> Model:

@@ -15,12 +15,12 @@ import click
 
 from treadle.cli.exits import Failed, failing
 from treadle.config import ConfigFile, Layers, config_files, home, load
-from treadle.config_file import SIZE_MAX_BYTES, Broken, read_text, write_text
-from treadle.config_keys import Key, KeyPath, Wrong, find_key, read_value, refusal
+from treadle.config.file import SIZE_MAX_BYTES, Broken, read_text, write_text
+from treadle.config.keys import Key, KeyPath, Wrong, find_key, read_value, refusal
 from treadle.redaction import Secret
 
 if TYPE_CHECKING:
-    from treadle.config_yaml import Plain
+    from treadle.config.document import Plain
 
 folder = click.option("--cwd", type=click.Path(path_type=Path), metavar="DIR", default=".", help="Where the project's files are looked for.")
 
@@ -117,7 +117,7 @@ def _meant(key: Key, value: str) -> tuple[Plain, object]:
         return value, read_value(key, value)
     except Wrong as e:
         wrong = e
-    from treadle.config_yaml import parse  # noqa: PLC0415  only for what is no text
+    from treadle.config.document import parse  # noqa: PLC0415  only for what is no text
 
     try:
         root = parse(value).root
@@ -131,7 +131,7 @@ def _meant(key: Key, value: str) -> tuple[Plain, object]:
 
 def _write(file: Path, names: KeyPath, value: Plain) -> None:
     """Only a text that is right as a whole is written. Raises AgentError(invalid)."""
-    from treadle.config_yaml import edited  # noqa: PLC0415  only who changes a file needs the library
+    from treadle.config.document import edited  # noqa: PLC0415  only who changes a file needs the library
 
     try:
         opened = read_text(Path(os.path.realpath(file)), own=True)

@@ -27,7 +27,7 @@ class GivenArguments:
     def __init__(self, name: str, description: str, parameters: Mapping[str, object]) -> None:
         """Raises AgentError(invalid) where this can be no schema of an object; what only a full check finds is raised at the first call."""
         try:
-            own: dict[str, object] = msgspec.json.decode(msgspec.json.encode(parameters))
+            own: Any = msgspec.json.decode(msgspec.json.encode(parameters))
         except (TypeError, ValueError, RecursionError) as e:
             raise AgentError("invalid", f"the parameters of tool {name!r} are no JSON Schema: {e}") from e
         if fault := _fault(own):
@@ -64,11 +64,12 @@ class GivenArguments:
         return self._compiled
 
 
-def _fault(schema: Mapping[str, Any]) -> str | None:
+def _fault(schema: object) -> str | None:
     """What is wrong with it at first sight."""
-    if schema.get("type") != "object":
-        return f"'type' is {schema.get('type')!r} and must be 'object'"
-    return next(_faults(schema, "parameters"), None)
+    kind = cast("dict[str, object]", schema).get("type") if isinstance(schema, dict) else None
+    if kind != "object":
+        return f"'type' is {kind!r} and must be 'object'"
+    return next(_faults(cast("object", schema), "parameters"), None)
 
 
 def _faults(schema: object, place: str) -> Iterator[str]:

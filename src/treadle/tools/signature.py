@@ -99,7 +99,7 @@ def label_of(function: AnyFunction) -> str:
     """`module.qualname`, of the function inside where it is wrapped in a partial."""
     inner = _inner(function)
     named: Any = inner if hasattr(inner, "__qualname__") else cast("object", type(inner))
-    return f"{named.__module__}.{named.__qualname__}"
+    return f"{getattr(named, '__module__', 'builtins')}.{named.__qualname__}"
 
 
 def context_of(function: AnyFunction) -> Context | None:

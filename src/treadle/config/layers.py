@@ -1,6 +1,6 @@
 """Settings, and the one place that knows their order: defaults, the user's file, the workspace's, environment, flags.
 
-The later wins, except keys, and a workspace only tightens. Which keys there are is config_keys.py's, how a provider is
+The later wins, except keys, and a workspace only tightens. Which keys there are is keys.py's, how a provider is
 reached endpoint.py's; nothing here prints or connects. Entry: `load`.
 """
 
@@ -14,14 +14,12 @@ from typing import NamedTuple, cast
 
 import msgspec
 
-from treadle.config_file import Broken, Unreadable, owned_alone, read_text
-from treadle.config_keys import ALIASES, VENDORS, Found, KeyPath, Wrong, dotted, find_key, read_settings, read_value, refusal, shown
-from treadle.config_values import DEFAULT, Config, Origin, Setting, built, unknown_provider
-from treadle.endpoint import AGENT_KEY, VENDOR_KEYS, Endpoint, key_variables
+from treadle.config.endpoint import AGENT_KEY, VENDOR_KEYS, key_variables
+from treadle.config.file import Broken, Unreadable, owned_alone, read_text
+from treadle.config.keys import ALIASES, VENDORS, Found, KeyPath, Wrong, dotted, find_key, read_settings, read_value, refusal, shown
+from treadle.config.values import DEFAULT, Config, Origin, Setting, built, unknown_provider
 from treadle.errors import AgentError
 from treadle.redaction import Redactor, Secret, in_url, names_a_secret
-
-__all__ = ["FLAGS", "Config", "ConfigFile", "Endpoint", "Layers", "Origin", "config_files", "home", "load"]
 
 PROBLEMS_MAX = 20
 """Told at once; the rest is counted."""
@@ -150,7 +148,7 @@ class Layers:
 
     def add_text(self, file: ConfigFile, text: str, mode: int = 0o600) -> None:
         """Raises Broken."""
-        from treadle.config_yaml import parse  # noqa: PLC0415  most starts read no file, and the library costs 30 ms
+        from treadle.config.document import parse  # noqa: PLC0415  most starts read no file, and the library costs 30 ms
 
         path, root = file
         document = parse(text)

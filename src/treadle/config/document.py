@@ -1,6 +1,6 @@
 """A YAML text as nodes that know their place, and edits of the text that leave the rest of it alone.
 
-Plain data only: no tags, no objects, no unbounded aliases. Which keys exist is config_keys.py's. The one place that
+Plain data only: no tags, no objects, no unbounded aliases. Which keys exist is keys.py's. The one place that
 imports the YAML library, so it is imported where there is a file to read. Entry: `parse`, `edited`.
 """
 
@@ -14,7 +14,7 @@ import msgspec
 import yaml
 from yaml.events import AliasEvent, MappingEndEvent, MappingStartEvent, NodeEvent, ScalarEvent, SequenceEndEvent, SequenceStartEvent
 
-from treadle.config_file import Broken
+from treadle.config.file import Broken
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator

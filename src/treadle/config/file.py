@@ -1,6 +1,6 @@
 """A configuration file on the disk: opened so that nothing can block or surprise, written so that nobody else can read it.
 
-What its text means is config_yaml.py's and config_keys.py's. Entry: `read_text`, `write_text`.
+What its text means is document.py's and keys.py's. Entry: `read_text`, `write_text`.
 """
 
 from __future__ import annotations

@@ -14,8 +14,8 @@ import msgspec
 import pytest
 
 from treadle.config import FLAGS, PROBLEMS_MAX, Config, Layers, Origin, config_files, home, load
-from treadle.config_file import write_text
-from treadle.config_keys import SCHEMA, find_key
+from treadle.config.file import write_text
+from treadle.config.keys import SCHEMA, find_key
 from treadle.errors import AgentError
 from treadle.redaction import Secret
 from treadle.types import Limits, Settings

@@ -1,6 +1,6 @@
 """How a provider is reached: address, key, headers. Which of several keys counts, and what to do where there is none.
 
-Connections are providers/http.py's; the settings come from config.py. Entry: `reach`.
+Connections are providers/http.py's; the settings come from layers.py. Entry: `reach`.
 """
 
 from __future__ import annotations
@@ -12,7 +12,7 @@ from typing import Literal, TypeAlias
 import msgspec
 from typing_extensions import override
 
-from treadle.config_keys import VENDORS, Wrong, base_url, credential
+from treadle.config.keys import VENDORS, Wrong, base_url, credential
 from treadle.errors import AgentError
 from treadle.redaction import Redactor, Secret
 

@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from treadle.config import Config, Endpoint, load
-from treadle.endpoint import needs_no_key
+from treadle.config.endpoint import needs_no_key
 from treadle.errors import AgentError
 from treadle.redaction import Secret
 

@@ -1,6 +1,6 @@
 """What the configuration says: every value, typed, with where it came from.
 
-Who may say what, and which layer wins, is config.py's. Entry: `Config`.
+Who may say what, and which layer wins, is layers.py's. Entry: `Config`.
 """
 
 from __future__ import annotations
@@ -11,8 +11,8 @@ from typing import Literal, NamedTuple, cast
 import msgspec
 from typing_extensions import override
 
-from treadle.config_keys import ALIASES, STAND_INS, VENDORS, KeyPath, dotted, nearest
-from treadle.endpoint import Endpoint, Guarded, Provider, reach
+from treadle.config.endpoint import Endpoint, Guarded, Provider, reach
+from treadle.config.keys import ALIASES, STAND_INS, VENDORS, KeyPath, dotted, nearest
 from treadle.errors import AgentError
 from treadle.redaction import Redactor, Secret
 from treadle.types import DEFAULT_MAX_TOKENS, Effort, Limits, Mode, Settings, Thinking

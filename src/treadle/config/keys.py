@@ -1,6 +1,6 @@
 """Which configuration keys there are: what each may hold, and what a workspace may say about it.
 
-Where files lie and which layer wins is config.py's. Entry: `SCHEMA`, `read_settings`.
+Where files lie and which layer wins is layers.py's. Entry: `SCHEMA`, `read_settings`.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from treadle.redaction import Secret
 from treadle.types import DEFAULT_MAX_TOKENS, Effort, Mode
 
 if TYPE_CHECKING:
-    from treadle.config_yaml import Node, Plain
+    from treadle.config.document import Node, Plain
 
 VENDORS = ("anthropic", "openai", "openai-chat", "gemini")
 """Providers that are there without being configured; the types of all others."""
