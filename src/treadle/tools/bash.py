@@ -11,13 +11,13 @@ import shutil
 import signal
 import sys
 from contextlib import suppress
-from dataclasses import dataclass
 from pathlib import Path
 from subprocess import DEVNULL
 from typing import Any
 
 import anyio
 import anyio.lowlevel
+import msgspec
 from anyio.abc import Process
 from typing_extensions import override
 
@@ -108,8 +108,7 @@ class Bash(Builtin[BashArguments]):
         return result
 
 
-@dataclass(frozen=True, slots=True)
-class _Ended:
+class _Ended(msgspec.Struct, frozen=True):
     code: int
     timed_out: bool = False
     left_behind: bool = False
@@ -190,8 +189,7 @@ def find_shell(path: str | None) -> str:
     return next((s for s in ("/bin/bash", shutil.which("bash", path=path)) if s and os.access(s, os.X_OK)), "/bin/sh")
 
 
-@dataclass(slots=True)
-class _Output:
+class _Output(msgspec.Struct, frozen=True):
     """What comes out of the pipe, until all who can write to it have closed it."""
 
     reader: int

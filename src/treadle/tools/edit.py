@@ -8,7 +8,6 @@ from __future__ import annotations
 import errno
 import os
 from collections.abc import Sequence
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -82,13 +81,6 @@ class Edit(Builtin[EditArguments]):
     async def probe(self, ctx: ToolContext[Any], arguments: EditArguments) -> ProbeAnswer:
         """Whether the file is as it was before this edit, or as it is after it; None where it is neither."""
         return await to_thread.run_sync(_probe, ctx, arguments)
-
-
-@dataclass(frozen=True, slots=True)
-class _Edited:
-    text: str
-    notes: list[str]
-    count: int
 
 
 def _edit(ctx: ToolContext[Any], arguments: EditArguments) -> str:

@@ -11,9 +11,10 @@ import re
 import threading
 from collections.abc import Generator
 from contextlib import contextmanager, suppress
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
+
+import msgspec
 
 from treadle.tool import InvalidArguments, ToolContext, ToolFailed
 from treadle.tools.folder import Folder, NotARegularFile
@@ -97,8 +98,7 @@ def open_file(place: Path) -> int:
         return folder.open_file(place.name)
 
 
-@dataclass(frozen=True, slots=True)
-class Loaded:
+class Loaded(msgspec.Struct, frozen=True):
     data: bytes
     """All of the file, or where it is larger than 16 MiB its beginning."""
     is_whole: bool

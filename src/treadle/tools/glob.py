@@ -9,10 +9,10 @@ import heapq
 import os
 import time
 from collections.abc import Iterator
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+import msgspec
 from anyio import from_thread, to_thread
 from typing_extensions import override
 
@@ -78,8 +78,7 @@ def _glob(cwd: Path, arguments: GlobArguments, max_chars: int) -> str:
     return "\n".join(lines) + search.was_cut
 
 
-@dataclass(slots=True)
-class _Search:
+class _Search(msgspec.Struct):
     pattern: GlobPattern
     top: str
     all_files: bool = False

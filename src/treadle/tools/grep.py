@@ -12,12 +12,12 @@ import shutil
 import sys
 from collections.abc import AsyncGenerator, Mapping
 from contextlib import aclosing
-from dataclasses import dataclass, field
 from pathlib import Path
 from subprocess import DEVNULL, PIPE
 from typing import Any, Literal
 
 import anyio
+import msgspec
 from anyio import to_thread
 from anyio.abc import ByteReceiveStream, Process
 from typing_extensions import override
@@ -106,8 +106,8 @@ def _request(arguments: GrepArguments, place: Path) -> search.Request:
         file=place.name if is_file else None,
         glob=arguments.glob if not is_file else None,
         context=arguments.context if arguments.mode == "content" else 0,
-        count=arguments.mode == "count",
-        once=arguments.mode == "files",
+        counts=arguments.mode == "count",
+        names_only=arguments.mode == "files",
     )
 
 
@@ -150,11 +150,11 @@ def _ripgrep_command(rg: str, request: search.Request) -> list[str]:
     flags += ["--no-require-git", "--no-ignore-dot", "--no-ignore-global", "--no-ignore-exclude", *(f"--glob=!{name}" for name in sorted(VERSION_CONTROL))]
     if not rules_above(request.directory):
         flags.append("--no-ignore-parent")
-    if request.count:
+    if request.counts:
         flags.append("--count")
     else:
         flags += ["--line-number", "--max-columns=2000", "--max-columns-preview", f"--context={request.context}"]
-    if request.once:
+    if request.names_only:
         flags.append("--max-count=1")
     if (names := _names_of(request.glob)) is not None:
         # a type, since --glob would search what .gitignore excludes
@@ -206,14 +206,13 @@ async def _records(stream: ByteReceiveStream) -> AsyncGenerator[tuple[bytes, byt
 # ---------------------------------------------------------------- what the model is shown
 
 
-@dataclass(slots=True)
-class _Report:
+class _Report(msgspec.Struct):
     """Takes records until it is full."""
 
     request: search.Request
     cwd: Path
     chars_left: int
-    lines: list[str] = field(default_factory=list[str])
+    lines: list[str] = []
     matches: int = 0
     full: bool = False
     _wanted: GlobPattern | None = None
@@ -227,11 +226,11 @@ class _Report:
         if self._wanted is not None and not self._wanted.matches(path):
             return
         name = files.shown(os.path.join(self.request.directory, path), self.cwd)
-        if self.request.count:
+        if self.request.counts:
             self._append(f"{name}:{record.strip()}", is_match=True)
         elif (parsed := _RECORD.match(record)) is not None:
             number, mark, text = parsed.groups()
-            if self.request.once:
+            if self.request.names_only:
                 self._append(name, is_match=True)
             else:
                 self._add_line(name, int(number), mark, text.removesuffix("\r"))
@@ -262,7 +261,7 @@ class _Report:
         lines = self.lines[:-1] if self.lines[-1:] == ["--"] else self.lines
         notes: list[str] = []
         if self.full:
-            what = "files" if self.request.once or self.request.count else "matching lines"
+            what = "files" if self.request.names_only or self.request.counts else "matching lines"
             notes.append(f"(the first {self.matches} {what}; there are more: take a narrower pattern, path or glob)")
         if stopped:
             notes.append(f"(stopped after {MAX_SECONDS:.0f} s; there may be more: take a narrower path or glob)")

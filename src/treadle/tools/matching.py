@@ -7,7 +7,8 @@ from __future__ import annotations
 
 import re
 from collections.abc import Sequence
-from dataclasses import dataclass
+
+import msgspec
 
 from treadle.tool import ToolFailed
 
@@ -20,8 +21,7 @@ _BE_UNIQUE = "Take in more of the lines around the one that is meant, so that it
 _NUMBERED = re.compile(r"^ *\d+\t")
 
 
-@dataclass(frozen=True, slots=True)
-class Found:
+class Found(msgspec.Struct, frozen=True):
     spans: tuple[tuple[int, int], ...]
     """Where, in rising order, not overlapping."""
     new: str

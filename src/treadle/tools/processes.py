@@ -10,10 +10,10 @@ import os
 import signal
 from collections.abc import Iterator
 from contextlib import suppress
-from dataclasses import dataclass
 from typing import NamedTuple
 
 import anyio
+import msgspec
 from anyio import to_thread
 
 MARK = "TREADLE_PROCESS_TREE"
@@ -31,8 +31,7 @@ class _Seen(NamedTuple):
     """With the pid it names one process for ever: pids are used again."""
 
 
-@dataclass(frozen=True, slots=True)
-class Tree:
+class Tree(msgspec.Struct, frozen=True):
     """What the leader of a process group started. `mark` is the value of MARK in its environment."""
 
     leader: int

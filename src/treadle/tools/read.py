@@ -9,11 +9,11 @@ import codecs
 import os
 from binascii import b2a_base64
 from collections.abc import Generator, Iterator
-from dataclasses import dataclass
 from itertools import islice
 from pathlib import Path
 from typing import Any, BinaryIO
 
+import msgspec
 from anyio import from_thread, to_thread
 from typing_extensions import override
 
@@ -66,8 +66,7 @@ class Read(Builtin[ReadArguments]):
         return looked.output
 
 
-@dataclass(frozen=True, slots=True)
-class _Looked:
+class _Looked(msgspec.Struct, frozen=True):
     output: ToolOutput
     place: Path
     digest: str | None
@@ -102,8 +101,7 @@ def _image(file: BinaryIO, path: str, media_type: str) -> ToolOutput:
 # ---------------------------------------------------------------- the whole file, once
 
 
-@dataclass(frozen=True, slots=True)
-class _Survey:
+class _Survey(msgspec.Struct, frozen=True):
     encoding: Encoding
     digest: str
     lines: int | None

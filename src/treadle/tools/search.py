@@ -15,9 +15,8 @@ import sys
 import warnings
 from collections import deque
 from collections.abc import Iterator
-from dataclasses import asdict, dataclass
 from functools import partial
-from typing import BinaryIO
+from typing import BinaryIO, NamedTuple
 
 from treadle.tools.folder import Folder
 from treadle.tools.patterns import GlobPattern
@@ -37,8 +36,7 @@ INVALID_PATTERN = 3
 """Exit code: the pattern is wrong, and standard error says how. (0 and 1 as with grep: something, nothing was found.)"""
 
 
-@dataclass(frozen=True, slots=True)
-class Request:
+class Request(NamedTuple):
     pattern: str
     directory: str
     """Absolute, without links."""
@@ -46,16 +44,16 @@ class Request:
     """Only this file in it."""
     glob: str | None = None
     context: int = 0
-    count: bool = False
+    counts: bool = False
     """Give the number of matching lines of each file instead of the lines."""
-    once: bool = False
+    names_only: bool = False
     """One match of each file is enough."""
 
 
 def command(request: Request) -> list[str]:
     """What to start. Isolated from the environment and the working directory: nothing that lies there is ever imported."""
     here = os.path.dirname(os.path.dirname(os.path.dirname(os.path.abspath(__file__))))
-    return [sys.executable, "-I", "-c", _START, here, json.dumps(asdict(request))]
+    return [sys.executable, "-I", "-c", _START, here, json.dumps(request._asdict())]
 
 
 def main() -> None:
@@ -107,7 +105,7 @@ class _Search:
         self._out.flush()
 
     def _numbered(self, lines: Iterator[str], path: bytes) -> Iterator[bytes]:
-        if self._request.count:
+        if self._request.counts:
             count = sum(self._search(line) is not None for line in lines)
             self.found |= count > 0
             return iter([b"%s\0%d\n" % (path, count)] if count else [])
@@ -123,7 +121,7 @@ class _Search:
                 before.clear()
                 yield _line(path, number, b":", line)
                 after = self._request.context
-                if self._request.once:
+                if self._request.names_only:
                     return
             elif after:
                 after -= 1

@@ -7,7 +7,8 @@ from __future__ import annotations
 
 import codecs
 from collections.abc import Sequence
-from dataclasses import dataclass
+
+import msgspec
 
 SNIFF_BYTES = 4096
 _BOMS = (  # the marks of UTF-32 first: that of UTF-16 LE is how one of them begins
@@ -39,8 +40,7 @@ _TEXT_CONTROLS = b"\t\n\r\f\b\x1b"
 _CONTROLS = bytes(c for c in (*range(32), 127) if c not in _TEXT_CONTROLS)
 
 
-@dataclass(frozen=True, slots=True)
-class Encoding:
+class Encoding(msgspec.Struct, frozen=True):
     codec: str
     label: str
     bom: bytes = b""

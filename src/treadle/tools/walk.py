@@ -23,8 +23,7 @@ MAX_DEPTH = 200
 _MAX_RULES_BYTES = 1024 * 1024
 
 
-@dataclass(frozen=True, slots=True)
-class Found:
+class Found(NamedTuple):
     path: str
     """Relative to the top, with `/`."""
     folder: Folder
@@ -33,8 +32,7 @@ class Found:
     is_link: bool
 
 
-@dataclass(frozen=True, slots=True)
-class Rules:
+class Rules(NamedTuple):
     """What one .gitignore says. `base` is the path of its directory, seen from the top, with a `/`; `above` where it is above the top."""
 
     spec: GitIgnoreSpec
