@@ -14,8 +14,8 @@ import msgspec
 from hypothesis import settings
 from hypothesis import strategies as st
 
-from treadle.message import MediaPart
-from treadle.types import Limits
+from treadle.message import MediaPart, Message
+from treadle.types import Limits, Settings
 
 settings.register_profile("treadle", deadline=None)
 settings.load_profile("treadle")
@@ -29,7 +29,8 @@ def _has_split_pair(text: str) -> bool:
 
 nasty_text = st.one_of(
     st.text(st.characters(exclude_categories=()), max_size=12).filter(lambda text: not _has_split_pair(text)),
-    st.sampled_from(["", "\ud800", "a\udfffb", "\x00\x1b[31m", '"\\', "\u2028\u2029", "🧵é", "\r\n", "[" * 10_000, '{"a":1e400,"a":NaN}', "9" * 30]),
+    st.sampled_from(["", "\ud800", "a\udfffb", "\x00\x1b[31m", '"\\', "\u2028\u2029", "🧵é", "\r\n", '{"a":1e400,"a":NaN}', "9" * 30]),
+    st.just("[").map(lambda bracket: bracket * 10_000),
 )
 """Controls, quotes, lone surrogates, JSON that parsers choke on."""
 
@@ -52,6 +53,11 @@ _PLAIN: dict[Any, st.SearchStrategy[Any]] = {
     | st.builds(MediaPart, media_type=nasty_text, url=nasty_text),
     Limits: st.builds(Limits, turns=st.none() | st.integers(1, 10**6), seconds=st.none() | st.floats(0.001, 10**6)),
 }
+_FIELDS: dict[tuple[type, str], st.SearchStrategy[Any]] = {
+    (Settings, "max_tokens"): st.none() | st.integers(1, 10**6),
+    (Message, "source"): st.none(),
+}
+"""Fields that hold less than their type says."""
 
 
 def values_of(kind: Any) -> st.SearchStrategy[Any]:
@@ -63,15 +69,16 @@ def values_of(kind: Any) -> st.SearchStrategy[Any]:
         return st.one_of([values_of(argument) for argument in arguments])
     if origin is Literal:
         return st.sampled_from(arguments)
-    if origin in (tuple, list):
-        return st.lists(values_of(arguments[0]), max_size=3).map(origin)
+    if origin in (tuple, list, Sequence):
+        return st.lists(values_of(arguments[0]), max_size=3).map(tuple if origin is tuple else list)
     if origin is dict:
         return st.dictionaries(nasty_text, values_of(arguments[1]), max_size=3)
     if issubclass(kind, Enum):
         return st.sampled_from(list(kind))
     assert issubclass(kind, msgspec.Struct), f"there is no strategy for {kind!r}"
     hints = typing.get_type_hints(kind)
-    return st.deferred(lambda: st.builds(kind, **{name: values_of(hints[name]) for name in kind.__struct_fields__}))
+    fields = {name: _FIELDS[kind, name] if (kind, name) in _FIELDS else values_of(hints[name]) for name in kind.__struct_fields__}
+    return st.builds(kind, **fields)
 
 
 def cuts(text: str) -> st.SearchStrategy[list[str]]:

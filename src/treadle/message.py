@@ -165,7 +165,7 @@ class Message(Value, frozen=True, kw_only=True, forbid_unknown_fields=True):
     @override
     def from_json(cls, data: bytes | str) -> Self:
         """Raises AgentError(invalid) where the text is no message, or one of a higher major schema."""
-        return cast("Self", decode_message(data.encode() if isinstance(data, str) else data))
+        return cast("Self", decode_message(data.encode("utf-8", "surrogatepass") if isinstance(data, str) else data))
 
     @override
     def to_json(self) -> bytes:

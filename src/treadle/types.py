@@ -5,11 +5,12 @@ Immutable. Messages and their parts stand in message.py. Entry: `Value`.
 
 from __future__ import annotations
 
+import math
 import os
 import time
 from datetime import UTC, datetime
 from enum import StrEnum
-from typing import TYPE_CHECKING, Any, Literal, Self, TypeAlias
+from typing import TYPE_CHECKING, Any, Literal, Self, TypeAlias, cast
 
 import msgspec
 
@@ -17,7 +18,7 @@ from treadle.errors import AgentError
 from treadle.json_text import decode_json, encode_json
 
 if TYPE_CHECKING:
-    from pydantic import GetCoreSchemaHandler
+    from pydantic import GetCoreSchemaHandler, GetJsonSchemaHandler
     from pydantic_core import CoreSchema
 
 
@@ -54,12 +55,36 @@ class Value(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
             if isinstance(value, cls):
                 return value
             try:
-                return cls.from_json(json.dumps(value))
+                return cls.from_json(encode_json(value))
             except AgentError as e:
                 raise ValueError(e.message) from e
+            except TypeError as e:  # something that JSON has no word for
+                raise ValueError(f"this is no {cls.__name__}: {e}") from e
 
         serialize = core_schema.plain_serializer_function_ser_schema(lambda v: json.loads(v.to_json()))
         return core_schema.no_info_plain_validator_function(validate, serialization=serialize)
+
+    @classmethod
+    def __get_pydantic_json_schema__(cls, core: CoreSchema, handler: GetJsonSchemaHandler) -> dict[str, Any]:
+        """In one piece: where pydantic puts it, names of other schemas would lead nowhere."""
+        (own,), named = msgspec.json.schema_components([cls], schema_hook=any_json, ref_template="{name}")
+        return _in_one_piece(own, named)
+
+
+def any_json(kind: type[Any]) -> dict[str, Any]:
+    """The JSON Schema of `object`."""
+    return {"description": "Any JSON value."}
+
+
+def _in_one_piece(schema: Any, named: dict[str, Any]) -> Any:
+    if isinstance(schema, list):
+        return [_in_one_piece(inner, named) for inner in cast("list[Any]", schema)]
+    if not isinstance(schema, dict):
+        return schema
+    fields = cast("dict[str, Any]", schema)
+    if "$ref" in fields:
+        return _in_one_piece(named[fields["$ref"]], named)
+    return {name: _in_one_piece(inner, named) for name, inner in fields.items() if name != "discriminator"}
 
 
 class Usage(Value, frozen=True, kw_only=True, omit_defaults=False):
@@ -156,6 +181,12 @@ class Settings(Value, frozen=True, kw_only=True):
     extra: dict[str, object] | None = None
     """Merged into the provider's request body, over what we would send."""
 
+    def __post_init__(self) -> None:
+        if self.max_tokens is not None and not _is_count(self.max_tokens):
+            raise AgentError("invalid", f"Settings(max_tokens={self.max_tokens!r}): give a whole number of at least 1")
+        if isinstance(self.stop, str):
+            raise AgentError("invalid", f"Settings(stop={self.stop!r}): give a tuple of texts, like stop=({self.stop!r},)")
+
     def over(self, lower: Settings) -> Settings:
         """These, with what they leave open taken from `lower`."""
         mine = {f: v for f in self.__struct_fields__ if (v := getattr(self, f)) is not None}
@@ -178,10 +209,18 @@ class Limits(Value, frozen=True, kw_only=True):
     cost_usd: float | None = None
 
     def __post_init__(self) -> None:
-        for name in self.__struct_fields__:
+        for name in ("turns", "tool_calls", "tokens"):
+            value: object = getattr(self, name)
+            if value is not None and not _is_count(value):
+                raise AgentError("invalid", f"Limits({name}={value!r}): give a whole number of at least 1, or None for no limit")
+        for name in ("seconds", "cost_usd"):
             value = getattr(self, name)
-            if value is not None and not value > 0:
-                raise AgentError("invalid", f"Limits({name}={value!r}): a limit must be greater than 0")
+            if value is not None and not (_is_count(value) or (isinstance(value, float) and 0 < value < math.inf)):
+                raise AgentError("invalid", f"Limits({name}={value!r}): give a number greater than 0, or None for no limit")
+
+
+def _is_count(value: object) -> bool:
+    return isinstance(value, int) and not isinstance(value, bool) and value >= 1
 
 
 class SystemBlock(Value, frozen=True, kw_only=True):
