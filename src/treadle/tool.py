@@ -25,6 +25,9 @@ MAX_OUTPUT_CHARS = 30_000
 MAX_OUTPUT_LINES = 2_000
 MAX_LINE_CHARS = 2_000
 
+_NAME_CHARS = 128
+_NAMES_SHOWN = 50
+
 ToolOutput: TypeAlias = "str | Sequence[TextPart | MediaPart]"
 """What an execution gives: text, or text and media. Anything else was made JSON text before (tools/function.py)."""
 
@@ -191,12 +194,20 @@ class ToolRegistry:
 
 
 def unknown_tool(name: str, known: Sequence[str]) -> str:
-    """What the model reads when it asks for a tool that is not there."""
+    """What the model reads when it asks for a tool that is not there. Bounded, whatever it wrote."""
+    close = closest(name, known)
+    hint = f"Did you mean {close!r}? " if close is not None else ""
+    shown = ", ".join(known[:_NAMES_SHOWN]) + (f" and {len(known) - _NAMES_SHOWN} more" if len(known) > _NAMES_SHOWN else "")
+    return f"There is no tool named {name[:_NAME_CHARS]!r}. {hint}Available: {shown or 'none'}."
+
+
+def closest(word: str, words: Sequence[str]) -> str | None:
+    """The one that was probably meant, upper and lower case alike; None where none is near."""
     from difflib import get_close_matches  # noqa: PLC0415  costs 5 ms of start-up, and models rarely miss
 
-    close = get_close_matches(name, known, n=1)
-    hint = f"Did you mean {close[0]!r}? " if close else ""
-    return f"There is no tool named {name!r}. {hint}Available: {', '.join(known) or 'none'}."
+    folded = {w.casefold(): w for w in reversed(words)}
+    found = get_close_matches(word[:_NAME_CHARS].casefold(), folded, n=1)
+    return folded[found[0]] if found else None
 
 
 def failure(call_id: str, name: str, text: str, *, unknown: bool = False) -> ToolResult:

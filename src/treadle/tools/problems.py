@@ -11,7 +11,7 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Final, TypeAlias, cast
 
-from treadle.tool import InvalidArguments
+from treadle.tool import InvalidArguments, closest
 
 Path: TypeAlias = tuple[str | int, ...]
 JsonSchema: TypeAlias = Mapping[str, Any]
@@ -76,10 +76,8 @@ def unknown(path: Path, parameters: JsonSchema) -> Problem:
 
 def nearest(word: str, words: Sequence[str]) -> str | None:
     """`did you mean "x"?`, or None where nothing is near."""
-    from difflib import get_close_matches  # noqa: PLC0415  costs 5 ms of start-up, and models rarely miss
-
-    close = get_close_matches(word, words, n=1)
-    return f"did you mean {json.dumps(close[0], ensure_ascii=False)}?" if close else None
+    close = closest(word, words)
+    return None if close is None else f"did you mean {json.dumps(close, ensure_ascii=False)}?"
 
 
 def as_string(value: object) -> str:

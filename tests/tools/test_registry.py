@@ -1,0 +1,109 @@
+"""Tools by name."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from tests.tools.conftest import MakeContext
+from treadle.errors import AgentError
+from treadle.tool import InvalidArguments, ToolFailed, ToolRegistry, unknown_tool
+from treadle.tools.function import FunctionTool, tool
+
+
+@tool
+async def read(path: str) -> str:
+    """Reads."""
+    return f"read {path}"
+
+
+@tool
+async def write(path: str, text: str) -> str:
+    """Writes."""
+    raise ToolFailed("disk full")
+
+
+def named(name: str) -> FunctionTool[Any]:
+    return tool(name=name)(read.function)
+
+
+def test_what_is_registered_is_found_by_name() -> None:
+    registry = ToolRegistry([read])
+    registry.register(write)
+    assert registry.get("read") is read
+    assert registry.get("write") is write
+    assert registry.get("Read") is None
+    assert len(registry) == 2
+
+
+def test_tools_stand_in_the_order_of_their_registration() -> None:
+    names = ["c", "a", "b"]
+    registry = ToolRegistry([named(n) for n in names])
+    assert [t.name for t in registry.list()] == [t.name for t in registry] == [d.name for d in registry.definitions()] == names
+
+
+def test_definitions_are_the_tools_own() -> None:
+    registry = ToolRegistry([read, write])
+    assert registry.definitions()[1] is write.definition
+    assert ToolRegistry().definitions() == ()
+
+
+def test_a_name_is_taken_once() -> None:
+    with pytest.raises(AgentError, match="two tools are named 'read': tool names are unique, rename one") as e:
+        ToolRegistry([read, named("read")])
+    assert e.value.kind == "invalid"
+    registry = ToolRegistry([read])
+    with pytest.raises(AgentError):
+        registry.register(read)
+    assert registry.list() == [read]
+
+
+def test_what_is_removed_is_gone_and_may_come_back() -> None:
+    registry = ToolRegistry([read, write])
+    assert registry.remove("read") is True
+    assert registry.remove("read") is False
+    assert registry.get("read") is None
+    assert registry.definitions() == (write.definition,)
+    registry.register(read)
+    assert registry.list() == [write, read]
+
+
+def test_a_list_that_was_given_out_is_nobodys_registry() -> None:
+    registry = ToolRegistry([read])
+    registry.list().clear()
+    assert registry.list() == [read]
+
+
+async def test_a_tool_is_executed_by_name(make_context: MakeContext, tmp_path: Path) -> None:
+    registry = ToolRegistry([read, write])
+    assert await registry.execute("read", make_context(tmp_path), '{"path": "a"}') == "read a"
+    with pytest.raises(InvalidArguments, match="path: missing"):
+        await registry.execute("read", make_context(tmp_path), "")
+    with pytest.raises(ToolFailed, match="disk full"):
+        await registry.execute("write", make_context(tmp_path), '{"path": "a", "text": ""}')
+
+
+async def test_an_unknown_tool_is_told_with_the_nearest(make_context: MakeContext, tmp_path: Path) -> None:
+    with pytest.raises(InvalidArguments) as e:
+        await ToolRegistry([read, write]).execute("raed", make_context(tmp_path), "{}")
+    assert e.value.message == "There is no tool named 'raed'. Did you mean 'read'? Available: read, write."
+
+
+@pytest.mark.parametrize(
+    ("name", "known", "text"),
+    [
+        ("xyz", ["read"], "There is no tool named 'xyz'. Available: read."),
+        ("xyz", [], "There is no tool named 'xyz'. Available: none."),
+        ("READ", ["read"], "There is no tool named 'READ'. Did you mean 'read'? Available: read."),
+        ("", ["read"], "There is no tool named ''. Available: read."),
+    ],
+)
+def test_the_words_about_an_unknown_tool(name: str, known: list[str], text: str) -> None:
+    assert unknown_tool(name, known) == text
+
+
+def test_the_words_stay_short_whatever_the_model_wrote() -> None:
+    told = unknown_tool("x" * 100_000, [f"tool_{i}" for i in range(1000)])
+    assert len(told) < 3000
