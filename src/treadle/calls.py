@@ -10,6 +10,7 @@ from dataclasses import dataclass
 from typing import Any, Literal, Protocol
 
 import anyio
+from anyio.lowlevel import checkpoint_if_cancelled
 
 from treadle.journal import ApprovalAnswered, ApprovalAsked, Entry, ToolFinished, ToolStarted
 from treadle.message import Message, ToolCall, ToolResult
@@ -40,7 +41,7 @@ class Refused:
     """For want of a person who could have said yes."""
 
 
-def refused(call: ToolCall, text: str, *, status: Literal["error", "denied", "cancelled"] = "error", unapproved: bool = False) -> Refused:
+def refused(call: ToolCall, text: str, *, status: Literal["error", "denied"] = "error", unapproved: bool = False) -> Refused:
     finished = ToolFinished(at=now(), status=status, result=failure(call.id, call.name, text), started=False)
     return Refused(call=call, finished=finished, unapproved=unapproved)
 
@@ -148,7 +149,7 @@ class Batch:
         call_id = ready.call.id
         if call_id not in self._open:
             await append(self._start(ready))
-        await anyio.lowlevel.checkpoint_if_cancelled()  # from here on it may have happened
+        await checkpoint_if_cancelled()  # from here on it may have happened
         self._running.add(call_id)
         finished = await runner.execute(ready)
         self._finished[call_id] = finished

@@ -5,6 +5,7 @@ In what order calls start, and what of it is journaled when, is the loop's busin
 
 from __future__ import annotations
 
+import asyncio
 import math
 from collections.abc import Callable
 from dataclasses import dataclass, field
@@ -48,11 +49,11 @@ class Toolbox:
             return refused(call, unknown_tool(call.name, [t.name for t in self.registry]))
         try:
             arguments = tool.parse(call.arguments_json)
+            decision = decide(self.mode, tool, arguments, self.cwd)
         except InvalidArguments as e:
             return refused(call, e.message)
         except Exception as e:  # noqa: BLE001  a tool's own parse may be anybody's code, and its failure is for the model
-            return refused(call, f"The arguments could not be read: {type(e).__name__}: {e}")
-        decision = decide(self.mode, tool, arguments, self.cwd)
+            return refused(call, f"The arguments could not be read: {_words(e)}")
         if decision.verdict == "deny":
             return refused(call, f"Not run: {decision.reason}.", status="denied")
         if decision.verdict == "ask":
@@ -68,18 +69,22 @@ class Toolbox:
 
     async def _result(self, ready: Ready) -> ToolResult:
         call, tool = ready.call, ready.tool
+        once = tool.effect == "once"
         ctx = self.context(ready, self._deadline(tool), self._is_stopping)
         try:
             output = await _run(tool, ctx, ready.arguments)
             return ToolResult(call_id=call.id, name=call.name, content=await self._capped(output, tool, ctx))
         except ToolFailed as e:
-            text = await self._capped_text(e.message, tool, ctx)
-            return failure(call.id, call.name, text, unknown=e.happened is None and tool.effect == "once")
+            text, unknown = str(e.message), once and e.happened is None
         except _TimedOut:
-            unknown = tool.effect == "once"
-            return failure(call.id, call.name, f"Timed out after {tool.timeout_s} s. {NOBODY_KNOWS if unknown else ''}".strip(), unknown=unknown)
+            text, unknown = f"Timed out after {tool.timeout_s} s. {NOBODY_KNOWS if once else ''}".strip(), once
         except (Exception, SystemExit) as e:  # noqa: BLE001  the edge of a tool: its failure is told to the model
-            return failure(call.id, call.name, await self._capped_text(f"{type(e).__name__}: {e}", tool, ctx))
+            text, unknown = _words(e), once and self._is_stopping()
+        except anyio.get_cancelled_exc_class() as e:
+            if _somebody_cancels():
+                raise
+            text, unknown = f"It was cancelled from inside: {_words(e)}", once
+        return failure(call.id, call.name, await self._capped_text(text, tool, ctx), unknown=unknown)
 
     def _deadline(self, tool: Tool[Any]) -> float | None:
         own = math.inf if tool.timeout_s is None else anyio.current_time() + tool.timeout_s
@@ -92,16 +97,17 @@ class Toolbox:
     async def _capped(self, output: ToolOutput, tool: Tool[Any], ctx: ToolContext[Any]) -> str | tuple[TextPart | MediaPart, ...]:
         if isinstance(output, str):
             return await self._capped_text(output, tool, ctx)
-        parts: list[TextPart | MediaPart] = []
-        for part in output:
-            parts.append(TextPart(text=await self._capped_text(part.text, tool, ctx)) if isinstance(part, TextPart) else part)
-        return tuple(parts)
+        if not all(isinstance(part, (TextPart, MediaPart)) for part in output):  # pyright: ignore[reportUnnecessaryIsInstance]  it is anybody's code
+            raise TypeError(f"it gave {output!r:.200}: a tool gives text, or a sequence of TextPart and MediaPart")
+        return tuple([TextPart(text=await self._capped_text(p.text, tool, ctx)) if isinstance(p, TextPart) else p for p in output])
 
     async def _capped_text(self, text: str, tool: Tool[Any], ctx: ToolContext[Any]) -> str:
         text = self.clean(text)
         if len(text) <= tool.max_output and text.count("\n") < 200 and len(text) < 2_000:
             return text
-        return await anyio.to_thread.run_sync(lambda: cap_output(text, max_chars=tool.max_output, spill=ctx.spill))
+        with anyio.CancelScope(shield=True):  # the result is known, and is kept
+            capped = await anyio.to_thread.run_sync(lambda: cap_output(text, max_chars=tool.max_output, spill=ctx.spill))
+        return capped
 
 
 class _TimedOut(Exception):
@@ -109,8 +115,25 @@ class _TimedOut(Exception):
 
 
 async def _run(tool: Tool[Any], ctx: ToolContext[Any], arguments: Any) -> ToolOutput:
-    if tool.timeout_s is None:
-        return await tool.execute(ctx, arguments)
-    with anyio.move_on_after(tool.timeout_s):
-        return await tool.execute(ctx, arguments)
+    with anyio.move_on_after(tool.timeout_s) as scope:
+        try:
+            return await tool.execute(ctx, arguments)
+        except ToolFailed:
+            raise
+        except Exception:
+            if not scope.cancel_called:  # else its clean-up failed, which does not say whether it happened
+                raise
     raise _TimedOut
+
+
+def _words(error: BaseException) -> str:
+    try:
+        return f"{type(error).__name__}: {error}"
+    except Exception:  # noqa: BLE001  also its text is anybody's code
+        return type(error).__name__
+
+
+def _somebody_cancels() -> bool:
+    """False where a CancelledError came from inside, as of a future that the tool awaited."""
+    task = asyncio.current_task()
+    return task is not None and task.cancelling() > 0

@@ -15,7 +15,7 @@ import msgspec
 from treadle import events, model
 from treadle.events import Event
 from treadle.hub import Hub
-from treadle.journal import Entry, events_of
+from treadle.journal import Entry, ToolFinished, ToolStarted, events_of
 from treadle.retry import Attempt
 from treadle.types import now
 
@@ -83,10 +83,7 @@ class Feed:
         self._attempt = Attempt(set())
         self._message_id = ""
         self._reasoning = False
-
-    @property
-    def heard(self) -> bool:
-        return self._stream is not None or self._hub.heard
+        self._running_calls: set[str] = set()
 
     def say(self, kind: type[Event], fields: Mapping[str, Any], *, entry_id: str | None = None) -> None:
         """One event that is no delta; `entry_id` makes it durable."""
@@ -96,14 +93,27 @@ class Feed:
         durable = {"id": entry_id} if entry_id is not None else {}
         self._put(kind(run_id=self._run_id, session_id=self._session_id, seq=self._seq, at=now(), **durable, **fields))
 
-    def appended(self, entries: Sequence[Entry], first: int) -> None:
-        """The durable events of entries that are in the journal, the first of them at sequence `first`."""
+    def appended(self, entries: Sequence[Entry], first: int | None) -> None:
+        """The durable events of entries that are in the journal, the first of them at sequence `first`.
+
+        None: the journal would not take them; the same events, but not durable.
+        """
         if self._stream is None and not self._hub.heard:
             return
         self.cut_reasoning()
-        for seq, entry in enumerate(entries, first):
+        for seq, entry in enumerate(entries, first or 0):
+            if isinstance(entry, ToolStarted):
+                self._running_calls.add(entry.call_id)
+            elif isinstance(entry, ToolFinished):
+                self._running_calls.discard(entry.result.call_id)
             for k, (kind, fields) in enumerate(events_of(entry)):
-                self.say(kind, fields, entry_id=f"{seq}.{k}")
+                self.say(kind, fields, entry_id=None if first is None else f"{seq}.{k}")
+
+    def progress(self, call_id: str, text: str, done: float | None, total: float | None) -> None:
+        """Of a call that runs; what an abandoned thread says after its call's end is for nobody."""
+        if call_id in self._running_calls:
+            numbers = {name: value for name, value in (("done", done), ("total", total)) if value is not None}
+            self.say(events.ToolProgress, {"call_id": call_id, "text": text, **numbers})
 
     def begin_message(self, message_id: str, attempt: Attempt) -> None:
         """What `hear` is told from now on belongs to this message."""

@@ -17,7 +17,7 @@ import msgspec
 
 from treadle import events
 from treadle.events import ErrorInfo, Event
-from treadle.message import JsonText, Message, ToolCall, ToolResult
+from treadle.message import JsonText, Message, ToolCall, ToolResult, decode_json
 from treadle.types import Effect, Limits, Mode, Outcome, StopReason, Usage, Value
 
 SCHEMA = 1
@@ -282,7 +282,7 @@ def _events_of_response(entry: ModelResponded) -> Iterator[tuple[type[Event], Ma
 def _events_of_end(entry: RunFinished) -> Iterator[tuple[type[Event], Mapping[str, Any]]]:
     if entry.open_turn is not None:
         yield events.TurnEnd, {"turn": entry.open_turn}
-    output = msgspec.json.decode(entry.output)
+    output = decode_json(entry.output.encode(), object)
     if output is not None:
         yield events.OutputReady, {"value": output, "validated": entry.validated}
     error: dict[str, Any] = {}

@@ -10,25 +10,26 @@ from __future__ import annotations
 
 import logging
 from collections import deque
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 
 import anyio
 import msgspec
+from anyio.lowlevel import checkpoint, checkpoint_if_cancelled
 
 from treadle.budget import Ledger
 from treadle.calls import Batch, Ready, Refused, refused
 from treadle.clock import Clock
 from treadle.errors import AgentError, ErrorKind
-from treadle.events import ErrorInfo, LimitWarning, Warned
+from treadle.events import LimitWarning, Warned
 from treadle.execution import Toolbox
 from treadle.feed import Feed
-from treadle.journal import Entry, InputAdded, Journal, ModelRequested, ModelResponded, RunFinished, RunStarted, RunWriter
-from treadle.message import Message, Part, ToolCall
+from treadle.journal import Entry, InputAdded, Journal, ModelRequested, ModelResponded, RunWriter
+from treadle.message import Message, Part, ToolCall, encode_json
 from treadle.model import ModelRequest, ModelResponse
-from treadle.plan import Ending, Plan
+from treadle.plan import Ending, Plan, error_info
 from treadle.repetition import Repetition
 from treadle.retry import Attempt, RetryPolicy, ask
-from treadle.types import Outcome, RunMetrics, Settings, StopReason, Usage, new_id, now
+from treadle.types import Outcome, RunMetrics, Settings, StopReason, Usage, Value, new_id, now
 
 logger = logging.getLogger("treadle")
 logger.addHandler(logging.NullHandler())
@@ -43,12 +44,14 @@ class Run:
 
     def __init__(self, plan: Plan, toolbox: Toolbox, journal: Journal, feed: Feed, *, clock: Clock, retries: RetryPolicy) -> None:
         self.plan = plan
-        self.ending: Ending
+        self.ending: Ending | None = None
         """Set once the run is over, also where its task was cancelled."""
         self._toolbox, self._journal, self._feed, self._clock, self._retries = toolbox, journal, feed, clock, retries
         self._writer: RunWriter
         self._held: list[Entry] = []
         """Entries that ride with the next append."""
+        self._in_order = anyio.Lock(fast_acquire=True)
+        """Events leave in the order of their entries."""
         self._ledger = Ledger(plan.limits)
         self._metrics = RunMetrics()
         self._repetition = Repetition()
@@ -82,8 +85,8 @@ class Run:
         """Runs to the end. Raises what journal.begin raises, and what cancels the awaiting task, after the run was closed."""
         plan, begun = self.plan, self._clock.monotonic()
         start = len(plan.history) - 1
-        self._count_input(plan.history)
-        await self._begin()
+        with anyio.CancelScope(shield=True):  # it has begun both in the journal and here, or nowhere
+            await self._begin()
         outcome, error = Outcome.CANCELLED, None
         if plan.limits.seconds is not None:
             self._scope.deadline = anyio.current_time() + plan.limits.seconds
@@ -94,45 +97,43 @@ class Run:
                 outcome = Outcome.CANCELLED if self._cancel_asked else Outcome.TIMEOUT
         finally:
             with anyio.CancelScope(shield=True):
-                self.ending = await self._finish(outcome, error, start=start, begun=begun)
-        return self.ending
+                ending = self.ending = await self._finish(outcome, error, start=start, begun=begun)
+                await self._writer.release()
+        return ending
 
     async def _begin(self) -> None:
         plan = self.plan
-        entry = RunStarted(
-            at=now(),
-            run_id=plan.run_id,
-            agent=plan.agent,
-            agent_hash=plan.agent_hash,
-            model=plan.model.name,
-            mode=plan.mode,
-            cwd=str(plan.cwd),
-            input=plan.history[-1],
-            limits=plan.limits,
-            inputs=plan.inputs_json,
-            session_id=plan.session_id,
-            user_id=plan.user_id,
-        )
+        entry = plan.started()
         self._writer = await self._journal.begin(entry)
         self._feed.appended([entry], 1)
         for text in plan.warnings:
             self._feed.say(Warned, {"text": text})
+        self._count_input((*plan.history, *plan.system, *self._toolbox.definitions))
 
     async def _outcome(self) -> tuple[Outcome, AgentError | None]:
         try:
             return await self._turns(), None
-        except AgentError as error:
-            error.message = self.plan.redactor.text(error.message)
+        except Exception as e:  # noqa: BLE001  the edge of the run: somebody's bug must not take the caller down
+            await checkpoint_if_cancelled()  # what breaks while the run is being stopped is not why it ends
+            error = self._as_error(e)
             return (Outcome.CONTEXT_OVERFLOW if error.kind is ErrorKind.CONTEXT_OVERFLOW else Outcome.ERROR), error
-        except Exception as bug:  # the edge of the run: somebody's bug must not take the caller down
-            logger.exception("run %s failed inside", self.plan.run_id)
-            return Outcome.ERROR, AgentError("agent", f"the run failed inside: {type(bug).__name__}: {bug}")
+
+    def _as_error(self, error: Exception) -> AgentError:
+        """For the caller, secrets taken out."""
+        if not isinstance(error, AgentError):
+            logger.error("run %s failed inside", self.plan.run_id, exc_info=error)
+            error = AgentError("agent", f"the run failed inside: {type(error).__name__}: {error}")
+        error.message = self.plan.redactor.text(error.message)
+        error.args = (error.message,)
+        return error
 
     # ------------------------------------------------------------ a turn
 
     async def _turns(self) -> Outcome:
         while True:
+            await checkpoint()  # also a model and tools that never wait can be stopped, and let others run
             last = self._ledger.last_turn()
+            await self._append(*self._added_input(last), hold=True)
             settings = self._settings(last)
             if settings is None:
                 return Outcome.TOKEN_LIMIT
@@ -163,17 +164,17 @@ class Run:
 
     async def _respond(self, settings: Settings, last: Outcome | None) -> ModelResponse:
         """One whole response, whatever number of attempts it takes."""
-        await self._append(*self._added_input(last), ModelRequested(at=now(), turn=self._ledger.turns + 1))
-        if last is not None:
-            self._feed.say(LimitWarning, {"limit": _limit_name(last), "left": int(last is Outcome.TURN_LIMIT)})
         self._message_id, attempt = new_id("msg"), Attempt(self._call_ids)
         self._attempt = attempt
+        await self._append(ModelRequested(at=now(), turn=self._ledger.turns + 1))
+        if last is not None:
+            self._feed.say(LimitWarning, {"limit": _limit_name(last), "left": int(last is Outcome.TURN_LIMIT)})
         self._feed.begin_message(self._message_id, attempt)
         request = ModelRequest(messages=self.plan.history, tools=self._toolbox.definitions, system=self.plan.system, settings=settings)
         try:
             response = await ask(self.plan.model, request, attempt, listen=self._feed.hear, failed=self._retry, policy=self._retries, clock=self._clock)
         finally:
-            counted = {"invocations": self._metrics.invocations + attempt.reached, "retries": self._metrics.retries + attempt.number - 1}
+            counted = {"invocations": self._metrics.invocations + attempt.reached, "retries": self._metrics.retries + attempt.retries}
             self._metrics = msgspec.structs.replace(self._metrics, **counted)
         if response.provider_data is not None:
             self._carried |= msgspec.json.decode(response.provider_data, type=dict[str, object])
@@ -191,8 +192,8 @@ class Run:
 
     async def _retry(self, error: AgentError, wait_s: float) -> None:
         assert self._attempt is not None, "only an attempt can fail"
-        entry = ModelRequested(at=now(), turn=self._ledger.turns + 1, attempt=self._attempt.number + 1, failed=self._info(error), wait_s=wait_s)
-        await self._append(entry)
+        failed, turn = error_info(self._as_error(error)), self._ledger.turns + 1
+        await self._append(ModelRequested(at=now(), turn=turn, attempt=self._attempt.number + 1, failed=failed, wait_s=wait_s))
 
     async def _take_response(self, response: ModelResponse, last: Outcome | None) -> None:
         """Into history and journal, together with the refusals and the starts of the calls that start now."""
@@ -236,7 +237,7 @@ class Run:
     def _after(self, response: ModelResponse, settings: Settings, last: Outcome | None) -> Outcome | None:
         """Why the run ends after this turn; None: it goes on."""
         spent = last or (Outcome.TURN_LIMIT if self._ledger.turns_spent else None)
-        empty = response.stop_reason is StopReason.COMPLETE and not response.text.strip() and not self._batch.calls
+        empty = response.stop_reason in (StopReason.COMPLETE, StopReason.TOOL_USE) and not response.text.strip() and not self._batch.calls
         self._empty_responses = self._empty_responses + 1 if empty else 0
         if response.stop_reason is StopReason.REFUSAL:
             return Outcome.REFUSED
@@ -262,9 +263,9 @@ class Run:
         if message.role != "assistant":
             self._count_input([message])
 
-    def _count_input(self, messages: Sequence[Message]) -> None:
+    def _count_input(self, values: Iterable[Value]) -> None:
         if self.plan.limits.tokens is not None:
-            self._ledger.add_input(sum(len(m.to_json()) for m in messages))
+            self._ledger.add_input(sum(len(encode_json(value)) for value in values))
 
     async def _append(self, *entries: Entry, hold: bool = False) -> None:
         """Durable first, then seen. What is known is appended also while the run is being cancelled."""
@@ -273,39 +274,31 @@ class Run:
             return
         batch, self._held = self._held, []
         with anyio.CancelScope(shield=True):
-            self._feed.appended(batch, await self._writer.append(batch))
-
-    def _info(self, error: AgentError) -> ErrorInfo:
-        return ErrorInfo(kind=error.kind.value, message=self.plan.redactor.text(error.message), status=error.status, request_id=error.request_id)
+            async with self._in_order:
+                try:
+                    first = await self._writer.append(batch)
+                except Exception:  # nothing was appended: the end tries once more
+                    self._held[:0] = batch
+                    raise
+                self._feed.appended(batch, first)
 
     # ------------------------------------------------------------ the end
 
     async def _finish(self, outcome: Outcome, error: AgentError | None, *, start: int, begun: float) -> Ending:
         closing = self._close("The run timed out" if outcome is Outcome.TIMEOUT else "The run was stopped")
         text = next((m.text for m in reversed(self.plan.history[start:]) if m.role == "assistant" and m.text), "")
-        turns, usage, done = self._ledger.turns, self._ledger.usage, outcome is Outcome.COMPLETED
-        duration_s = round(self._clock.monotonic() - begun, 6)
-        metrics = msgspec.structs.replace(self._metrics, turns=turns, tool_calls=self._ledger.tool_calls, usage=usage, duration_s=duration_s)
-        finished = RunFinished(
-            at=now(),
-            outcome=outcome,
-            turns=turns,
-            tool_calls=metrics.tool_calls,
-            usage=usage,
-            duration_s=duration_s,
-            text=text,
-            output=msgspec.json.encode(text).decode() if done else "null",
-            validated=done,
-            open_turn=turns + (self._attempt is not None) or None,
-            error=None if error is None else self._info(error),
-        )
+        counted = {"turns": self._ledger.turns, "tool_calls": self._ledger.tool_calls, "usage": self._ledger.usage}
+        metrics = msgspec.structs.replace(self._metrics, **counted, duration_s=round(self._clock.monotonic() - begun, 6))
+        open_turn = self._ledger.turns + (self._attempt is not None) or None
+        ending = Ending(outcome=outcome, text=text, error=error, metrics=metrics)
+        for late in self._inbox:
+            self._feed.say(Warned, {"text": f"the run ended before its model could read: {late}"})
         try:
-            await self._append(*closing, finished)
-        except AgentError as lost:
-            outcome, error = Outcome.ERROR, lost
-        finally:
-            await self._writer.release()
-        return Ending(outcome=outcome, text=text, error=error, metrics=metrics)
+            await self._append(*closing, ending.finished(open_turn))
+        except Exception as lost:  # noqa: BLE001  the journal is gone: those who listen are told all the same
+            ending = Ending(outcome=Outcome.ERROR, text=text, error=self._as_error(lost), metrics=metrics)
+            self._feed.appended([*self._held[:-1], ending.finished(open_turn)], None)
+        return ending
 
     def _close(self, why: str) -> list[Entry]:
         """Leaves a valid history: the text of a response that was cut is kept, and each open call gets its result."""

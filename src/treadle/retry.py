@@ -9,6 +9,8 @@ from collections.abc import Awaitable, Callable
 from contextlib import aclosing
 from dataclasses import dataclass
 
+from anyio.lowlevel import checkpoint_if_cancelled
+
 from treadle.clock import Clock
 from treadle.errors import AgentError
 from treadle.model import Delta, Fold, Model, ModelRequest, ModelResponse, Restart
@@ -25,28 +27,31 @@ class RetryPolicy:
     base_s: float = 0.5
     cap_s: float = 20.0
 
-    def wait_s(self, attempt: int, error: AgentError, jitter: float) -> float:
-        """Seconds to wait after failed attempt `attempt` (from 1); `jitter` in [0, 1)."""
+    def wait_s(self, retry: int, error: AgentError, jitter: float) -> float:
+        """Seconds to wait before retry number `retry` (from 1); `jitter` in [0, 1)."""
         if error.retry_after_s is not None and error.retry_after_s >= 0:
             return min(error.retry_after_s, LONGEST_WAIT_S)
-        return jitter * min(self.cap_s, self.base_s * 2**attempt)
+        return jitter * min(self.cap_s, self.base_s * 2**retry)
 
 
 class Attempt:
     """The attempt that is under way: its number, from 1, and what has come of it so far."""
 
-    __slots__ = ("_taken", "fold", "number", "reached")
+    __slots__ = ("_taken", "fold", "number", "reached", "retries")
 
     def __init__(self, taken: frozenset[str] | set[str]) -> None:
         """`taken`: the ids of the run's earlier tool calls."""
         self._taken = taken
         self.number = 1
+        self.retries = 0
+        """Fewer than `number - 1` where the provider itself began anew."""
         self.fold = Fold(taken)
         self.reached = 0
         """Attempts so far that reached the provider."""
 
     def next(self) -> None:
         self.number += 1
+        self.retries += 1
         self.fold = Fold(self._taken)
 
 
@@ -68,21 +73,30 @@ async def ask(
     """
     while True:
         try:
-            async with aclosing(model.stream(request)) as deltas:
-                async for delta in deltas:
-                    attempt.fold.add(delta)
-                    listen(delta)
-                    if type(delta) is Restart:
-                        attempt.number += 1
-            response = attempt.fold.response()
+            return await _whole(model, request, attempt, listen)
         except AgentError as error:
-            attempt.reached += error.status is not None or attempt.fold.begun
-            if not error.retryable or attempt.number > policy.retries:
+            if not error.retryable or attempt.retries >= policy.retries:
                 raise
-            wait_s = policy.wait_s(attempt.number, error, clock.jitter())
+            await checkpoint_if_cancelled()  # what breaks while the run is being stopped is not tried again
+            wait_s = policy.wait_s(attempt.retries + 1, error, clock.jitter())
             await failed(error, wait_s)
             attempt.next()
             await clock.sleep(wait_s)
-        else:
-            attempt.reached += 1
-            return response
+
+
+async def _whole(model: Model, request: ModelRequest, attempt: Attempt, listen: Callable[[Delta], None]) -> ModelResponse:
+    reached = False
+    try:
+        async with aclosing(model.stream(request)) as deltas:
+            async for delta in deltas:
+                reached = True
+                attempt.fold.add(delta)
+                listen(delta)
+                if type(delta) is Restart:
+                    attempt.number += 1
+        return attempt.fold.response()
+    except AgentError as error:
+        reached |= error.status is not None
+        raise
+    finally:
+        attempt.reached += reached

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import AsyncIterator, Awaitable, Callable
+from dataclasses import dataclass
 from types import TracebackType
 from typing import Generic, Self
 
@@ -15,61 +16,88 @@ from treadle.loop import Run
 from treadle.result import Out, RunResult
 
 
+@dataclass(slots=True, kw_only=True, eq=False)
+class Job(Generic[Out]):
+    """A run that is ready to be driven, and what came of it."""
+
+    run: Run
+    drive: Callable[[Job[Out]], Awaitable[None]]
+    """Sets `result`; raises nothing but what cancels the task."""
+    new_from: int
+    """Where what the session does not hold yet begins in the history."""
+    prompt_at: int
+    over: anyio.Event
+    result: RunResult[Out] | AgentError | None = None
+    """None until its end; an error where it could not begin."""
+
+
 class RunStream(Generic[Out]):
     """`async with … as run: async for event in run: …`, then `run.result`.
 
-    The run goes on in a task of its own; leaving the block before its end cancels it. Events come once, to one reader.
+    The run begins with the block and goes on in a task of its own; leaving the block before its end cancels it. Events come
+    once, to one reader.
     """
 
-    def __init__(self, run: Run, events: EventStream, drive: Callable[[], Awaitable[RunResult[Out]]]) -> None:
-        self._run = run
-        self._events = events
-        self._drive = drive
+    def __init__(self, start: Callable[[EventStream], Job[Out]]) -> None:
+        self._start = start
+        self._events = EventStream()
         self._group = anyio.create_task_group()
-        self._result: RunResult[Out] | AgentError | None = None
+        self._job: Job[Out] | None = None
+
+    @property
+    def _begun(self) -> Job[Out]:
+        if self._job is None:
+            raise AgentError("invalid", "this run has not begun: enter it with `async with` first")
+        return self._job
 
     @property
     def run_id(self) -> str:
-        return self._run.plan.run_id
+        return self._begun.run.plan.run_id
 
     @property
     def session_id(self) -> str | None:
-        return self._run.plan.session_id
+        return self._begun.run.plan.session_id
 
     @property
     def result(self) -> RunResult[Out]:
-        """Raises AgentError(invalid) before the end."""
-        if isinstance(self._result, AgentError):
-            raise self._result
-        if self._result is None:
+        """Raises AgentError(invalid) before the end, and what kept the run from beginning."""
+        result = self._begun.result
+        if isinstance(result, AgentError):
+            raise result
+        if result is None:
             raise AgentError("invalid", "this run is not over: read its events to the end first")
-        return self._result
+        return result
 
     def steer(self, text: str) -> None:
-        """Text that the model reads at its next turn."""
-        self._run.steer(text)
+        """Text that the model reads at its next turn. Raises AgentError(invalid) where it is empty, or the run is over."""
+        if self._begun.result is not None:
+            raise AgentError("invalid", "this run is over: nobody would read the text")
+        self._begun.run.steer(text)
 
     def cancel(self) -> None:
         """Ends the run as `cancelled`; its events close, and `result` has what there was. Idempotent."""
-        self._run.cancel()
+        self._begun.run.cancel()
 
     def __aiter__(self) -> AsyncIterator[Event]:
         return self._events
 
     async def __aenter__(self) -> Self:
+        """Raises AgentError for what is wrong before the run starts."""
+        self._job = self._start(self._events)
         await self._group.__aenter__()
-        self._group.start_soon(self._main)
+        self._group.start_soon(self._main, self._job)
         return self
 
     async def __aexit__(self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None) -> bool | None:
-        if self._result is None:
-            self._run.cancel()
+        if self._begun.result is None:
+            self._begun.run.cancel()
+        if isinstance(error, Exception):  # the caller's own: not for the group, which would wrap it
+            await self._group.__aexit__(None, None, None)
+            return None
         return await self._group.__aexit__(kind, error, trace)
 
-    async def _main(self) -> None:
+    async def _main(self, job: Job[Out]) -> None:
         try:
-            self._result = await self._drive()
-        except AgentError as e:  # the run could not begin: told by `result`, not as a group
-            self._result = e
+            await job.drive(job)
         finally:
             self._events.close()

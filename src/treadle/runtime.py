@@ -9,10 +9,10 @@ import asyncio
 import logging
 import threading
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from contextlib import suppress
 from functools import partial
 from pathlib import Path
-from typing import Any, Generic, Literal, Self, cast
+from typing import Any, Literal, NamedTuple, Self, cast
 
 import anyio
 import msgspec
@@ -25,21 +25,20 @@ from treadle.clock import Clock
 from treadle.config import Config, load
 from treadle.environment import child_environment
 from treadle.errors import AgentError
-from treadle.events import ToolProgress
 from treadle.execution import Toolbox
 from treadle.feed import EventStream, Feed
 from treadle.hub import Hub
 from treadle.journal import Journal
 from treadle.journals.memory import MemoryJournal
 from treadle.loop import Run
-from treadle.message import Message, Part, encode_json
+from treadle.message import MediaPart, Message, Part, TextPart, encode_json
 from treadle.model import History, Model
 from treadle.plan import Ending, Plan
 from treadle.redaction import Redactor
 from treadle.registry import Models
 from treadle.result import Out, RunResult
 from treadle.retry import RetryPolicy
-from treadle.run_stream import RunStream
+from treadle.run_stream import Job, RunStream
 from treadle.session import RunOptions, Session
 from treadle.session_store import SessionStore
 from treadle.spill import Spill
@@ -55,15 +54,13 @@ CLOSE_GRACE_S = 5.0
 """How long closing waits for runs to close and for the threads of abandoned sync tools."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class _Job(Generic[Out]):
-    """A run that is ready to be driven."""
+class _Active(NamedTuple):
+    """A session's run."""
 
-    run: Run
-    new_from: int
-    """Where what the session does not hold yet begins in the history."""
-    prompt_at: int
-    over: anyio.Event
+    run: Run | None
+    """None while it is being put together."""
+    inside: Callable[[Callable[[], None]], None]
+    """Calls a function in the run's event loop."""
 
 
 class Runtime:
@@ -86,9 +83,10 @@ class Runtime:
         self._spill = Spill()
         self._lock = threading.Lock()
         """Guards `_active`: two threads must not both find a session idle."""
-        self._active: dict[str, tuple[Run, Callable[[Callable[[], None]], None]]] = {}
-        """Session id -> its run, and how to call into the run's event loop."""
-        self._jobs: set[_Job[Any]] = set()
+        self._active: dict[str, _Active] = {}
+        """By session id."""
+        self._jobs: set[Job[Any]] = set()
+        self._closed = False
         self._abandoning: set[str] = set()
         """Runs that left a sync tool behind in its thread."""
         self._seen_files: dict[str, dict[str, str]] = {}
@@ -113,6 +111,7 @@ class Runtime:
 
     async def aclose(self) -> None:
         """Cancels what still runs, waits for it, and closes every connection. Idempotent."""
+        self._closed = True
         jobs = list(self._jobs)
         for job in jobs:
             job.run.cancel()
@@ -140,9 +139,8 @@ class Runtime:
         Cancelling the awaiting task closes the run first: its history is valid and its outcome journaled.
         """
         callbacks, on_event = options.get("callbacks"), options.get("on_event")
-        if callbacks is None and on_event is None:
-            return await self._drive(self._job(agent, text, deps, options, None))
-        async with self.stream(agent, text, deps=deps, **options) as stream:
+        heard = callbacks is not None or on_event is not None
+        async with RunStream(lambda events: self._start(agent, text, deps, options, events if heard else None)) as stream:
             async for event in stream:
                 if on_event is not None:
                     await call(on_event, event)
@@ -153,10 +151,8 @@ class Runtime:
         return stream.result
 
     def stream(self, agent: Agent[Deps, Out], text: str | Sequence[Part], *, deps: Deps = None, **options: Unpack[RunOptions]) -> RunStream[Out]:
-        """The same run, its events as they come: `async with rt.stream(…) as run: async for event in run: …`."""
-        events = EventStream()
-        job = self._job(agent, text, deps, options, events)
-        return RunStream(job.run, events, partial(self._drive, job))
+        """The same run, its events as they come: `async with rt.stream(…) as run: async for event in run: …`. It begins with the block."""
+        return RunStream(lambda events: self._start(agent, text, deps, options, events))
 
     def session(self, session_id: str | None = None, *, agent: Agent[Deps, Out]) -> Session[Deps, Out]:
         """Opens a session, or makes it where there is none of this id."""
@@ -164,15 +160,21 @@ class Runtime:
             session_id = self.sessions.create(session_id=session_id).id
         return Session(session_id, agent, self)
 
-    async def _drive(self, job: _Job[Out]) -> RunResult[Out]:
+    async def _drive(self, job: Job[Out]) -> None:
         self._jobs.add(job)
         try:
-            ending = await job.run.drive()
+            await job.run.drive()
+        except AgentError as e:
+            job.result = e
+        except Exception as e:  # the edge of a task: a journal's bug is told, not thrown about
+            logger.exception("run %s could not begin", job.run.plan.run_id)
+            job.result = AgentError("agent", f"the run could not begin: {type(e).__name__}: {self.redact(str(e))}")
         finally:
+            if job.run.ending is not None:
+                job.result = _result(job, job.run.ending)
             self._release(job)
-        return _result(job, ending)
 
-    def _release(self, job: _Job[Any]) -> None:
+    def _release(self, job: Job[Any]) -> None:
         plan = job.run.plan
         self._jobs.discard(job)
         if abandoned_calls(plan.run_id):
@@ -180,10 +182,10 @@ class Runtime:
         job.over.set()
         if plan.session_id is None:
             self.models.forget(plan.run_id)
-        else:
+            return
+        if job.run.ending is not None:
             self.sessions.add_messages(plan.session_id, plan.history[job.new_from :])
-            with self._lock:
-                self._active.pop(plan.session_id, None)
+        self._let_go(plan.session_id)
 
     def set_credentials(self, provider: str, *, api_key: str | None = None, auth_token: str | None = None) -> None:
         """Another key for a provider, from the next request on; sessions and their histories stay.
@@ -200,40 +202,58 @@ class Runtime:
         """Text for the session's running run. Raises AgentError(invalid) where nothing runs in it, or the text is empty."""
         if not text.strip():
             raise AgentError("invalid", "the text to steer with is empty")
-        run, inside = self._running(session_id)
-        if run is None:
+        if not self._tell(session_id, lambda run: run.steer(text)):
             raise AgentError("invalid", f"nothing runs in session {session_id!r}: send the text instead")
-        inside(partial(run.steer, text))
 
     def cancel(self, session_id: str) -> bool:
         """Ends the session's running run; False where nothing runs in it."""
-        run, inside = self._running(session_id)
-        if run is not None:
-            inside(run.cancel)
-        return run is not None
+        return self._tell(session_id, Run.cancel)
 
     def is_busy(self, session_id: str) -> bool:
-        return self._running(session_id)[0] is not None
+        with self._lock:
+            return session_id in self._active
 
     def messages(self, session_id: str) -> list[Message]:
         return list(self.sessions.get_messages(session_id))
 
     def clear(self, session_id: str) -> None:
         """Forgets the session's messages. Raises AgentError(busy) while a run is under way."""
-        if self.is_busy(session_id):
-            raise AgentError("busy", f"session {session_id!r} is running: cancel the run, or wait for its end")
-        self.sessions.clear_messages(session_id)
-        self._seen_files.pop(session_id, None)
-
-    def _running(self, session_id: str) -> tuple[Run | None, Callable[[Callable[[], None]], None]]:
         with self._lock:
-            return self._active.get(session_id, (None, lambda called: called()))
+            if session_id in self._active:
+                raise AgentError("busy", f"session {session_id!r} is running: cancel the run, or wait for its end")
+            self.sessions.clear_messages(session_id)
+            self._seen_files.pop(session_id, None)
+
+    def _tell(self, session_id: str, what: Callable[[Run], None]) -> bool:
+        """In the event loop of the session's run; False where there is none."""
+        with self._lock:
+            run, inside = self._active.get(session_id, (None, None))
+        if run is None or inside is None:
+            return False
+        inside(partial(what, run))
+        return True
 
     # ------------------------------------------------------------ assembling
 
-    def _job(self, agent: Agent[Deps, Out], text: str | Sequence[Part], deps: Deps, options: RunOptions, stream: EventStream | None) -> _Job[Out]:
-        """Everything that can be wrong before a run starts is said here."""
+    def _start(self, agent: Agent[Deps, Out], text: str | Sequence[Part], deps: Deps, options: RunOptions, stream: EventStream | None) -> Job[Out]:
+        """Everything that can be wrong before a run starts is said here. The session is claimed before its history is read."""
+        if self._closed:
+            raise AgentError("invalid", "this runtime is closed: open another one")
         prompt = _prompt(text)
+        session_id = self._session_id(options.get("session"))
+        if session_id is None:
+            return self._job(agent, prompt, deps, options, stream)
+        inside = self._claim(session_id)
+        try:
+            job = self._job(agent, prompt, deps, options, stream)
+        except BaseException:
+            self._let_go(session_id)
+            raise
+        with self._lock:
+            self._active[session_id] = _Active(job.run, inside)
+        return job
+
+    def _job(self, agent: Agent[Deps, Out], prompt: Message, deps: Deps, options: RunOptions, stream: EventStream | None) -> Job[Out]:
         values = agent.values(options.get("inputs", {}))
         session_id = self._session_id(options.get("session"))
         run_id = new_id("run")
@@ -261,20 +281,23 @@ class Runtime:
         feed = Feed(run_id, session_id, self.hub, stream)
         toolbox = self._toolbox(agent, plan, deps, feed)
         run = Run(plan, toolbox, self._journal, feed, clock=self._clock, retries=self._retries)
-        if session_id is not None:
-            self._claim(session_id, run)
-        return _Job(run=run, new_from=len(past), prompt_at=len(past) + len(fresh), over=anyio.Event())
+        return Job(run=run, drive=self._drive, new_from=len(past), prompt_at=len(past) + len(fresh), over=anyio.Event())
 
     def redact(self, text: str) -> str:
         """Without known secrets: what every sink is given."""
         return self._redactor.exact(text)
 
-    def _claim(self, session_id: str, run: Run) -> None:
+    def _claim(self, session_id: str) -> Callable[[Callable[[], None]], None]:
         inside = _into_this_loop()
         with self._lock:
             if session_id in self._active:
                 raise AgentError("busy", f"session {session_id!r} is running already: wait for its end, cancel it, or steer it")
-            self._active[session_id] = (run, inside)
+            self._active[session_id] = _Active(None, inside)
+        return inside
+
+    def _let_go(self, session_id: str) -> None:
+        with self._lock:
+            self._active.pop(session_id, None)
 
     def _session_id(self, session: Session[Any, Any] | str | None) -> str | None:
         if isinstance(session, Session):
@@ -313,8 +336,7 @@ class Runtime:
         inside = _into_this_loop()
 
         def report(call_id: str, text: str, done: float | None, total: float | None) -> None:
-            numbers = {name: value for name, value in (("done", done), ("total", total)) if value is not None}
-            inside(partial(feed.say, ToolProgress, {"call_id": call_id, "text": self.redact(text), **numbers}))
+            inside(partial(feed.progress, call_id, self.redact(text), done, total))
 
         def context(ready: Ready, deadline: float | None, cancelled: Callable[[], bool]) -> ToolContext[Deps]:
             return ToolContext(
@@ -346,9 +368,12 @@ class Runtime:
 
 
 def _prompt(text: str | Sequence[Part]) -> Message:
-    if not text or (isinstance(text, str) and not text.strip()):
+    prompt = Message.user(text)
+    if strange := [part for part in prompt.parts if not isinstance(part, (TextPart, MediaPart))]:
+        raise AgentError("invalid", f"a prompt holds text and media, not {type(strange[0]).__name__}")
+    if not prompt.text.strip() and not any(isinstance(part, MediaPart) for part in prompt.parts):
         raise AgentError("invalid", "the prompt is empty: say what the agent should do")
-    return Message.user(text)
+    return prompt
 
 
 def _directory(cwd: str | Path | None) -> Path:
@@ -366,12 +391,13 @@ def _into_this_loop() -> Callable[[Callable[[], None]], None]:
         if threading.get_ident() == home:
             called()
         else:
-            loop.call_soon_threadsafe(called)
+            with suppress(RuntimeError):  # the loop is closed, and with it the run
+                loop.call_soon_threadsafe(called)
 
     return inside
 
 
-def _result(job: _Job[Out], ending: Ending) -> RunResult[Out]:
+def _result(job: Job[Out], ending: Ending) -> RunResult[Out]:
     plan = job.run.plan
     completed = ending.outcome is Outcome.COMPLETED
     return RunResult(
@@ -399,5 +425,7 @@ def run_sync(agent: Agent[Deps, Out], text: str | Sequence[Part], *, deps: Deps 
     try:
         asyncio.get_running_loop()
     except RuntimeError:
-        return anyio.run(partial(run, agent, text, deps=deps, **options))
-    raise AgentError("invalid", "run_sync cannot run inside a running event loop: use `await treadle.run(…)` there")
+        pass
+    else:
+        raise AgentError("invalid", "run_sync cannot run inside a running event loop: use `await treadle.run(…)` there")
+    return anyio.run(partial(run, agent, text, deps=deps, **options))

@@ -1,0 +1,272 @@
+"""Turns: what is asked, what comes of an answer, and every end that the model itself brings about."""
+
+from __future__ import annotations
+
+import pytest
+
+from tests.doubles import PlainTool, PlayedModel, Step, agent, asks, breaks, call, end, fails, gives, open_runtime, says, text, watch, wishes
+from treadle.errors import AgentError, ErrorKind
+from treadle.message import Message, ReasoningPart, ToolCall
+from treadle.model import PartEnd, ReasoningDelta, TextDelta
+from treadle.testing import ScriptedModel
+from treadle.tool import ToolContext
+from treadle.types import Limits, Mode, StopReason
+
+
+async def test_an_answer_in_words_completes_the_run() -> None:
+    seen = await watch([says("Hello there.")])
+    assert seen.outcome == "completed"
+    assert seen.result.success
+    assert seen.result.output == seen.result.text == seen.result.unwrap() == "Hello there."
+    assert [m.role for m in seen.result.messages] == ["user", "assistant"]
+    assert seen.result.new_messages == seen.result.messages
+    assert (seen.result.turn_count, seen.result.metrics.invocations, seen.result.metrics.retries) == (1, 1, 0)
+
+
+async def test_a_call_is_run_and_its_result_goes_back_to_the_model() -> None:
+    async def add(ctx: ToolContext[None], arguments: dict[str, int]) -> str:
+        return str(arguments["a"] + arguments["b"])
+
+    model = ScriptedModel([asks(call("add", "c1", a=2, b=3)), says("It is 5.")])
+    seen = await watch(model, PlainTool(name="add", does=add, effect="pure"))
+    assert seen.outcome == "completed"
+    assert [m.role for m in seen.result.messages] == ["user", "assistant", "tool", "assistant"]
+    assert seen.results == ["5"]
+    assert model.requests[1].messages == tuple(seen.result.messages[:3])
+    assert seen.result.metrics.tool_calls == 1
+    assert seen.result.metrics.usage.total_tokens == 30
+
+
+async def test_every_request_of_a_run_offers_the_same_tools_system_and_settings() -> None:
+    model = ScriptedModel([asks(call("look")), asks(call("look")), says("done")])
+    rt = open_runtime()
+    result = await rt.run(agent(model, gives("look"), instructions="Be brief."), "go")
+    assert result.success
+    first = model.requests[0]
+    assert [block.text for block in first.system] == ["Be brief."]
+    assert [tool.name for tool in first.tools] == ["look"]
+    assert first.settings.max_tokens == 8192
+    assert all((r.system, r.tools, r.settings) == (first.system, first.tools, first.settings) for r in model.requests)
+    assert all(r.tools is first.tools for r in model.requests), "the same object, so that it is encoded once"
+
+
+async def test_what_the_provider_wants_back_goes_with_the_next_requests_of_the_run_only() -> None:
+    first: list[Step] = [*wishes(("c1", "look", "{}"))[:-1], end(StopReason.TOOL_USE, provider_data='{"container": "k7"}')]
+    model = PlayedModel(first, text("done"), text("again"))
+    rt = open_runtime()
+    session = rt.session(agent=agent(model, gives("look")))
+    await session.send("go")
+    await session.send("more")
+    assert [r.settings.extra for r in model.requests] == [None, {"container": "k7"}, None]
+
+
+async def test_the_reasoning_of_a_turn_stays_in_the_history_with_its_metadata() -> None:
+    steps: list[Step] = [ReasoningDelta("Let me think."), PartEnd("anthropic", '{"signature": "s1"}'), TextDelta("Yes."), end()]
+    seen = await watch(PlayedModel(steps))
+    reasoning = seen.result.messages[-1].parts[0]
+    assert reasoning == ReasoningPart(text="Let me think.", provider="anthropic", provider_data='{"signature": "s1"}')
+    assert seen.result.text == "Yes."
+
+
+async def test_text_that_utf8_cannot_hold_completes_like_any_other() -> None:
+    seen = await watch(PlayedModel(text("half a pair: \ud83d")))
+    assert seen.outcome == "completed"
+    assert seen.result.text == "half a pair: \ud83d"
+
+
+async def test_the_text_of_a_run_is_that_of_the_last_assistant_message_that_has_some() -> None:
+    seen = await watch([asks(call("look"), text="Looking."), asks(call("look")), fails("auth", status=401)], gives("look"))
+    assert seen.outcome == "error"
+    assert seen.result.text == "Looking."
+
+
+# ---------------------------------------------------------------- ends
+
+
+@pytest.mark.parametrize("kind", [kind for kind in ErrorKind if kind not in ("rate_limit", "network", "timeout", "context_overflow")])
+async def test_an_error_that_is_not_retried_ends_the_run_with_its_kind(kind: ErrorKind) -> None:
+    seen = await watch([fails(kind, status=400)])
+    assert seen.outcome == "error"
+    assert seen.result.error is not None
+    assert seen.result.error.kind is kind
+    assert seen.kinds[-3:] == ["turn_end", "error", "run_end"]
+    with pytest.raises(AgentError) as caught:
+        seen.result.unwrap()
+    assert caught.value is seen.result.error
+
+
+async def test_a_used_up_script_ends_in_an_error_that_says_so() -> None:
+    seen = await watch([])
+    assert seen.outcome == "error"
+    assert seen.result.error is not None
+    assert seen.result.error.kind is ErrorKind.AGENT
+    assert "used up" in seen.result.error.message
+
+
+async def test_a_model_that_breaks_ends_the_run_in_an_error_and_raises_nothing() -> None:
+    seen = await watch(PlayedModel([TextDelta("Half an"), ZeroDivisionError("oh")]))
+    assert seen.outcome == "error"
+    assert seen.result.error is not None
+    assert seen.result.error.kind is ErrorKind.AGENT
+    assert "ZeroDivisionError: oh" in seen.result.error.message
+    assert seen.result.text == "Half an"
+
+
+async def test_a_model_that_is_no_stream_ends_the_run_in_an_error() -> None:
+    class Broken:
+        name = "broken:model"
+        refuses: frozenset[str] = frozenset()
+
+        def stream(self, request: object) -> list[str]:
+            return ["hello"]
+
+    seen = await watch(Broken())  # pyright: ignore[reportArgumentType]  wrong on purpose
+    assert seen.outcome == "error"
+
+
+async def test_provider_data_that_is_no_json_ends_the_run_in_an_error() -> None:
+    seen = await watch(PlayedModel([TextDelta("So."), end(provider_data="{")]))
+    assert seen.outcome == "error"
+    assert seen.result.text == "So."
+
+
+@pytest.mark.parametrize("steps", [[TextDelta("I"), end(StopReason.CONTEXT_OVERFLOW)], [AgentError("context_overflow", "too long", status=400)]])
+async def test_a_history_that_is_too_long_for_the_model_ends_in_context_overflow(steps: list[Step]) -> None:
+    seen = await watch(PlayedModel(steps))
+    assert seen.outcome == "context_overflow"
+    with pytest.raises(AgentError) as caught:
+        seen.result.unwrap()
+    assert caught.value.kind is ErrorKind.CONTEXT_OVERFLOW
+
+
+async def test_a_refusal_ends_in_refused_with_the_text_there_is() -> None:
+    seen = await watch([says("I would rather not.", stop="refusal")])
+    assert seen.outcome == "refused"
+    assert seen.result.text == "I would rather not."
+    assert seen.result.output is None
+
+
+async def test_an_answer_cut_by_its_own_max_tokens_is_truncated() -> None:
+    seen = await watch([says("Once upon", stop="max_tokens")])
+    assert seen.outcome == "truncated"
+    assert seen.result.text == "Once upon"
+    assert not seen.result.validated
+
+
+async def test_a_stop_sequence_completes_even_where_nothing_came_before_it() -> None:
+    seen = await watch(PlayedModel([end(StopReason.STOP_SEQUENCE)]))
+    assert seen.outcome == "completed"
+    assert seen.result.output == ""
+
+
+# ---------------------------------------------------------------- looping
+
+
+async def test_the_same_call_with_the_same_result_more_than_five_times_is_looping() -> None:
+    seen = await watch([asks(call("look", at="x")) for _ in range(9)], gives("look", effect="pure"))
+    assert seen.outcome == "looping"
+    assert seen.result.turn_count == 6
+
+
+async def test_the_same_error_three_times_is_looping() -> None:
+    seen = await watch([asks(call("look", at="x")) for _ in range(9)], breaks("look", ValueError("no")))
+    assert seen.outcome == "looping"
+    assert seen.result.turn_count == 3
+
+
+async def test_different_arguments_are_no_loop_even_where_the_error_is_the_same() -> None:
+    seen = await watch([*(asks(call("look", at=i)) for i in range(12)), says("done")], breaks("look", ValueError("no")))
+    assert seen.outcome == "completed"
+
+
+async def test_different_results_are_no_loop() -> None:
+    count = iter(range(100))
+
+    async def does(ctx: ToolContext[None], arguments: object) -> str:
+        return str(next(count))
+
+    seen = await watch([*(asks(call("look")) for _ in range(12)), says("done")], PlainTool(name="look", does=does))
+    assert seen.outcome == "completed"
+
+
+async def test_only_the_last_ten_calls_count_as_a_loop() -> None:
+    others = [asks(call("look", at=i)) for i in range(6)]
+    same = asks(call("look", at="x"))
+    seen = await watch([same, same, same, same, same, *others, same, same, says("done")], gives("look"))
+    assert seen.outcome == "completed"
+
+
+async def test_six_equal_calls_in_one_turn_are_a_loop_too() -> None:
+    seen = await watch([asks(*(call("look") for _ in range(6))), says("never said")], gives("look"))
+    assert seen.outcome == "looping"
+    assert len(seen.results) == 6
+
+
+# ---------------------------------------------------------------- approval
+
+
+@pytest.mark.parametrize("mode", ["ask", "accept-edits"])
+async def test_a_call_that_needs_a_person_is_refused_and_the_run_ends_in_approval_needed(mode: Mode) -> None:
+    seen = await watch([asks(call("send", "c1", to="Ada")), says("I could not send it.")], gives("send"), mode=mode)
+    assert seen.outcome == "approval_needed"
+    assert seen.result.text == "I could not send it."
+    assert seen.result.output is None
+    assert "Nobody is here to approve it" in seen.results[0]
+    assert seen.result.metrics.tool_calls == 0
+    assert "tool_call_start" not in seen.kinds
+    begin = seen.kinds.index("tool_call")
+    assert seen.kinds[begin : begin + 4] == ["tool_call", "approval_requested", "approval_resolved", "warning"]
+    assert [entry for entry in seen.entries if "tool" in entry or "approval" in entry] == ["approval.asked", "approval.answered", "tool.finished:c1:denied"]
+
+
+async def test_a_tool_that_always_needs_approval_is_asked_for_in_full_mode_too() -> None:
+    seen = await watch([asks(call("look")), says("no")], gives("look", effect="pure", needs_approval=True), mode="full")
+    assert seen.outcome == "approval_needed"
+
+
+async def test_pure_tools_run_unasked_in_every_mode() -> None:
+    for mode in ("ask", "accept-edits", "plan", "full"):
+        seen = await watch([asks(call("look")), says("seen")], gives("look", effect="pure"), mode=mode)
+        assert (seen.outcome, seen.results) == ("completed", ["ok"])
+
+
+async def test_plan_mode_denies_what_changes_things_and_that_is_no_lack_of_approval() -> None:
+    seen = await watch([asks(call("send", "c1")), says("The plan: send it.")], gives("send"), mode="plan")
+    assert seen.outcome == "completed"
+    assert "tool.finished:c1:denied" in seen.entries
+    assert "this run only plans" in seen.results[0]
+
+
+async def test_an_edit_inside_the_working_directory_runs_unasked_where_edits_are_accepted() -> None:
+    inside = PlainTool(name="edit", does=gives("edit").does, changes=lambda arguments, cwd: [cwd / "a.txt"])
+    outside = PlainTool(name="edit", does=gives("edit").does, changes=lambda arguments, cwd: [cwd / ".." / "a.txt"])
+    assert (await watch([asks(call("edit")), says("done")], inside, mode="accept-edits")).outcome == "completed"
+    assert (await watch([asks(call("edit")), says("done")], outside, mode="accept-edits")).outcome == "approval_needed"
+    assert (await watch([asks(call("edit")), says("done")], inside, mode="ask")).outcome == "approval_needed"
+
+
+async def test_a_limit_that_ends_a_run_goes_before_the_approval_that_it_lacked() -> None:
+    seen = await watch([asks(call("send")), asks(call("send"))], gives("send"), mode="ask", limits=Limits(turns=2))
+    assert seen.outcome == "turn_limit"
+
+
+# ---------------------------------------------------------------- history
+
+
+async def test_messages_before_the_prompt_are_sent_but_are_not_new() -> None:
+    model = ScriptedModel([says("4")])
+    example = [Message.user("1+1?"), Message.assistant("2")]
+    result = await open_runtime().run(agent(model, messages=example), "2+2?")
+    assert [m.text for m in model.requests[0].messages] == ["1+1?", "2", "2+2?"]
+    assert [m.text for m in result.new_messages] == ["2+2?", "4"]
+
+
+async def test_the_lists_of_a_result_are_the_callers_own() -> None:
+    seen = await watch([says("hi")])
+    seen.result.messages.clear()
+    assert len(seen.result.new_messages) == 2
+
+
+async def test_the_arguments_stay_the_text_that_the_model_wrote() -> None:
+    seen = await watch(PlayedModel(wishes(("c1", "look", '{"a": 1e400,  "a": 2}')), text("done")), gives("look"))
+    assert seen.result.messages[1].tool_calls == (ToolCall(id="c1", name="look", arguments_json='{"a": 1e400,  "a": 2}'),)
