@@ -10,10 +10,10 @@ import functools
 import inspect
 import sys
 from collections.abc import Awaitable, Callable, Mapping, Sequence
-from dataclasses import replace
 from pathlib import Path
 from typing import Any, Concatenate, Generic, Literal, Protocol, TypeAlias, cast, overload
 
+import msgspec
 from typing_extensions import ParamSpec, TypeVar
 
 from treadle.errors import AgentError
@@ -339,7 +339,7 @@ def _from_function(function: AnyFunction, description: str | None, traits: Trait
         raise AgentError("invalid", f"{function!r} is a tool already: decorate the function once")
     check_function(function, f"@tool on {function!r}")
     label = label_of(function)
-    traits = replace(traits, name=traits.name or label.rpartition(".")[2])
+    traits = msgspec.structs.replace(traits, name=traits.name or label.rpartition(".")[2])
     traits.check(label)
     signature = Signature.of(function, scope)
     if traits.isolate is not None and signature.context is not None:

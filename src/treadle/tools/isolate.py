@@ -12,7 +12,6 @@ import signal
 import sys
 from collections.abc import AsyncGenerator, Mapping
 from contextlib import asynccontextmanager, suppress
-from dataclasses import asdict
 from typing import Any, Final, cast
 
 import anyio
@@ -95,7 +94,7 @@ async def _child(ctx: ToolContext[Any]) -> AsyncGenerator[_Child]:
 
 def _request(target: Target, arguments: Mapping[str, Any]) -> bytes:
     given = {"arguments": arguments} if _is_json(arguments) else {"text": cast("ParsedText", arguments).text}
-    return json.dumps({"path": [os.path.abspath(p) for p in sys.path], "target": asdict(target), **given}).encode() + b"\n"
+    return json.dumps({"path": [os.path.abspath(p) for p in sys.path], "target": msgspec.structs.asdict(target), **given}).encode() + b"\n"
 
 
 def _is_json(value: object) -> bool:

@@ -20,9 +20,10 @@ import sys
 import threading
 import traceback
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
 from types import ModuleType
 from typing import Any, Final
+
+import msgspec
 
 from treadle.errors import AgentError
 from treadle.tool import InvalidArguments, ToolFailed
@@ -43,8 +44,7 @@ class ParsedText(dict[str, Any]):
         self.text = text
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Target:
+class Target(msgspec.Struct, frozen=True, kw_only=True):
     """A function as another process can find it."""
 
     module: str | None
@@ -154,8 +154,6 @@ def _call(request: dict[str, Any]) -> dict[str, Any]:
 
 
 def _answer(function: Callable[..., object], target: Target, request: dict[str, Any]) -> dict[str, Any]:
-    import msgspec  # noqa: PLC0415  loaded with treadle.tool, and needed for the parts only
-
     from treadle.tools.returned import to_output  # noqa: PLC0415  after the function was loaded: its errors come first
 
     arguments = request["arguments"] if "arguments" in request else _parsed(function, target, request["text"])

@@ -8,8 +8,9 @@ from __future__ import annotations
 import json
 import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
 from typing import Any, Final, TypeAlias, cast
+
+import msgspec
 
 from treadle.tool import InvalidArguments, closest
 
@@ -31,8 +32,7 @@ strict_json: Final = json.JSONDecoder(parse_constant=_no_constant)
 """Python's parser without the NaN and Infinity that it lets pass. Raises ValueError, or RecursionError for what is nested too deeply."""
 
 
-@dataclass(frozen=True, slots=True)
-class Problem:
+class Problem(msgspec.Struct, frozen=True):
     path: Path
     """Keys and indices from the arguments down."""
     text: str

@@ -9,10 +9,11 @@ import inspect
 import re
 import sys
 from collections.abc import Callable, Iterable, Mapping
-from dataclasses import dataclass
 from functools import partial
 from types import UnionType
 from typing import Any, Final, Union, cast, get_args, get_origin, get_type_hints
+
+import msgspec
 
 from treadle.errors import AgentError
 from treadle.tool import ToolContext
@@ -24,8 +25,7 @@ _IDENTIFIER: Final = re.compile(r"[A-Za-z_]\w*")
 _MISSING: Final = object()
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Context:
+class Context(msgspec.Struct, frozen=True, kw_only=True):
     """Where a function wants its ToolContext."""
 
     name: str
@@ -33,8 +33,7 @@ class Context:
     """True: it is the first parameter and is given by position; else by keyword."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Signature:
+class Signature(msgspec.Struct, frozen=True, kw_only=True):
     """What the model may fill in, and how its types are found when they are first needed."""
 
     label: str

@@ -8,8 +8,9 @@ from __future__ import annotations
 import functools
 import inspect
 import re
-from dataclasses import dataclass
 from typing import Any, Final, Literal, cast, get_args
+
+import msgspec
 
 from treadle.errors import AgentError
 from treadle.tool import MAX_OUTPUT_CHARS, Probe
@@ -20,8 +21,7 @@ _NAME: Final = re.compile(r"[A-Za-z0-9_-]{1,128}")
 _EFFECTS: Final[tuple[str, ...]] = get_args(Effect)
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Traits:
+class Traits(msgspec.Struct, frozen=True, kw_only=True):
     """Everything about a tool but its schema and its function."""
 
     name: str
