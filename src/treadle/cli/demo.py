@@ -23,7 +23,7 @@ from treadle.events import Event
 from treadle.providers.scripted import ScriptedModel
 from treadle.result import RunResult
 from treadle.runtime import Runtime
-from treadle.tools.builtin import default_tools
+from treadle.tools.coding import default_tools
 from treadle.types import Limits, Outcome
 
 PROMPT = "The tests of this project fail. Find out why, fix it, and prove that it is fixed."
@@ -32,6 +32,8 @@ The model of this demo is scripted: what it says and asks for is fixed. Everythi
 the loop, the tools, the files in {}, and pytest.
 """
 OUTRO = "With a key, a real model does the same in your own project:\n  export ANTHROPIC_API_KEY=…\n  treadle run --mode full {}"
+PYTEST = f"PYTEST_DISABLE_PLUGIN_AUTOLOAD=1 {shlex.quote(sys.executable)} -m pytest -q --tb=no"
+"""Without the plugins that happen to be installed: they would talk into the demo."""
 OUTPUT_LINES = 12
 
 
@@ -77,7 +79,7 @@ async def _work(directory: Path, fast: bool) -> RunResult[None]:
 
 def script(delay_ms: float) -> list[dict[str, Any]]:
     """What the model says, with `delay_ms` between its words."""
-    pytest = {"name": "bash", "arguments": {"command": f"{shlex.quote(sys.executable)} -m pytest -q"}}
+    pytest = {"name": "bash", "arguments": {"command": PYTEST}}
     edits = [
         {"old": "total = sum(price for _, price, _ in self.lines)", "new": "total = sum(price * quantity for _, price, quantity in self.lines)"},
         {"old": "if total > DISCOUNT_FROM_CENTS:", "new": "if total >= DISCOUNT_FROM_CENTS:"},
@@ -147,7 +149,7 @@ def _arguments(event: events.ToolCallAsked) -> str:
     if isinstance(event.arguments, str):
         return event.arguments
     shown = event.arguments.get("command") or event.arguments.get("path") or ""
-    return str(shown).replace(shlex.quote(sys.executable), "python")
+    return str(shown).replace(PYTEST, "python -m pytest -q --tb=no")
 
 
 def _show_change(before: str, after: str) -> None:

@@ -101,7 +101,7 @@ async def _run(config: Config, wish: Wish) -> RunResult[str]:
 
 def coding_agent(config: Config) -> Agent[None, str]:
     """What `run` runs: the built-in tools and the default instructions."""
-    from treadle.tools.builtin import default_tools  # noqa: PLC0415  after the options were read
+    from treadle.tools.coding import default_tools  # noqa: PLC0415  after the options were read
 
     instructions = files("treadle.cli").joinpath("prompt.md").read_text(encoding="utf-8").replace("$", "$$")
     return Agent(name="treadle", description="A coding assistant", instructions=instructions, model=config.models.large, tools=default_tools())
