@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import ssl
 from collections.abc import AsyncIterator, Callable, Mapping, Sequence
-from contextlib import asynccontextmanager
+from contextlib import asynccontextmanager, suppress
 from dataclasses import dataclass, field
 from enum import Enum
 from urllib.parse import urlsplit
@@ -124,10 +124,8 @@ class Server:
 
     async def _until_gone(self, stream: ByteStream, word: bytes) -> None:
         async def listen() -> None:
-            try:
+            with suppress(GONE):
                 await stream.receive()
-            except GONE:
-                pass
             group.cancel_scope.cancel()
 
         async with anyio.create_task_group() as group:

@@ -11,7 +11,7 @@ from tests.providers.conftest import KEY, ModelOn
 from tests.providers.loopback import SILENT_CUT, Answer, Step, document, serving, sse, stream
 from treadle.errors import AgentError, ErrorKind
 from treadle.message import Message, TextPart, ToolCall
-from treadle.model import Delta, ModelRequest, Notice, ResponseEnd, TextDelta, ToolDefinition, fold_stream
+from treadle.model import Delta, Fold, ModelRequest, Notice, ResponseEnd, TextDelta, ToolDefinition, fold_stream
 from treadle.types import Settings, StopReason, SystemBlock, Usage
 
 USAGE = {"input_tokens": 3, "output_tokens": 1}
@@ -205,12 +205,16 @@ async def test_a_redirect_is_refused_and_the_key_does_not_travel(model_on: Model
 
 async def test_an_error_inside_a_stream_is_told_by_its_type_after_what_came_before(model_on: ModelOn) -> None:
     failure = {"type": "error", "error": {"type": "overloaded_error", "message": "Overloaded"}, "request_id": "req_1"}
-    deltas = list[Delta]()
+    fold = Fold()
+
+    async def read() -> None:
+        async for delta in model_on(server).stream(HELLO):
+            fold.add(delta)
+
     async with serving(stream(START, TEXT, text("Partial"), failure)) as server:
         with pytest.raises(AgentError) as raised:
-            async for delta in model_on(server).stream(HELLO):
-                deltas.append(delta)
-    assert TextDelta("Partial") in deltas
+            await read()
+    assert fold.partial() == (TextPart(text="Partial"),)
     assert (raised.value.kind, raised.value.status, raised.value.request_id) == (ErrorKind.RATE_LIMIT, 200, "req_1")
 
 

@@ -83,7 +83,7 @@ async def test_a_proxy_that_is_not_there_is_named(own: ModelOn, monkeypatch: pyt
 async def test_a_proxy_that_refuses_a_tunnel_is_not_asked_again(own: ModelOn, monkeypatch: pytest.MonkeyPatch) -> None:
     async with serving(Answer(status=407, chunked=False)) as refusing:
         monkeypatch.setenv("HTTPS_PROXY", refusing.url)
-        with pytest.raises(AgentError, match="refused to connect to .*407") as raised:
+        with pytest.raises(AgentError, match=r"refused to connect to .*407") as raised:
             await ask(own("https://127.0.0.1:1"))
     assert raised.value.kind is ErrorKind.INVALID
 

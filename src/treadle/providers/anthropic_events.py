@@ -171,7 +171,7 @@ def decode_body(data: bytes) -> WireMessage | Failure:
         message = _message.decode(data)
     except (ValueError, RecursionError):
         document = _object(json.loads(data.decode("utf-8", "replace")))
-        blocks = cast("list[dict[str, Any]]", document.pop("content", []))
+        blocks = msgspec.convert(document.pop("content", []), list[dict[str, Any]])
         message = msgspec.convert(document, WireMessage, strict=False)
         message.content = [_fields(block) for block in blocks]
     if message.content or message.stop_reason is not None:

@@ -1,0 +1,105 @@
+from __future__ import annotations
+
+import json
+
+import pytest
+
+from treadle.errors import AgentError, ErrorKind
+from treadle.providers.anthropic_errors import refusal
+
+CREDENTIAL = "the key: ANTHROPIC_API_KEY"
+
+
+def refused(status: int, kind: str = "", message: str = "Because.", **headers: str) -> AgentError:
+    body = json.dumps({"type": "error", "error": {"type": kind, "message": message}, "request_id": "req_body"}).encode()
+    return refusal(status, headers.get, body, CREDENTIAL)
+
+
+@pytest.mark.parametrize(
+    ("status", "kind", "expected"),
+    [
+        (400, "invalid_request_error", ErrorKind.INVALID),
+        (401, "authentication_error", ErrorKind.AUTH),
+        (402, "billing_error", ErrorKind.INVALID),
+        (403, "permission_error", ErrorKind.AUTH),
+        (404, "not_found_error", ErrorKind.INVALID),
+        (408, "timeout_error", ErrorKind.INVALID),
+        (409, "conflict_error", ErrorKind.INVALID),
+        (413, "request_too_large", ErrorKind.CONTEXT_OVERFLOW),
+        (422, "", ErrorKind.INVALID),
+        (429, "rate_limit_error", ErrorKind.RATE_LIMIT),
+        (429, "an_error_of_2027", ErrorKind.RATE_LIMIT),
+        (500, "api_error", ErrorKind.NETWORK),
+        (500, "overloaded_error", ErrorKind.RATE_LIMIT),
+        (500, "invalid_request_error", ErrorKind.NETWORK),
+        (502, "", ErrorKind.NETWORK),
+        (503, "", ErrorKind.NETWORK),
+        (504, "timeout_error", ErrorKind.NETWORK),
+        (529, "overloaded_error", ErrorKind.RATE_LIMIT),
+        (418, "", ErrorKind.INVALID),
+        (999, "", ErrorKind.NETWORK),
+    ],
+)
+def test_a_status_is_of_one_kind(status: int, kind: str, expected: ErrorKind) -> None:
+    error = refused(status, kind)
+    assert (error.kind, error.status, error.request_id) == (expected, status, "req_body")
+    assert "Because." in error.message
+    assert str(status) in error.message
+    assert kind in error.message
+
+
+@pytest.mark.parametrize(
+    "message",
+    [
+        "prompt is too long: 210000 tokens > 200000 maximum",
+        "input length and `max_tokens` exceed context limit: 199000 + 8192 > 200000",
+        "Input is too long for requested model.",
+    ],
+)
+def test_a_request_that_is_larger_than_the_window_is_told_apart(message: str) -> None:
+    assert refused(400, "invalid_request_error", message).kind is ErrorKind.CONTEXT_OVERFLOW
+
+
+def test_too_many_output_tokens_are_no_overflow() -> None:
+    message = "max_tokens: 200000 > 64000, which is the maximum allowed number of output tokens"
+    assert refused(400, "invalid_request_error", message).kind is ErrorKind.INVALID
+
+
+def test_an_auth_error_says_which_key_to_check() -> None:
+    assert refused(401, "authentication_error", "invalid x-api-key").message.endswith(f"invalid x-api-key. Check {CREDENTIAL}")
+
+
+def test_a_missing_model_says_what_to_check() -> None:
+    assert "the model's name" in refused(404, "not_found_error", "model: claude-sonet").message
+
+
+def test_words_of_a_server_cannot_move_a_cursor_and_have_an_end() -> None:
+    message = refused(400, "invalid_request_error", "\x1b[2J" + "x" * 9000).message
+    assert "\x1b" not in message
+    assert len(message) < 1500
+
+
+@pytest.mark.parametrize(
+    ("body", "said"),
+    [
+        (b"", "Bad Gateway"),
+        (b"upstream   connect\nerror", "'upstream connect error'"),
+        (b"<!doctype html><style>p {}</style><h1>Gateway</h1><script>x()</script>", "'Gateway'"),
+        (b"<html><title>502 - Nginx</title><p>more</p>", "'502 - Nginx'"),
+        (b'["json", "of another kind"]', "of another kind"),
+        (b"\xff\xfe", "a page that says"),
+        (b"[" * 100_000, "["),
+    ],
+)
+def test_a_body_that_is_no_api_error_is_told_in_short(body: bytes, said: str) -> None:
+    error = refusal(502, {}.get, body, CREDENTIAL)
+    assert error.kind is ErrorKind.NETWORK
+    assert said in error.message
+    assert len(error.message) < 400
+
+
+def test_a_redirect_names_where_it_points() -> None:
+    error = refusal(307, {"location": "https://elsewhere.example/v1"}.get, b"", CREDENTIAL)
+    assert error.kind is ErrorKind.INVALID
+    assert "'https://elsewhere.example/v1'" in error.message
+    assert "nowhere" in refusal(302, {}.get, b"", CREDENTIAL).message
