@@ -1,0 +1,267 @@
+"""The documents say what is true: their programs run, their links lead somewhere, their names are there, their help is the real one.
+
+A Python block runs as it stands, in a folder of its own and without any key. A comment on the line before it changes that:
+
+    <!-- run: no -->            a fragment: it is only compiled
+    <!-- script: [...] -->      the entries of a script, which is the default model of this block
+
+A block of kind `text` right after it is what it prints. `python tests/test_docs.py` writes the help of the commands into the pages anew.
+"""
+
+from __future__ import annotations
+
+import ast
+import importlib
+import json
+import re
+import runpy
+from collections.abc import Iterator
+from dataclasses import dataclass
+from itertools import zip_longest
+from pathlib import Path
+
+import pytest
+
+import treadle
+from treadle.config import FLAGS
+
+ROOT = Path(__file__).resolve().parents[1]
+SOURCE = ROOT / "src" / "treadle"
+PAGES = [*sorted(ROOT.glob("*.md")), *sorted((ROOT / "docs").rglob("*.md"))]
+
+_FENCE = re.compile(r"^```(\w*)[^\n]*\n(.*?)^```$", re.MULTILINE | re.DOTALL)
+_COMMENT = re.compile(r"<!-- (run|script): (.*) -->\Z", re.DOTALL)
+_LINK = re.compile(r"(?<!!)\[[^\]\n]*\]\(([^)\s]+)\)")
+_HEADING = re.compile(r"^#{1,6} +(.*)$", re.MULTILINE)
+_HELP = re.compile(r"^<!-- help:((?: [\w-]+)*) -->\n\n```text\n(.*?)^```$", re.MULTILINE | re.DOTALL)
+
+
+@dataclass(frozen=True)
+class Block:
+    page: Path
+    line: int
+    kind: str
+    text: str
+    how: str
+    """`run`, `script`, or nothing."""
+    said: str
+    """What stands after that word."""
+    printed: str | None
+
+    def __str__(self) -> str:
+        return f"{self.page.relative_to(ROOT)}:{self.line}"
+
+
+def blocks(*kinds: str) -> list[Block]:
+    return [block for page in PAGES for block in blocks_of(page) if block.kind in kinds]
+
+
+def blocks_of(page: Path) -> Iterator[Block]:
+    text = page.read_text(encoding="utf-8")
+    fences = list(_FENCE.finditer(text))
+    for fence, following in zip_longest(fences, fences[1:]):
+        before = text[: fence.start()]
+        comment = _COMMENT.search(before.rstrip())
+        printed = following[2] if following and following[1] == "text" and not text[fence.end() : following.start()].strip() else None
+        how, said = comment.groups() if comment else ("", "")
+        yield Block(page, before.count("\n") + 2, fence[1], fence[2], how, said, printed)
+
+
+def names(page: Path) -> str:
+    return str(page.relative_to(ROOT))
+
+
+# ---------------------------------------------------------------- programs
+
+
+@pytest.mark.parametrize("block", blocks("python"), ids=str)
+def test_a_program_of_the_documents_runs(block: Block, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
+    code = "\n" * (block.line - 1) + block.text
+    if block.how == "run":
+        assert block.said == "no"
+        compile(code, str(block), "exec", flags=ast.PyCF_ALLOW_TOP_LEVEL_AWAIT)
+        return
+    for variable in ("ANTHROPIC_API_KEY", "ANTHROPIC_AUTH_TOKEN", "TREADLE_AGENT_API_KEY", "TREADLE_MODEL", "ANTHROPIC_BASE_URL"):
+        monkeypatch.delenv(variable, raising=False)
+    monkeypatch.chdir(tmp_path)
+    if block.how == "script":
+        (tmp_path / "script.json").write_text(json.dumps(json.loads(block.said)))
+        monkeypatch.setenv("TREADLE_MODEL", f"script:{tmp_path / 'script.json'}")
+    program = tmp_path / f"{block.page.stem}_{block.line}.py"
+    program.write_text(code, encoding="utf-8")
+    runpy.run_path(str(program), run_name="__main__")
+    printed = capsys.readouterr().out
+    if block.printed is not None:
+        assert printed == block.printed
+
+
+def test_every_program_that_does_not_run_is_a_fragment_on_purpose() -> None:
+    idle = [str(b) for b in blocks("python") if b.how == "run"]
+    assert len(idle) <= 12, f"most programs of the documents should run; these do not: {idle}"
+
+
+# ---------------------------------------------------------------- commands
+
+
+def commands() -> list[tuple[str, str]]:
+    """(place, command line) of every call of ours in a shell block."""
+    found: list[tuple[str, str]] = []
+    for block in blocks("sh"):
+        for i, line in enumerate(block.text.replace("\\\n", " ").splitlines()):
+            found += [(f"{block.page.relative_to(ROOT)}:{block.line + i}", call) for call in re.findall(r"(?:^|[|&(\s/])treadle ([a-z][^|&)#]*)", line)]
+    return found
+
+
+@pytest.mark.parametrize(("place", "line"), commands())
+def test_a_command_of_the_documents_has_only_options_that_are_there(place: str, line: str) -> None:
+    from treadle.cli.app import app
+
+    unquoted = re.sub(r"'[^']*'|\"[^\"]*\"", "", line)
+    words = unquoted.split()
+    command = app.get_command(None, words[0])  # pyright: ignore[reportArgumentType]  our own group does not look at the context
+    assert command is not None, f"{place}: there is no command {words[0]!r}"
+    if inner := getattr(command, "commands", None):
+        command = inner[words[1]]
+    known = {option for parameter in command.params for option in parameter.opts} | {"--help", "-h"}
+    used = {word.partition("=")[0] for word in words[1:] if re.fullmatch(r"--?[a-z].*", word)}
+    assert used <= known, f"{place}: {sorted(used - known)}"
+
+
+def help_of(words: list[str]) -> str:
+    from click.testing import CliRunner
+
+    from treadle.cli.app import app
+
+    result = CliRunner(env={"COLUMNS": "100", "NO_COLOR": "1"}).invoke(app, [*words, "--help"], prog_name="treadle", terminal_width=100)
+    assert result.exit_code == 0, result.output
+    return result.output
+
+
+@pytest.mark.parametrize(("page", "words", "told"), [(page, m[1].split(), m[2]) for page in PAGES for m in _HELP.finditer(page.read_text(encoding="utf-8"))])
+def test_the_help_in_the_documents_is_the_real_one(page: Path, words: list[str], told: str) -> None:
+    assert told == help_of(words), f"{names(page)} is old: run `python tests/test_docs.py`"
+
+
+def test_every_command_has_its_help_in_the_documents() -> None:
+    from treadle.cli.app import COMMANDS
+
+    text = (ROOT / "docs" / "command-line.md").read_text(encoding="utf-8")
+    assert {m[1].split()[0] for m in _HELP.finditer(text) if m[1]} == set(COMMANDS)
+
+
+# ---------------------------------------------------------------- links
+
+
+def anchors(page: Path) -> set[str]:
+    """As the usual renderers make them of headings."""
+    text = _FENCE.sub("", page.read_text(encoding="utf-8"))
+    return {re.sub(r"[^\w\- ]", "", heading[1].lower()).strip().replace(" ", "-") for heading in _HEADING.finditer(text)}
+
+
+@pytest.mark.parametrize("page", PAGES, ids=names)
+def test_every_link_inside_the_documents_leads_somewhere(page: Path) -> None:
+    for target in _LINK.findall(_FENCE.sub("", page.read_text(encoding="utf-8"))):
+        if "://" in target or target.startswith("mailto:"):
+            continue
+        path, _, anchor = target.partition("#")
+        file = (page.parent / path).resolve() if path else page
+        assert file.exists(), f"{target} is not there"
+        assert file.is_relative_to(ROOT), f"{target} leaves the project"
+        if anchor and file.suffix == ".md":
+            assert anchor in anchors(file), f"{target}: there is no such heading"
+
+
+# ---------------------------------------------------------------- names
+
+
+def modules() -> set[str]:
+    return {str(file.relative_to(SOURCE)) for file in SOURCE.rglob("*.py") if file.name != "__init__.py" and "demo_project" not in file.parts}
+
+
+def code_map() -> dict[str, str]:
+    text = (ROOT / "ARCHITECTURE.md").read_text(encoding="utf-8")
+    return dict(re.findall(r"^\| `([\w/]+\.py)` \| owns (.+) \|$", text, re.MULTILINE))
+
+
+def test_the_code_map_holds_every_module_and_no_other() -> None:
+    assert set(code_map()) == modules()
+
+
+def test_the_architecture_and_the_notes_for_agents_stay_short() -> None:
+    assert len((ROOT / "ARCHITECTURE.md").read_text(encoding="utf-8").splitlines()) <= 300
+    assert len((ROOT / "AGENTS.md").read_text(encoding="utf-8").split()) <= 600
+
+
+def test_the_names_of_the_package_stand_in_the_documents() -> None:
+    text = "\n".join(page.read_text(encoding="utf-8") for page in PAGES)
+    missing = [name for name in treadle.__all__ if not re.search(rf"\b{name}\b", text)]
+    assert not missing, f"no document says a word about {missing}"
+
+
+_NAMED = re.compile(r"`treadle\.([\w.]+?)(?:\([^`]*\))?`")
+
+
+@pytest.mark.parametrize("page", [p for p in PAGES if p.name not in ("origins.md", "CHANGELOG.md")], ids=names)
+def test_a_name_that_a_document_gives_is_there(page: Path) -> None:
+    for dotted in _NAMED.findall(page.read_text(encoding="utf-8")):
+        if dotted.endswith("yaml"):
+            continue
+        assert resolves(dotted), f"treadle.{dotted} is not there"
+
+
+_PLACED = re.compile(r"`([A-Za-z_]\w*)(?:\.(\w+))?(?:\([^`]*\))?` \(((?:\w+/)*\w+)\.py\)")
+
+
+def test_a_name_of_the_origins_is_where_they_say() -> None:
+    text = (ROOT / "docs" / "origins.md").read_text(encoding="utf-8")
+    placed = _PLACED.findall(text)
+    assert len(placed) > 40
+    assert not [f"{module}.py: {name}.{attribute}" for name, attribute, module in placed if not has(module, name, attribute)]
+
+
+def test_a_file_that_the_origins_name_is_there() -> None:
+    text = (ROOT / "docs" / "origins.md").read_text(encoding="utf-8")
+    named = set(re.findall(r"(?:\w+/)*\w+\.py\b", text))
+    assert not sorted(file for file in named if not (SOURCE / file).exists())
+
+
+def resolves(dotted: str) -> bool:
+    parts = dotted.split(".")
+    for cut in range(len(parts), -1, -1):
+        try:
+            found: object = importlib.import_module(".".join(["treadle", *parts[:cut]]))
+        except ModuleNotFoundError:
+            continue
+        for name in parts[cut:]:
+            if not hasattr(found, name) and name not in getattr(found, "__annotations__", {}):
+                return False
+            found = getattr(found, name, None)
+        return True
+    return False
+
+
+def has(file: str, name: str, attribute: str) -> bool:
+    """Also a method of any class there, and what an object sets on itself."""
+    home = importlib.import_module(f"treadle.{file.replace('/', '.')}")
+    text = (SOURCE / f"{file}.py").read_text(encoding="utf-8")
+    if not hasattr(home, name):
+        return f"def {name}(" in text
+    found: object = getattr(home, name)
+    return not attribute or hasattr(found, attribute) or attribute in getattr(found, "__annotations__", {}) or f"self.{attribute} " in text
+
+
+def test_every_option_that_sets_a_key_is_in_the_page_on_configuration() -> None:
+    from treadle.cli.run import run
+
+    text = (ROOT / "docs" / "configuration.md").read_text(encoding="utf-8")
+    here = {option for parameter in run.params for option in parameter.opts}
+    assert not [option for option in FLAGS if option in here and f"`{option}`" not in text]
+
+
+if __name__ == "__main__":
+    for each in PAGES:
+        old = each.read_text(encoding="utf-8")
+        new = _HELP.sub(lambda m: m[0].replace(f"```text\n{m[2]}", f"```text\n{help_of(m[1].split())}"), old)
+        if new != old:
+            each.write_text(new, encoding="utf-8")
+            print(names(each))
