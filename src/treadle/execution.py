@@ -21,7 +21,7 @@ from treadle.message import MediaPart, TextPart, ToolCall, ToolResult
 from treadle.model import ToolDefinition
 from treadle.output import cap_output
 from treadle.policy import decide, headless_denial
-from treadle.tool import InvalidArguments, Tool, ToolContext, ToolFailed, ToolOutput, ToolRegistry, failure, unknown_tool
+from treadle.tooling import InvalidArguments, Tool, ToolContext, ToolFailed, ToolOutput, ToolRegistry, failure, unknown_tool
 from treadle.types import Mode, now
 
 
@@ -106,8 +106,8 @@ class Toolbox:
         if len(text) <= tool.max_output and text.count("\n") < 200 and len(text) < 2_000:
             return text
         with anyio.CancelScope(shield=True):  # the result is known, and is kept
-            capped = await anyio.to_thread.run_sync(lambda: cap_output(text, max_chars=tool.max_output, spill=ctx.spill))
-        return capped
+            text = await anyio.to_thread.run_sync(lambda: cap_output(text, max_chars=tool.max_output, spill=ctx.spill))
+        return text
 
 
 class _TimedOut(Exception):

@@ -81,8 +81,8 @@ class Run:
         self._cancel_asked = True
         self._scope.cancel()
 
-    async def drive(self) -> Ending:
-        """Runs to the end. Raises what journal.begin raises, and what cancels the awaiting task, after the run was closed."""
+    async def drive(self) -> None:
+        """Runs to its `ending`. Raises what journal.begin raises, and what cancels the awaiting task, after the run was closed."""
         plan, begun = self.plan, self._clock.monotonic()
         start = len(plan.history) - 1
         with anyio.CancelScope(shield=True):  # it has begun both in the journal and here, or nowhere
@@ -97,9 +97,8 @@ class Run:
                 outcome = Outcome.CANCELLED if self._cancel_asked else Outcome.TIMEOUT
         finally:
             with anyio.CancelScope(shield=True):
-                ending = self.ending = await self._finish(outcome, error, start=start, begun=begun)
+                self.ending = await self._finish(outcome, error, start=start, begun=begun)
                 await self._writer.release()
-        return ending
 
     async def _begin(self) -> None:
         plan = self.plan
