@@ -17,7 +17,7 @@ import sys
 from collections.abc import Awaitable, Callable
 
 from processes import Bench
-from treadle_runner import HARNESS, PROMPT, Treadle, loop_reps
+from treadle_runner import HARNESS, Treadle, loop_reps
 
 CONCURRENT = 200
 

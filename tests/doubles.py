@@ -13,7 +13,7 @@ from typing import Any, Unpack
 
 import anyio
 
-from treadle import events
+from treadle import Tool, ToolContext, events
 from treadle.agent import Agent
 from treadle.config import Config
 from treadle.events import Event
@@ -25,7 +25,7 @@ from treadle.result import RunResult
 from treadle.runtime import Runtime
 from treadle.session import RunOptions
 from treadle.testing import FakeClock, ScriptedModel
-from treadle.tool import MAX_OUTPUT_CHARS, Tool, ToolContext
+from treadle.tooling import MAX_OUTPUT_CHARS, Tool, ToolContext
 from treadle.types import Effect, StopReason, Usage
 
 USED = {"input_tokens": 10, "output_tokens": 5}

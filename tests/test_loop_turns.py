@@ -5,11 +5,12 @@ from __future__ import annotations
 import pytest
 
 from tests.doubles import PlainTool, PlayedModel, Step, agent, asks, breaks, call, end, fails, gives, open_runtime, says, text, watch, wishes
+from treadle import ToolContext
 from treadle.errors import AgentError, ErrorKind
 from treadle.message import Message, ReasoningPart, ToolCall
 from treadle.model import PartEnd, ReasoningDelta, TextDelta
 from treadle.testing import ScriptedModel
-from treadle.tool import ToolContext
+from treadle.tooling import ToolContext
 from treadle.types import Limits, Mode, StopReason
 
 

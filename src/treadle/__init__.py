@@ -40,12 +40,12 @@ if TYPE_CHECKING:
     from treadle.session import Session as Session
     from treadle.session_store import MAX_SESSION_MESSAGES as MAX_SESSION_MESSAGES
     from treadle.session_store import SessionStore as SessionStore
-    from treadle.tool import DidNotHappen as DidNotHappen
-    from treadle.tool import Happened as Happened
-    from treadle.tool import Tool as Tool
-    from treadle.tool import ToolContext as ToolContext
-    from treadle.tool import ToolFailed as ToolFailed
-    from treadle.tool import ToolRegistry as ToolRegistry
+    from treadle.tooling import DidNotHappen as DidNotHappen
+    from treadle.tooling import Happened as Happened
+    from treadle.tooling import Tool as Tool
+    from treadle.tooling import ToolContext as ToolContext
+    from treadle.tooling import ToolFailed as ToolFailed
+    from treadle.tooling import ToolRegistry as ToolRegistry
     from treadle.tools.function import FunctionTool as FunctionTool
     from treadle.tools.function import tool as tool
     from treadle.types import Limits as Limits
@@ -71,7 +71,7 @@ _HOME = {
     "runtime": ("Runtime", "run", "run_sync"),
     "session": ("Session",),
     "session_store": ("MAX_SESSION_MESSAGES", "SessionStore"),
-    "tool": ("DidNotHappen", "Happened", "Tool", "ToolContext", "ToolFailed", "ToolRegistry"),
+    "tooling": ("DidNotHappen", "Happened", "Tool", "ToolContext", "ToolFailed", "ToolRegistry"),
     "tools.function": ("FunctionTool", "tool"),
     "types": ("Limits", "Outcome", "RunMetrics", "Settings", "StopReason", "Usage"),
 }

@@ -18,7 +18,7 @@ from treadle.errors import AgentError
 from treadle.message import Message, TextPart
 from treadle.model import Model
 from treadle.result import Out
-from treadle.tool import Tool, ToolRegistry
+from treadle.tooling import Tool, ToolRegistry
 from treadle.types import Limits, Settings
 
 Deps = TypeVar("Deps", contravariant=True, default=object)

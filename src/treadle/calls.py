@@ -14,7 +14,7 @@ from anyio.lowlevel import checkpoint_if_cancelled
 
 from treadle.journal import ApprovalAnswered, ApprovalAsked, Entry, ToolFinished, ToolStarted
 from treadle.message import Message, ToolCall, ToolResult
-from treadle.tool import Tool, failure
+from treadle.tooling import Tool, failure
 from treadle.types import now
 
 MAX_PARALLEL = 64

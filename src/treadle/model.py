@@ -14,6 +14,7 @@ import msgspec
 from typing_extensions import override
 
 from treadle.errors import AgentError
+from treadle.json_text import encode_json
 from treadle.message import JsonText, Message, Part, ProviderPart, ReasoningPart, TextPart, ToolCall
 from treadle.types import Settings, StopReason, SystemBlock, Usage, Value, new_id
 
@@ -59,12 +60,9 @@ class History(Sequence[Message]):
         """
         done, joined = self._bytes.get(wire) or (0, bytearray())
         messages = self._messages
-        for i in range(done, len(messages)):
-            piece = encode(messages[i], i < self.settled)
-            if piece:
-                if joined:
-                    joined += b","
-                joined += piece
+        pieces = (encode(messages[i], i < self.settled) for i in range(done, len(messages)))
+        if new := b",".join([piece for piece in pieces if piece]):
+            joined += b"," + new if joined else new
         self._bytes[wire] = (len(messages), joined)
         return joined
 
@@ -85,7 +83,7 @@ class History(Sequence[Message]):
         return iter(self._messages)
 
 
-class ModelRequest(msgspec.Struct, frozen=True, kw_only=True):
+class ModelRequest(Value, frozen=True, kw_only=True):
     """All that a model is asked with. Two requests over the same values are the same bytes on the wire."""
 
     messages: Sequence[Message]
@@ -94,6 +92,10 @@ class ModelRequest(msgspec.Struct, frozen=True, kw_only=True):
     system: tuple[SystemBlock, ...] = ()
     settings: Settings = Settings()
     """Resolved: `max_tokens` is set."""
+
+    @override
+    def to_json(self) -> bytes:
+        return encode_json(msgspec.structs.replace(self, messages=list(self.messages)))
 
 
 # ---------------------------------------------------------------- deltas
@@ -240,7 +242,8 @@ class Fold:
                 self._open(ReasoningPart)
             self._pieces.append(delta.text)
         elif isinstance(delta, ArgumentsDelta):
-            self._pieces.append(delta.text)
+            if self._kind is ToolCall:
+                self._pieces.append(delta.text)
         else:
             self._add_rare(delta)
 
@@ -265,6 +268,7 @@ class Fold:
                 self._close()
                 self._own.clear()
                 self._parts.clear()
+                self.end = None
             case _:
                 pass
 

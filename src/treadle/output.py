@@ -15,7 +15,7 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Self, TypeAlias
 
-from treadle.tool import MAX_LINE_CHARS, MAX_OUTPUT_CHARS, MAX_OUTPUT_LINES
+from treadle.tooling import MAX_LINE_CHARS, MAX_OUTPUT_CHARS, MAX_OUTPUT_LINES
 
 Spill: TypeAlias = Callable[[str], Path]
 """Writes a text to a new file that only this user can read, and gives its path."""

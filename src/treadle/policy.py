@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Literal
 
-from treadle.tool import Tool
+from treadle.tooling import Tool
 from treadle.types import Mode
 
 

@@ -20,7 +20,7 @@ from treadle.message import Message, Part
 from treadle.model import Model
 from treadle.result import Out, RunResult
 from treadle.run_stream import RunStream
-from treadle.tool import Tool
+from treadle.tooling import Tool
 from treadle.types import Limits, Mode, Settings
 
 

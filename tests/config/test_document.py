@@ -10,8 +10,8 @@ import yaml
 from hypothesis import given
 from hypothesis import strategies as st
 
-from treadle.config.file import Broken
 from treadle.config.document import NODES_MAX, Plain, edited, parse, written
+from treadle.config.file import Broken
 
 
 def plain(text: str) -> Plain:

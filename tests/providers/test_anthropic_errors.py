@@ -98,6 +98,10 @@ def test_a_body_that_is_no_api_error_is_told_in_short(body: bytes, said: str) ->
     assert len(error.message) < 400
 
 
+def test_a_status_that_nobody_knows_is_told_without_words() -> None:
+    assert "it gave no reason" in refusal(999, {}.get, b"", CREDENTIAL).message
+
+
 def test_a_redirect_names_where_it_points() -> None:
     error = refusal(307, {"location": "https://elsewhere.example/v1"}.get, b"", CREDENTIAL)
     assert error.kind is ErrorKind.INVALID

@@ -88,7 +88,12 @@ def test_arguments_that_are_no_json_object_are_told_as_such(text: str) -> None:
 
 
 def test_half_characters_do_not_break_a_history() -> None:
-    said = blocks(TextPart(text="a\ud83d"), ToolCall(id="t", name="look", arguments_json='{"a":"\\ud83d","b":"\ud83d"}'))
+    said = blocks(
+        TextPart(text="a\ud83d"),
+        ToolCall(id="t", name="look", arguments_json='{"a":"\\ud83d","b":"\ud83d"}'),
+        ProviderPart(provider="anthropic", data='{"type":"x","a":"\ud83d"}'),
+    )
+    assert said[2]["a"] == "\ufffd"
     assert said[0]["text"] == "a\ufffd"
     assert said[1]["input"] == {"a": "\ufffd", "b": "\ufffd"}
 

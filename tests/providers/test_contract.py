@@ -228,6 +228,11 @@ async def test_a_stream_that_is_cut_is_a_lost_connection(model_on: ModelOn) -> N
     assert (error.kind, error.status, error.request_id) == (ErrorKind.NETWORK, 200, "req_cut")
 
 
+async def test_a_plain_body_that_is_cut_is_a_lost_connection(model_on: ModelOn) -> None:
+    error = await asked(model_on, Answer(steps=(b'{"content": [', Step.CUT), type="application/json", headers={"request-id": "req_cut"}))
+    assert (error.kind, error.status, error.request_id) == (ErrorKind.NETWORK, 200, "req_cut")
+
+
 async def test_a_stream_that_ends_politely_but_early_is_a_lost_connection(model_on: ModelOn) -> None:
     error = await asked(model_on, stream(START, TEXT, text("Good ")))
     assert (error.kind, error.message) == (ErrorKind.NETWORK, "the answer ended before it was whole")

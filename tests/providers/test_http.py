@@ -1,4 +1,4 @@
-"""Our own connection: what its library's defaults get wrong."""
+"""The network below the wire: proxies, certificates, kept connections, event loops. What only our own connection promises is asked of it alone."""
 
 from __future__ import annotations
 
@@ -36,35 +36,42 @@ async def ask(model: AnthropicModel) -> str:
 
 
 @pytest.mark.parametrize("name", ["HTTP_PROXY", "http_proxy", "ALL_PROXY"])
-async def test_a_proxy_of_the_environment_is_used(own: ModelOn, monkeypatch: pytest.MonkeyPatch, name: str) -> None:
+async def test_a_proxy_of_the_environment_is_used(model_on: ModelOn, monkeypatch: pytest.MonkeyPatch, name: str) -> None:
     async with serving(*answers()) as server, proxying() as proxy:
         monkeypatch.setenv(name, f"http://127.0.0.1:{proxy.port}")
-        assert await ask(own(server)) == "Good day"
+        assert await ask(model_on(server)) == "Good day"
         assert proxy.asked == [f"POST {server.url}/v1/messages"]
 
 
-async def test_a_proxy_is_given_its_own_credentials_and_the_server_never_sees_them(own: ModelOn, monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_a_proxy_is_given_its_own_credentials_and_the_server_never_sees_them(model_on: ModelOn, monkeypatch: pytest.MonkeyPatch) -> None:
     async with serving(*answers()) as server, proxying() as proxy:
         monkeypatch.setenv("HTTP_PROXY", f"http://ada:secret@127.0.0.1:{proxy.port}")
-        assert await ask(own(server)) == "Good day"
+        assert await ask(model_on(server)) == "Good day"
         assert proxy.credentials == ["Basic " + base64.b64encode(b"ada:secret").decode()]
         assert server.seen[0].headers["authorization"] == f"Bearer {KEY}"
 
 
+async def test_a_proxy_may_be_named_without_a_scheme(own: ModelOn, monkeypatch: pytest.MonkeyPatch) -> None:
+    async with serving(*answers()) as server, proxying() as proxy:
+        monkeypatch.setenv("HTTP_PROXY", f"127.0.0.1:{proxy.port}")
+        assert await ask(own(server)) == "Good day"
+        assert len(proxy.asked) == 1
+
+
 @pytest.mark.parametrize("value", ["127.0.0.1", "*", "localhost,127.0.0.1"])
-async def test_no_proxy_goes_past_it(own: ModelOn, monkeypatch: pytest.MonkeyPatch, value: str) -> None:
+async def test_no_proxy_goes_past_it(model_on: ModelOn, monkeypatch: pytest.MonkeyPatch, value: str) -> None:
     async with serving(*answers()) as server, proxying() as proxy:
         monkeypatch.setenv("HTTP_PROXY", f"http://127.0.0.1:{proxy.port}")
         monkeypatch.setenv("NO_PROXY", value)
-        assert await ask(own(server)) == "Good day"
+        assert await ask(model_on(server)) == "Good day"
         assert proxy.asked == []
 
 
-async def test_https_goes_through_a_tunnel(own: ModelOn, monkeypatch: pytest.MonkeyPatch, authority: Authority) -> None:
+async def test_https_goes_through_a_tunnel(model_on: ModelOn, monkeypatch: pytest.MonkeyPatch, authority: Authority) -> None:
     monkeypatch.setenv("SSL_CERT_FILE", str(authority.file))
     async with serving(*answers(2), tls=authority.server()) as server, proxying() as proxy:
         monkeypatch.setenv("HTTPS_PROXY", f"http://127.0.0.1:{proxy.port}")
-        model = own(server)
+        model = model_on(server)
         assert [await ask(model), await ask(model)] == ["Good day", "Good day"]
         assert proxy.asked == [f"CONNECT 127.0.0.1:{server.port}"]
         assert server.seen[0].headers["authorization"] == f"Bearer {KEY}"
@@ -125,16 +132,16 @@ def authority(tmp_path: Path) -> Authority:
     return Authority(tmp_path)
 
 
-async def test_a_private_authority_is_trusted_where_ssl_cert_file_names_it(own: ModelOn, monkeypatch: pytest.MonkeyPatch, authority: Authority) -> None:
+async def test_a_private_authority_is_trusted_where_ssl_cert_file_names_it(model_on: ModelOn, monkeypatch: pytest.MonkeyPatch, authority: Authority) -> None:
     monkeypatch.setenv("SSL_CERT_FILE", str(authority.file))
     async with serving(*answers(), tls=authority.server()) as server:
-        assert await ask(own(server)) == "Good day"
+        assert await ask(model_on(server)) == "Good day"
 
 
-async def test_a_certificate_that_nobody_vouches_for_is_refused_with_what_to_do(own: ModelOn, authority: Authority) -> None:
+async def test_a_certificate_that_nobody_vouches_for_is_refused_with_what_to_do(model_on: ModelOn, authority: Authority) -> None:
     async with serving(*answers(), tls=authority.server()) as server:
         with pytest.raises(AgentError, match="SSL_CERT_FILE") as raised:
-            await ask(own(server))
+            await ask(model_on(server))
         assert server.seen == []
     assert raised.value.kind is ErrorKind.INVALID
 

@@ -2,17 +2,19 @@
 
 from __future__ import annotations
 
+import json
 import os
-from collections.abc import Callable
+from collections.abc import Awaitable, Callable
 from pathlib import Path
 from typing import Any
 
 import pytest
 
 from treadle.output import spill_into
-from treadle.tool import ToolContext
+from treadle.tooling import ToolContext
 
 MakeContext = Callable[..., ToolContext[Any]]
+Use = Callable[..., Awaitable[Any]]
 
 
 @pytest.fixture
@@ -38,3 +40,13 @@ def make_context(tmp_path_factory: pytest.TempPathFactory) -> MakeContext:
         return ToolContext(**(known | fields))
 
     return make
+
+
+@pytest.fixture
+def use(make_context: MakeContext, tmp_path: Path) -> Use:
+    """A function that parses and executes one call in `tmp_path`. All calls of one test are of one session."""
+
+    async def use(tool: Any, **arguments: Any) -> Any:
+        return await tool.execute(make_context(tmp_path), tool.parse(json.dumps(arguments)))
+
+    return use

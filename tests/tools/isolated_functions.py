@@ -14,7 +14,7 @@ import time
 from pathlib import Path
 from typing import Any
 
-from treadle.tool import InvalidArguments, ToolFailed
+from treadle.tooling import InvalidArguments, ToolFailed
 from treadle.tools.function import tool
 
 

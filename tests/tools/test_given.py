@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 
 from tests.tools.conftest import MakeContext
 from treadle.errors import AgentError
-from treadle.tool import InvalidArguments, ToolContext
+from treadle.tooling import InvalidArguments, ToolContext
 from treadle.tools.function import FunctionTool
 from treadle.tools.given import GivenArguments
 

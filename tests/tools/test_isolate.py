@@ -19,7 +19,7 @@ import pytest
 from tests.tools import isolated_functions as functions
 from tests.tools.conftest import MakeContext
 from treadle.message import MediaPart
-from treadle.tool import InvalidArguments, ToolContext, ToolFailed, ToolOutput
+from treadle.tooling import InvalidArguments, ToolContext, ToolFailed, ToolOutput
 from treadle.tools.function import FunctionTool, tool
 
 pytestmark = pytest.mark.skipif(sys.platform == "win32", reason="signals and process groups")
@@ -201,7 +201,7 @@ SCRIPT = """
 import sys
 import anyio
 from pathlib import Path
-from treadle.tool import ToolContext
+from treadle.tooling import ToolContext
 from treadle.tools.function import tool
 
 print("loaded as", __name__, flush=True)
@@ -285,7 +285,7 @@ async def test_it_dies_with_the_process_that_waits_for_it(tmp_path: Path, fifo: 
         import anyio, sys
         sys.path.insert(0, {str(ROOT)!r})
         from pathlib import Path
-        from treadle.tool import ToolContext
+        from treadle.tooling import ToolContext
         from tests.tools.isolated_functions import hangs
 
         ctx = ToolContext(deps=None, run_id="r", session_id=None, call_id="c", user_id=None, cwd=Path.cwd(), deadline=None, attempt=1,

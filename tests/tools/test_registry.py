@@ -9,7 +9,7 @@ import pytest
 
 from tests.tools.conftest import MakeContext
 from treadle.errors import AgentError
-from treadle.tool import InvalidArguments, ToolFailed, ToolRegistry, unknown_tool
+from treadle.tooling import InvalidArguments, ToolFailed, ToolRegistry, unknown_tool
 from treadle.tools.function import FunctionTool, tool
 
 

@@ -20,7 +20,7 @@ from hypothesis import strategies as st
 from pydantic import BaseModel
 
 from treadle.message import MediaPart, TextPart
-from treadle.tool import ToolFailed
+from treadle.tooling import ToolFailed
 from treadle.tools.returned import to_output
 
 

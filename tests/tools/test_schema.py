@@ -22,10 +22,10 @@ from hypothesis import strategies as st
 from pydantic import BaseModel, Field
 from typing_extensions import Doc, TypedDict
 
-import treadle.tool as contracts
+import treadle.tooling as contracts
 from treadle.errors import AgentError
-from treadle.tool import InvalidArguments, ToolContext
-from treadle.tool import ToolContext as Renamed
+from treadle.tooling import InvalidArguments, ToolContext
+from treadle.tooling import ToolContext as Renamed
 from treadle.tools.function import tool
 from treadle.types import Usage
 

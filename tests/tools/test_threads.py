@@ -12,7 +12,7 @@ import anyio
 import pytest
 
 from tests.tools.conftest import MakeContext
-from treadle.tool import ToolContext
+from treadle.tooling import ToolContext
 from treadle.tools import threads
 from treadle.tools.function import tool
 from treadle.tools.threads import abandoned_calls, wait_for_abandoned

@@ -3,11 +3,9 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import assert_type
 
-from typing_extensions import assert_type
-
-from treadle import Agent, Limits, RunResult, Runtime, Session, ToolContext, run, run_sync
-from treadle.tools.function import tool
+from treadle import Agent, Limits, RunResult, Runtime, Session, ToolContext, run, run_sync, tool
 
 
 @dataclass

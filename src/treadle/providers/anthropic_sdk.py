@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Any, Protocol, Self, TypeVar, cast
 import anyio
 
 from treadle.errors import AgentError
-from treadle.message import encode_json
+from treadle.json_text import encode_json
 from treadle.providers.connection import Silence
 from treadle.providers.http import TIMEOUT_S
 

@@ -22,7 +22,7 @@ from anyio.abc import Process
 from typing_extensions import override
 
 from treadle.output import Capture
-from treadle.tool import MAX_OUTPUT_LINES, InvalidArguments, ToolContext, ToolFailed
+from treadle.tooling import MAX_OUTPUT_LINES, InvalidArguments, ToolContext, ToolFailed
 from treadle.tools.builtin import Arguments, Builtin, closed_object
 from treadle.tools.processes import MARK, Tree
 

@@ -18,7 +18,7 @@ from typing_extensions import TypeVarTuple
 
 from treadle.message import JsonText
 from treadle.model import ToolDefinition
-from treadle.tool import MAX_OUTPUT_CHARS, InvalidArguments, ToolContext, ToolOutput
+from treadle.tooling import MAX_OUTPUT_CHARS, InvalidArguments, ToolContext, ToolOutput
 from treadle.types import Effect
 
 ArgumentsT = TypeVar("ArgumentsT", bound=msgspec.Struct)

@@ -15,7 +15,7 @@ import msgspec
 from anyio import to_thread
 from typing_extensions import override
 
-from treadle.tool import DidNotHappen, Happened, InvalidArguments, ProbeAnswer, ToolContext, ToolFailed
+from treadle.tooling import DidNotHappen, Happened, InvalidArguments, ProbeAnswer, ToolContext, ToolFailed
 from treadle.tools import files, matching
 from treadle.tools.builtin import Arguments, Builtin, closed_object, to_its_end
 from treadle.tools.difference import short_difference

@@ -16,7 +16,7 @@ from typing import Any
 
 import msgspec
 
-from treadle.tool import InvalidArguments, ToolContext, ToolFailed
+from treadle.tooling import InvalidArguments, ToolContext, ToolFailed
 from treadle.tools.folder import Folder, NotARegularFile
 
 MAX_WHOLE_BYTES = 16 * 1024 * 1024

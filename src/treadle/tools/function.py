@@ -18,7 +18,7 @@ from typing_extensions import ParamSpec, TypeVar
 
 from treadle.errors import AgentError
 from treadle.model import ToolDefinition
-from treadle.tool import MAX_OUTPUT_CHARS, DidNotHappen, Happened, Probe, ProbeAnswer, ToolContext, ToolOutput
+from treadle.tooling import MAX_OUTPUT_CHARS, DidNotHappen, Happened, Probe, ProbeAnswer, ToolContext, ToolOutput
 from treadle.tools.arguments import SignatureArguments, Unbound, WithText
 from treadle.tools.given import GivenArguments
 from treadle.tools.isolated import Target

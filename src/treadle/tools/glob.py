@@ -16,7 +16,7 @@ import msgspec
 from anyio import from_thread, to_thread
 from typing_extensions import override
 
-from treadle.tool import InvalidArguments, ToolContext, ToolFailed
+from treadle.tooling import InvalidArguments, ToolContext, ToolFailed
 from treadle.tools import files
 from treadle.tools.builtin import Arguments, Builtin, closed_object
 from treadle.tools.patterns import GlobPattern

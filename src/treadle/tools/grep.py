@@ -22,7 +22,7 @@ from anyio import to_thread
 from anyio.abc import ByteReceiveStream, Process
 from typing_extensions import override
 
-from treadle.tool import InvalidArguments, ToolContext, ToolFailed
+from treadle.tooling import InvalidArguments, ToolContext, ToolFailed
 from treadle.tools import files, search
 from treadle.tools.builtin import Arguments, Builtin, closed_object
 from treadle.tools.patterns import GlobPattern

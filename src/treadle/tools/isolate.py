@@ -19,7 +19,7 @@ import msgspec
 from anyio.abc import ByteReceiveStream, Process
 
 from treadle.message import MediaPart, TextPart
-from treadle.tool import InvalidArguments, ToolContext, ToolFailed, ToolOutput
+from treadle.tooling import InvalidArguments, ToolContext, ToolFailed, ToolOutput
 from treadle.tools.isolated import ANSWER, MAX_REPLY_BYTES, ParsedText, Target, refuse_while_loading
 
 _START: Final = (

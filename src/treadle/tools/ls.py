@@ -14,7 +14,7 @@ from typing import Any
 from anyio import from_thread, to_thread
 from typing_extensions import override
 
-from treadle.tool import ToolContext, ToolFailed
+from treadle.tooling import ToolContext, ToolFailed
 from treadle.tools import files
 from treadle.tools.builtin import Arguments, Builtin, closed_object
 from treadle.tools.folder import Folder, kind_of

@@ -10,7 +10,7 @@ from collections.abc import Sequence
 
 import msgspec
 
-from treadle.tool import ToolFailed
+from treadle.tooling import ToolFailed
 
 _SIMILAR = 0.6
 _LINES_COMPARED = 20_000

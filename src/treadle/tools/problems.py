@@ -12,7 +12,7 @@ from typing import Any, Final, TypeAlias, cast
 
 import msgspec
 
-from treadle.tool import InvalidArguments, closest
+from treadle.tooling import InvalidArguments, closest
 
 Path: TypeAlias = tuple[str | int, ...]
 JsonSchema: TypeAlias = Mapping[str, Any]

@@ -18,7 +18,7 @@ from anyio import from_thread, to_thread
 from typing_extensions import override
 
 from treadle.message import MediaPart, TextPart
-from treadle.tool import MAX_LINE_CHARS, MAX_OUTPUT_LINES, InvalidArguments, ToolContext, ToolFailed, ToolOutput
+from treadle.tooling import MAX_LINE_CHARS, MAX_OUTPUT_LINES, InvalidArguments, ToolContext, ToolFailed, ToolOutput
 from treadle.tools import files
 from treadle.tools.builtin import Arguments, Builtin, closed_object
 from treadle.tools.text import LATIN_1, SNIFF_BYTES, UTF_8, Encoding, binary_kind, image_type

@@ -15,7 +15,7 @@ from typing import Any, Final, cast
 import msgspec
 
 from treadle.message import MediaPart, TextPart
-from treadle.tool import ToolFailed, ToolOutput
+from treadle.tooling import ToolFailed, ToolOutput
 
 _MAGIC: Final = (
     (b"\x89PNG\r\n\x1a\n", "image/png"),

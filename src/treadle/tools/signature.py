@@ -16,7 +16,7 @@ from typing import Any, Final, Union, cast, get_args, get_origin, get_type_hints
 import msgspec
 
 from treadle.errors import AgentError
-from treadle.tool import ToolContext
+from treadle.tooling import ToolContext
 
 AnyFunction = Callable[..., Any]
 

@@ -15,7 +15,7 @@ import anyio
 from anyio.lowlevel import RunVar
 from anyio.to_thread import run_sync
 
-from treadle.tool import ToolContext
+from treadle.tooling import ToolContext
 
 MAX_THREADS: Final = 64
 """Sync tools that run at once in one event loop; further ones wait. Abandoned ones do not count. Apart from anyio's own, so that slow tools hold up no file."""

@@ -13,7 +13,7 @@ from typing import Any, Final, Literal, cast, get_args
 import msgspec
 
 from treadle.errors import AgentError
-from treadle.tool import MAX_OUTPUT_CHARS, Probe
+from treadle.tooling import MAX_OUTPUT_CHARS, Probe
 from treadle.tools.signature import AnyFunction
 from treadle.types import Effect
 

@@ -13,7 +13,7 @@ from typing import Any, Final, cast
 from pydantic_core import ErrorDetails, ValidationError
 
 from treadle.model import ToolDefinition
-from treadle.tool import InvalidArguments
+from treadle.tooling import InvalidArguments
 from treadle.tools.problems import JsonSchema, Path, Problem, as_string, misfit, missing, nearest, shown, unknown, unparsable
 
 _QUOTED: Final = re.compile(r"'([^']*)'")

@@ -12,7 +12,7 @@ from typing import Any
 
 from typing_extensions import override
 
-from treadle.tool import InvalidArguments, ToolContext, ToolFailed
+from treadle.tooling import InvalidArguments, ToolContext, ToolFailed
 from treadle.tools import files
 from treadle.tools.builtin import Arguments, Builtin, closed_object, to_its_end
 from treadle.tools.text import UTF_8, Encoding, binary_kind, image_type, is_crlf_throughout, to_line_feeds
