@@ -6,7 +6,6 @@ Entry: `Model`, `Fold`.
 
 from __future__ import annotations
 
-import itertools
 from collections.abc import AsyncGenerator, AsyncIterable, Callable, Container, Iterable, Sequence
 from typing import TYPE_CHECKING, Protocol, TypeAlias, overload
 
@@ -273,11 +272,11 @@ class Fold:
                 pass
 
     def _with_own_id(self, start: ToolCallStart) -> ToolCallStart:
-        own = start.id or new_id("call")
-        for n in itertools.count(2):
-            if own not in self._taken and own not in self._own:
-                break
-            own = f"{start.id}_{n}"
+        own = asked = start.id or new_id("call")
+        again = 1
+        while own in self._taken or own in self._own:
+            again += 1
+            own = f"{asked}_{again}"
         self._own.add(own)
         return start if own == start.id else ToolCallStart(id=own, name=start.name)
 
