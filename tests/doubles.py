@@ -25,7 +25,7 @@ from treadle.result import RunResult
 from treadle.runtime import Runtime
 from treadle.session import RunOptions
 from treadle.testing import FakeClock, ScriptedModel
-from treadle.tooling import MAX_OUTPUT_CHARS, Tool, ToolContext
+from treadle.tooling import MAX_OUTPUT_CHARS
 from treadle.types import Effect, StopReason, Usage
 
 USED = {"input_tokens": 10, "output_tokens": 5}

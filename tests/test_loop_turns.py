@@ -10,7 +10,6 @@ from treadle.errors import AgentError, ErrorKind
 from treadle.message import Message, ReasoningPart, ToolCall
 from treadle.model import PartEnd, ReasoningDelta, TextDelta
 from treadle.testing import ScriptedModel
-from treadle.tooling import ToolContext
 from treadle.types import Limits, Mode, StopReason
 
 
