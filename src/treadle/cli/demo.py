@@ -17,7 +17,7 @@ from treadle import events
 from treadle.agent import Agent
 from treadle.cli.exits import Failed
 from treadle.cli.render import one_line, plain, summary
-from treadle.cli.run import cancel_on_signals
+from treadle.cli.run import follow
 from treadle.config import Config
 from treadle.events import Event
 from treadle.providers.scripted import ScriptedModel
@@ -64,17 +64,13 @@ def demo(keep: bool, fast: bool) -> None:
     click.echo(OUTRO.format(shlex.quote(PROMPT)))
 
 
-async def _work(directory: Path, fast: bool) -> RunResult[None]:
+async def _work(directory: Path, fast: bool) -> RunResult[str]:
     model = ScriptedModel(script(0 if fast else 25), name="script:demo")
     agent = Agent(name="demo", instructions="Fix the project.", model=model, tools=default_tools())
-    view = View()
-    async with Runtime(config=Config()) as runtime, runtime.stream(agent, PROMPT, cwd=directory, limits=Limits(turns=20, seconds=120)) as stream:
-        async with anyio.create_task_group() as group:
-            group.start_soon(cancel_on_signals, stream)
-            async for event in stream:
-                view.show(event)
-            group.cancel_scope.cancel()
-    return stream.result  # pyright: ignore[reportReturnType]
+    async with Runtime(config=Config()) as runtime:
+        stream = runtime.stream(agent, PROMPT, cwd=directory, limits=Limits(turns=20, seconds=120))
+        await follow(stream, View().show)
+    return stream.result
 
 
 def script(delay_ms: float) -> list[dict[str, Any]]:

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+import sys
+from collections.abc import Generator
 from contextlib import contextmanager
 from typing import IO, Any
 
@@ -34,15 +35,16 @@ class Failed(click.ClickException):
 
     def __init__(self, message: str, code: int = 2) -> None:
         super().__init__(message)
-        self.exit_code = code
+        self.code = code
 
     @override
     def show(self, file: IO[Any] | None = None) -> None:
         click.echo(f"treadle: {Redactor(()).text(self.message)}", err=True, file=file)
+        sys.exit(self.code)  # here, because click's own exit code belongs to the class
 
 
 @contextmanager
-def failing(code: int = 2) -> Iterator[None]:
+def failing(code: int = 2) -> Generator[None]:
     """An AgentError inside is told to the person, and the command exits with `code`."""
     try:
         yield

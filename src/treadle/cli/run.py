@@ -8,6 +8,7 @@ import os
 import signal
 import stat
 import sys
+from collections.abc import Callable
 from dataclasses import dataclass
 from importlib.resources import files
 from io import BytesIO
@@ -21,6 +22,7 @@ from treadle.agent import Agent
 from treadle.cli.exits import Failed, exit_code, failing
 from treadle.cli.render import renderer
 from treadle.config import Config, load
+from treadle.events import Event
 from treadle.message import MediaPart, Part, TextPart
 from treadle.result import RunResult
 from treadle.run_stream import RunStream
@@ -88,18 +90,14 @@ async def _run(config: Config, wish: Wish) -> RunResult[str]:
     show = renderer(wish.output, out, quiet=wish.quiet, verbose=wish.verbose).show
     async with Runtime(config=config) as runtime:
         session = runtime.session(agent=coding_agent(config))
-        options = {"limits": config.limits, "mode": config.defaults.mode, "cwd": wish.cwd}
-        async with session.stream(wish.prompt, **options) as stream, anyio.create_task_group() as group:
-            group.start_soon(cancel_on_signals, stream)
-            async for event in stream:
-                show(event)
-            group.cancel_scope.cancel()
+        stream = session.stream(wish.prompt, limits=config.limits, mode=config.defaults.mode, cwd=wish.cwd)
+        await follow(stream, show)
     if wish.output_file is not None and isinstance(out, BytesIO):
         _write(wish.output_file, out.getvalue())
     return stream.result
 
 
-def coding_agent(config: Config) -> Agent[None, str]:
+def coding_agent(config: Config) -> Agent[object, str]:
     """What `run` runs: the built-in tools and the default instructions."""
     from treadle.tools.coding import default_tools  # noqa: PLC0415  after the options were read
 
@@ -107,8 +105,17 @@ def coding_agent(config: Config) -> Agent[None, str]:
     return Agent(name="treadle", description="A coding assistant", instructions=instructions, model=config.models.large, tools=default_tools())
 
 
-async def cancel_on_signals(stream: RunStream[Any]) -> None:
-    """Ctrl-C and SIGTERM end the run as cancelled; a second one ends the process at once."""
+async def follow(stream: RunStream[Any], show: Callable[[Event], None]) -> None:
+    """Shows a run's events to its end; Ctrl-C and SIGTERM cancel it."""
+    async with stream, anyio.create_task_group() as group:
+        group.start_soon(_cancel_on_signals, stream)
+        async for event in stream:
+            show(event)
+        group.cancel_scope.cancel()
+
+
+async def _cancel_on_signals(stream: RunStream[Any]) -> None:
+    """A second signal ends the process at once."""
     with anyio.open_signal_receiver(signal.SIGINT, signal.SIGTERM) as signals:
         async for number in signals:
             stream.cancel()
