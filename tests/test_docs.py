@@ -225,6 +225,35 @@ def test_a_file_that_the_origins_name_is_there() -> None:
     assert not sorted(file for file in named if not (SOURCE / file).exists())
 
 
+def attributes() -> dict[str, set[str]]:
+    """Of every class of the package, by name: what it and the classes it is made from define."""
+    own: dict[str, set[str]] = {}
+    bases: dict[str, set[str]] = {}
+    for file in modules():
+        for node in ast.walk(ast.parse((SOURCE / file).read_text(encoding="utf-8"))):
+            if isinstance(node, ast.ClassDef):
+                stored = {n.attr for n in ast.walk(node) if isinstance(n, ast.Attribute) and isinstance(n.ctx, ast.Store)}
+                fields = {t.id for n in node.body for t in targets(n)}
+                own.setdefault(node.name, set()).update(stored, fields, (n.name for n in node.body if isinstance(n, (ast.FunctionDef, ast.AsyncFunctionDef))))
+                bases.setdefault(node.name, set()).update(re.findall(r"\w+", " ".join(map(ast.unparse, node.bases))))
+    return {name: found.union(*(own.get(base, set()) for base in bases[name])) for name, found in own.items()}
+
+
+def targets(node: ast.stmt) -> list[ast.Name]:
+    found = [node.target] if isinstance(node, ast.AnnAssign) else node.targets if isinstance(node, ast.Assign) else []
+    return [target for target in found if isinstance(target, ast.Name)]
+
+
+@pytest.mark.parametrize("page", PAGES, ids=names)
+def test_an_attribute_that_a_document_names_is_there(page: Path) -> None:
+    text = _FENCE.sub("", page.read_text(encoding="utf-8"))
+    if page.name == "origins.md":  # the first cell of a row is an old name
+        text = "\n".join(line.split("|")[2] for line in text.splitlines() if line.startswith("| "))
+    there = attributes()
+    named: set[tuple[str, str]] = {(m[1], m[2]) for m in re.finditer(r"`(?:await )?([A-Z]\w+)\.([a-z_]\w*)(?:\([^`]*\))?`", text)}
+    assert not sorted(f"{name}.{attribute}" for name, attribute in named if name in there and attribute not in there[name])
+
+
 def resolves(dotted: str) -> bool:
     parts = dotted.split(".")
     for cut in range(len(parts), -1, -1):
