@@ -15,6 +15,7 @@ import importlib
 import json
 import re
 import runpy
+import tomllib
 from collections.abc import Iterator
 from dataclasses import dataclass
 from itertools import zip_longest
@@ -185,6 +186,14 @@ def code_map() -> dict[str, str]:
 
 def test_the_code_map_holds_every_module_and_no_other() -> None:
     assert set(code_map()) == modules()
+
+
+def test_the_floors_of_the_architecture_are_those_that_are_checked() -> None:
+    contracts = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))["tool"]["importlinter"]["contracts"]
+    text = (ROOT / "ARCHITECTURE.md").read_text(encoding="utf-8")
+    drawn = _FENCE.search(text, text.index("## Floors"))
+    assert drawn is not None
+    assert [re.split(r"  +", line)[0] for line in drawn[2].splitlines()] == contracts[0]["layers"]
 
 
 def test_the_architecture_and_the_notes_for_agents_stay_short() -> None:
