@@ -9,7 +9,6 @@ from __future__ import annotations
 import codecs
 import os
 import re
-import stat
 from collections import deque
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -17,15 +16,15 @@ from typing import Self, TypeAlias
 
 from treadle.tooling import MAX_LINE_CHARS, MAX_OUTPUT_CHARS, MAX_OUTPUT_LINES
 
-Spill: TypeAlias = Callable[[str], Path]
-"""Writes a text to a new file that only this user can read, and gives its path."""
+SpillText: TypeAlias = Callable[[str], Path]
+"""Writes a text to a new file that only this user can read, and gives its path (spill.py)."""
 
 MAX_SPILL_BYTES = 64 * 1024 * 1024
 """A spill file ends here, and says so in its last line."""
 _SPILL_END = f"\n[this file stops here, at {MAX_SPILL_BYTES // 1024 // 1024} MiB: the rest was not kept]\n"
 
 
-def cap_output(text: str, *, max_chars: int = MAX_OUTPUT_CHARS, spill: Spill) -> str:
+def cap_output(text: str, *, max_chars: int = MAX_OUTPUT_CHARS, spill: SpillText) -> str:
     """`text` itself where it fits, else at most `max_chars` characters of it in at most 2,000 lines of at most 2,000 characters.
 
     What is too long keeps its first and its last half; one line between them says how much is missing and in which file the whole is.
@@ -39,33 +38,6 @@ def cap_output(text: str, *, max_chars: int = MAX_OUTPUT_CHARS, spill: Spill) ->
     kept.write(text)
     kept.close()
     return window.text(kept.where())
-
-
-def spill_into(directory: Path) -> Spill:
-    """A `Spill` that makes its files, mode 0600 and with names that cannot be guessed, in `directory`, which is made with mode 0700.
-
-    Raises OSError where the directory belongs to somebody else.
-    """
-
-    def spill(text: str) -> Path:
-        directory.mkdir(mode=0o700, parents=True, exist_ok=True)
-        _must_be_ours(directory)
-        path = directory / f"{os.urandom(8).hex()}.txt"
-        fd = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL | getattr(os, "O_CLOEXEC", 0), 0o600)
-        with os.fdopen(fd, "wb") as file:
-            file.write(text.encode("utf-8", "replace"))
-        return path
-
-    return spill
-
-
-def _must_be_ours(directory: Path) -> None:
-    """A directory that another user made under a shared parent could be read by that user, or swapped."""
-    found = os.lstat(directory)
-    if not stat.S_ISDIR(found.st_mode) or (hasattr(os, "geteuid") and found.st_uid != os.geteuid()):
-        raise PermissionError(f"{directory} is not a directory of this user: output is not written there")
-    if found.st_mode & 0o077:
-        directory.chmod(0o700)
 
 
 # ---------------------------------------------------------------- the shown part
@@ -212,7 +184,7 @@ def _whole_lines_last(text: str, room: int) -> str:
 class _SpillFile:
     """The whole text, up to MAX_SPILL_BYTES, in a file that is made when the first of it comes. A full disk is told, not raised."""
 
-    def __init__(self, spill: Spill) -> None:
+    def __init__(self, spill: SpillText) -> None:
         self._spill = spill
         self._path: Path | None = None
         self._fd: int | None = None
@@ -260,7 +232,7 @@ class Capture:
     returns the last form stays. Memory is a few times `max_chars`. Use it as a context manager: leaving it closes the spill file.
     """
 
-    def __init__(self, spill: Spill, *, max_chars: int = MAX_OUTPUT_CHARS, max_lines: int = MAX_OUTPUT_LINES) -> None:
+    def __init__(self, spill: SpillText, *, max_chars: int = MAX_OUTPUT_CHARS, max_lines: int = MAX_OUTPUT_LINES) -> None:
         self._decoder = codecs.getincrementaldecoder("utf-8")("replace")
         self._plain = _Plain()
         self._window = _Window(max_chars, max_lines)

@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import json
 import os
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Iterator
 from pathlib import Path
 from typing import Any
 
 import pytest
 
-from treadle.output import spill_into
+from treadle.spill import Spill
 from treadle.tooling import ToolContext
 
 MakeContext = Callable[..., ToolContext[Any]]
@@ -18,7 +18,14 @@ Use = Callable[..., Awaitable[Any]]
 
 
 @pytest.fixture
-def make_context(tmp_path_factory: pytest.TempPathFactory) -> MakeContext:
+def spill() -> Iterator[Spill]:
+    spill = Spill()
+    yield spill
+    spill.close()
+
+
+@pytest.fixture
+def make_context(spill: Spill) -> MakeContext:
     """`make_context(cwd, **fields)`: a call's context; all contexts of one test are of one session and share what was seen."""
     seen: dict[str, str] = {}
 
@@ -33,7 +40,7 @@ def make_context(tmp_path_factory: pytest.TempPathFactory) -> MakeContext:
             "deadline": None,
             "attempt": 1,
             "idempotency_key": "key_1",
-            "spill": spill_into(tmp_path_factory.getbasetemp() / "spilled"),
+            "spill": spill.write,
             "seen_files": seen,
             "environment": {"PATH": os.environ["PATH"]},
         }

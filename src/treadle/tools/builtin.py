@@ -65,8 +65,9 @@ class Builtin(ABC, Generic[ArgumentsT]):
 
         Raises InvalidArguments that says what is wrong, where, and what a right call looks like.
         """
+        arguments_json = arguments_json.strip() or "{}"
         try:
-            arguments = msgspec.json.decode(arguments_json.strip() or "{}", type=self.arguments, strict=False)
+            arguments = msgspec.json.decode(arguments_json, type=self.arguments, strict=False)
         except (msgspec.DecodeError, UnicodeError, RecursionError) as e:
             arguments = self._parse_harder(arguments_json, e)
         self.check(arguments)

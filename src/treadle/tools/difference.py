@@ -15,6 +15,8 @@ _MAX_COMPARED = 4_000
 
 def short_difference(before: str, after: str) -> str:
     """A unified diff without file names, of at most 40 lines; what is left out is said in the last. Empty where nothing changed."""
+    if before.endswith("\n") and after.endswith("\n"):
+        before, after = before[:-1], after[:-1]
     old, new = before.split("\n"), after.split("\n")
     same = _alike(old, new)
     same_end = _alike(old[same:][::-1], new[same:][::-1])
@@ -26,8 +28,6 @@ def short_difference(before: str, after: str) -> str:
     if len(old) + len(new) > _MAX_COMPARED:
         return f"@@ lines {first + 1}-{first + len(old)} became {len(new)} lines: too much to show @@"
     lines = [line[:_MAX_LINE_CHARS] for line in _hunks(old, new, first)]
-    if lines[-1] == " ":  # no line, but the end of the last one
-        lines.pop()
     if len(lines) > MAX_LINES:
         lines = [*lines[: MAX_LINES - 1], f"(… {len(lines) - MAX_LINES + 1} more lines of difference)"]
     return "\n".join(lines)
