@@ -165,6 +165,10 @@ def test_rest_fields_may_go_on_without_indentation_until_the_next_field_or_a_bla
     assert docs == Docstring(":rtype: str\n\nAfterwards.", {"city": "Name of the city.", "days": "Few."})
 
 
+def test_a_rest_field_of_no_parameter_is_dropped() -> None:
+    assert read("Sum.\n\n:param country: Gone since\n    long.\n:param city: Name.") == Docstring("Sum.", {"city": "Name."})
+
+
 def test_a_rest_field_holds_deeper_paragraphs() -> None:
     docs = read(":param city: Name.\n\n    Of any size.\n\nAfterwards.")
     assert docs == Docstring("Afterwards.", {"city": "Name.\n\nOf any size."})

@@ -176,6 +176,38 @@ def test_each_problem_is_a_line_with_its_place_and_what_would_be_right(sent: str
     assert refusal(sent) == lines
 
 
+def test_what_is_missing_is_described_from_the_schema() -> None:
+    one = made(
+        {
+            "type": "object",
+            "properties": {
+                "kind": {"const": "a", "description": "Which."},
+                "size": {"type": ["integer", "null"]},
+                "unit": {"enum": ["a", 1]},
+                "any": {},
+                "item": {"$ref": "#/$defs/item"},
+            },
+            "required": ["kind", "size", "unit", "any", "item"],
+            "$defs": {"item": {"type": "array", "description": "Things."}},
+        }
+    )
+    with pytest.raises(InvalidArguments) as e:
+        one.parse("{}")
+    assert e.value.message.splitlines()[1:-1] == [
+        '- kind: missing; expected "a": Which.',
+        "- size: missing; expected integer or null",
+        '- unit: missing; expected one of "a", 1',
+        "- any: missing",
+        "- item: missing; expected array: Things.",
+    ]
+
+
+def test_a_schema_that_refers_to_itself_does_not_go_round_for_ever() -> None:
+    one = made({"type": "object", "properties": {"a": {"$ref": "#/$defs/a"}}, "required": ["a"], "$defs": {"a": {"anyOf": [{"$ref": "#/$defs/a"}]}}})
+    with pytest.raises(InvalidArguments, match="a: missing"):
+        one.parse("{}")
+
+
 @pytest.mark.parametrize(
     ("sent", "says"),
     [

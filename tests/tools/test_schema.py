@@ -19,7 +19,7 @@ import msgspec
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from pydantic import BaseModel, Field
+from pydantic import AfterValidator, BaseModel, BeforeValidator, Field
 from typing_extensions import Doc, TypedDict
 
 import treadle.tooling as contracts
@@ -184,6 +184,31 @@ def test_recursive_types_keep_their_definitions() -> None:
     }
 
 
+class Ping(BaseModel):
+    pong: Pong | None = None
+
+
+class Pong(BaseModel):
+    ping: Ping | None = None
+
+
+class Around(BaseModel):
+    ping: Ping
+    twice: Ping
+
+
+def test_types_that_hold_each_other_keep_their_definitions() -> None:
+    def f(around: Around) -> None: ...
+
+    parameters = tool(f).definition.parameters
+    assert set(parameters["$defs"]) == {"Ping", "Pong"}
+    assert parameters["properties"]["around"]["properties"]["ping"] == {"$ref": "#/$defs/Ping"}
+    assert tool(f).parse('{"around": {"ping": {"pong": {"ping": {}}}, "twice": {}}}') == {
+        "around": Around(ping=Ping(pong=Pong(ping=Ping())), twice=Ping()),
+    }
+    assert "- around.ping.pong.ping: expected an object, got 3" in refusal(f, '{"around": {"ping": {"pong": {"ping": 3}}, "twice": {}}}')
+
+
 def test_a_long_type_that_is_used_twice_is_defined_once() -> None:
     def f(one: Usage, two: Usage | None) -> None: ...
 
@@ -309,13 +334,14 @@ def takes_renamed(context: Renamed[Any], a: int) -> None: ...
 def takes_optional(context: ToolContext[Any] | None, a: int) -> None: ...
 def takes_old_optional(context: Optional[ToolContext[Any]], a: int) -> None: ...  # noqa: UP045  an older spelling
 def takes_unknown_deps(context: ToolContext[OnlyForCheckers], a: int) -> None: ...
+def takes_second_spelling(context: contracts.ToolContext, a: int) -> None: ...
 def takes_last(a: int, *, context: ToolContext[Any]) -> None: ...
 def takes_unannotated(ctx, a: int) -> None: ...
 
 
 @pytest.mark.parametrize(
     "function",
-    [takes_whole, takes_module, takes_renamed, takes_optional, takes_old_optional, takes_unknown_deps, takes_last, takes_unannotated],
+    [takes_whole, takes_module, takes_renamed, takes_optional, takes_second_spelling, takes_old_optional, takes_unknown_deps, takes_last, takes_unannotated],
 )
 @pytest.mark.parametrize("evaluated", [False, True])
 def test_the_context_is_found_however_it_is_written(function: Any, evaluated: bool) -> None:
@@ -335,6 +361,14 @@ def test_a_context_that_is_imported_for_checkers_only_is_known_by_its_name() -> 
     exec(source, names)
     assert set(properties(names["f"])) == {"a"}
     assert set(properties(names["g"])) == {"ctx", "a"}
+
+
+def test_an_annotation_that_begins_with_no_name_is_no_context() -> None:
+    def f(a, b): ...
+
+    f.__annotations__ = {"a": "(int)", "b": "'Later'"}
+    assert properties(f)["a"] == INTEGER
+    assert properties(f)["b"]["type"] == "object"
 
 
 # ---------------------------------------------------------------- types that are no JSON
@@ -507,17 +541,43 @@ def test_values_come_in_the_types_of_the_signature() -> None:
     }
 
 
+def even(value: int) -> int:
+    if value % 2:
+        raise AssertionError("only even\nones")
+    return value
+
+
+def too_deep(value: object) -> object:
+    raise RecursionError
+
+
+def broken(value: object) -> object:
+    raise KeyError("mine")
+
+
+def test_what_a_validator_says_is_told() -> None:
+    def f(a: Annotated[int, AfterValidator(even)]) -> None: ...
+
+    assert "- a: only even ones, got 3" in refusal(f, '{"a": 3}')
+
+
+def test_a_value_that_a_validator_made_is_shown_by_its_type() -> None:
+    def f(a: Annotated[int, BeforeValidator(lambda _: Strange())]) -> None: ...
+
+    assert "got a Strange" in refusal(f, '{"a": 3}')
+
+
+def test_a_validator_that_goes_too_deep_says_so() -> None:
+    def f(a: Annotated[int, BeforeValidator(too_deep)]) -> None: ...
+
+    assert "it is nested too deeply" in refusal(f, '{"a": 3}')
+
+
 def test_a_validator_that_breaks_is_not_hidden() -> None:
-    from pydantic import BeforeValidator
-
-    def broken(value: object) -> object:
-        raise KeyError("mine")
-
-    @tool
     def f(a: Annotated[int, BeforeValidator(broken)]) -> None: ...
 
     with pytest.raises(KeyError, match="mine"):
-        f.parse('{"a": 1}')
+        tool(f).parse('{"a": 1}')
 
 
 # ---------------------------------------------------------------- properties

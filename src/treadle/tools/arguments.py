@@ -87,12 +87,11 @@ class Unbound:
     """In the place of the arguments of a method that was taken from its class."""
 
     def __init__(self, label: str) -> None:
-        self._label = label
+        self._error = AgentError("invalid", f"{label} is a method: take the tool from an instance, which becomes its first parameter")
 
     @property
     def definition(self) -> ToolDefinition:
-        raise AgentError("invalid", f"{self._label} is a method: take the tool from an instance, which becomes its first parameter")
+        raise self._error
 
     def parse(self, arguments_json: JsonText) -> dict[str, Any]:
-        _ = self.definition
-        return {}
+        raise self._error

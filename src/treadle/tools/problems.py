@@ -41,7 +41,7 @@ class Problem(msgspec.Struct, frozen=True):
 
 def misfit(tool: str, problems: Sequence[Problem]) -> InvalidArguments:
     """At most ten problems are told, each in a bounded line."""
-    lines = [f"- {_place(p.path)}: {_cut(p.text, MAX_WORDS_CHARS)}" for p in problems[:MAX_PROBLEMS]]
+    lines = [f"- {_place(p.path)}: {_cut(' '.join(p.text.splitlines()), MAX_WORDS_CHARS)}" for p in problems[:MAX_PROBLEMS]]
     if len(problems) > MAX_PROBLEMS:
         lines.append(f"- and {len(problems) - MAX_PROBLEMS} more")
     return InvalidArguments("\n".join([f"The arguments do not fit the tool {tool!r}, and nothing was run:", *lines, "Mend them and call it again."]))

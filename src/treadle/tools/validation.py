@@ -23,19 +23,16 @@ _CONTAINERS: Final = re.compile(r"(list|dict|set|frozen_set|tuple|model|dataclas
 
 def invalid_arguments(error: Exception, definition: ToolDefinition, text: str) -> InvalidArguments:
     """What the model reads."""
-    fault = _fault_of_text(error)
-    if fault is not None:
+    if isinstance(error, RecursionError):
+        return unparsable(definition.name, text, "it is nested too deeply")
+    assert isinstance(error, ValidationError)  # pydantic makes one of every other ValueError
+    if (fault := _fault_of_text(error)) is not None:
         return unparsable(definition.name, text, fault)
-    assert isinstance(error, ValidationError)
     return misfit(definition.name, _problems(error, json.loads(text), definition.parameters))
 
 
-def _fault_of_text(error: Exception) -> str | None:
+def _fault_of_text(error: ValidationError) -> str | None:
     """Why the text is no JSON at all; None where it is, and does not fit."""
-    if isinstance(error, RecursionError):
-        return "it is nested too deeply"
-    if not isinstance(error, ValidationError):
-        return str(error)
     first = error.errors(include_url=False)[0]
     if first["type"] == "json_invalid":
         return str(first.get("ctx", {}).get("error", first["msg"]))
