@@ -11,9 +11,10 @@ from itertools import pairwise
 from typing import Any, Literal, Union, get_args, get_origin
 
 import msgspec
-from hypothesis import settings
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from treadle.journal import SCHEMA, RunStarted
 from treadle.message import MediaPart, Message
 from treadle.types import Limits, Settings
 
@@ -30,7 +31,7 @@ def _has_split_pair(text: str) -> bool:
 nasty_text = st.one_of(
     st.text(st.characters(exclude_categories=()), max_size=12).filter(lambda text: not _has_split_pair(text)),
     st.sampled_from(["", "\ud800", "a\udfffb", "\x00\x1b[31m", '"\\', "\u2028\u2029", "🧵é", "\r\n", '{"a":1e400,"a":NaN}', "9" * 30]),
-    st.just("[").map(lambda bracket: bracket * 10_000),
+    st.just("[").map(lambda bracket: bracket * 1_500),
 )
 """Controls, quotes, lone surrogates, JSON that parsers choke on."""
 
@@ -56,6 +57,7 @@ _PLAIN: dict[Any, st.SearchStrategy[Any]] = {
 _FIELDS: dict[tuple[type, str], st.SearchStrategy[Any]] = {
     (Settings, "max_tokens"): st.none() | st.integers(1, 10**6),
     (Message, "source"): st.none(),
+    (RunStarted, "schema"): st.just(SCHEMA),
 }
 """Fields that hold less than their type says."""
 
@@ -79,6 +81,19 @@ def values_of(kind: Any) -> st.SearchStrategy[Any]:
     hints = typing.get_type_hints(kind)
     fields = {name: _FIELDS[kind, name] if (kind, name) in _FIELDS else values_of(hints[name]) for name in kind.__struct_fields__}
     return st.builds(kind, **fields)
+
+
+def examples_of(kind: Any, count: int = 1) -> list[Any]:
+    """The same few of them every time, for tests that cannot afford many."""
+    found: list[Any] = []
+
+    @settings(max_examples=count, database=None, derandomize=True)
+    @given(values_of(kind))
+    def take(value: Any) -> None:
+        found.append(value)
+
+    take()
+    return found
 
 
 def cuts(text: str) -> st.SearchStrategy[list[str]]:

@@ -14,16 +14,15 @@ import jsonschema_rs
 import pydantic
 import pytest
 from hypothesis import given
-from hypothesis import settings as example_settings
 from hypothesis import strategies as st
 
-from tests.strategies import values_of
+from tests.strategies import examples_of, values_of
 from treadle.errors import AgentError
 from treadle.events import ErrorInfo, Event
 from treadle.journal import Entry, Record
 from treadle.message import Message, Part, TextPart
 from treadle.model import ModelRequest, ModelResponse, ToolDefinition
-from treadle.types import Limits, RunMetrics, Settings, StopReason, SystemBlock, Usage, Value, new_id
+from treadle.types import Limits, RunMetrics, Settings, StopReason, SystemBlock, Usage, Value, new_id, now
 
 PLAIN: list[type[Value]] = [Usage, Settings, Limits, SystemBlock, RunMetrics, ToolDefinition, ErrorInfo, ModelResponse, ModelRequest, Message, Record]
 KINDS: list[type[Value]] = [*PLAIN, *get_args(Part), *get_args(Event), *get_args(Entry)]
@@ -34,16 +33,7 @@ def name_of(kind: type) -> str:
 
 
 def example(kind: type[Value]) -> Value:
-    """One that has something in each field."""
-    found: list[Value] = []
-
-    @example_settings(max_examples=1, database=None)
-    @given(values_of(kind))
-    def take(value: Value) -> None:
-        found.append(value)
-
-    take()
-    return found[0]
+    return examples_of(kind)[0]
 
 
 # ---------------------------------------------------------------- every value
@@ -244,6 +234,10 @@ def test_ids_are_unique_and_sort_by_the_time_they_were_made() -> None:
     assert all(re.fullmatch(r"run_[0-9a-f]{26}", one) for one in ids)
     times = [one[:16] for one in ids]
     assert times == sorted(times)
+
+
+def test_now_is_an_aware_time() -> None:
+    assert now().tzinfo is UTC
 
 
 @given(st.sampled_from(StopReason))

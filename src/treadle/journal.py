@@ -1,6 +1,6 @@
 """What the journal is: an append-only, gap-free list of facts for each run, and what a front may see of each fact.
 
-Where the facts are kept is journals/; when they are appended is the loop's business. Entry: `Journal`, `events_of`.
+Where the facts are kept is journals/; when they are appended is the loop's business. Entry: `Journal`, `read_entry`, `events_of`.
 
 Order of a run: run.started, then for each turn model.requested (one more for each failed attempt), model.responded with the
 starts of the calls that start now, tool.finished for each, and in the end run.finished. Two barriers a turn: the response
@@ -9,15 +9,18 @@ and the starts are appended before any of those calls begins; every result is ap
 
 from __future__ import annotations
 
+import json
 from collections.abc import Iterator, Mapping, Sequence
 from datetime import datetime
-from typing import Any, Literal, Protocol, TypeAlias, TypedDict
+from typing import Any, Literal, Protocol, TypeAlias, cast, get_args
 
 import msgspec
 
 from treadle import events
+from treadle.errors import AgentError
 from treadle.events import ErrorInfo, Event
-from treadle.message import JsonText, Message, ToolCall, ToolResult, decode_json
+from treadle.json_text import JsonText, decode_json, encode_json, members, object_of
+from treadle.message import Message, ToolCall, ToolResult, decode_message, decode_part
 from treadle.types import Effect, Limits, Mode, Outcome, StopReason, Usage, Value
 
 SCHEMA = 1
@@ -42,7 +45,8 @@ class RunStarted(_Entry, frozen=True, kw_only=True, tag="run.started"):
     session_id: str | None = None
     parent_run_id: str | None = None
     user_id: str | None = None
-    schema: int = SCHEMA
+    schema: int = msgspec.field(default_factory=lambda: SCHEMA)
+    """Always written: a default that is left out would mean the reader's own number."""
 
 
 class ModelRequested(_Entry, frozen=True, kw_only=True, tag="model.requested"):
@@ -173,6 +177,47 @@ class Record(Value, frozen=True, kw_only=True):
     entry: Entry
 
 
+_TYPES = {str(kind.__struct_config__.tag): kind for kind in get_args(Entry)}
+_MESSAGES = ("input", "message")
+
+
+def read_entry(data: bytes) -> Entry:
+    """The inverse of `to_json`; what a newer version wrote into a message is kept with it.
+
+    Raises AgentError(invalid) where the bytes are no entry, one of an unknown type, or one of a higher major schema.
+    """
+    try:
+        entry = decode_json(data, cast("type[Entry]", Entry))
+    except ValueError:
+        entry = _read_strange(data)
+    if isinstance(entry, RunStarted):
+        _check_schema(entry.schema)
+    return entry
+
+
+def _read_strange(data: bytes) -> Entry:
+    """Words of a newer version inside: the messages are read by their own rules, and the rest by this version's."""
+    try:
+        fields = members(data.decode())
+        _check_schema(json.loads(fields.get("schema", "1")))
+        tag = json.loads(fields.get("type", "null"))
+        if (kind := _TYPES.get(tag)) is None:
+            raise AgentError("invalid", f"an entry of type {tag!r} is unknown here: where a newer Treadle wrote it, upgrade to read it")
+        for name in fields.keys() & _MESSAGES:
+            fields[name] = encode_json(decode_message(fields[name].encode())).decode()
+        if "result" in fields:
+            fields["result"] = encode_json(decode_part(fields["result"])).decode()
+        known = {"type", *kind.__struct_encode_fields__}
+        return decode_json(object_of({name: value for name, value in fields.items() if name in known}).encode(), kind)
+    except (ValueError, TypeError) as e:
+        raise AgentError("invalid", f"this is no entry that can be read: {e}") from e
+
+
+def _check_schema(schema: int) -> None:
+    if schema > SCHEMA:
+        raise AgentError("invalid", f"this run was written by a newer Treadle (schema {schema}; this version reads {SCHEMA}): upgrade to read it")
+
+
 # ---------------------------------------------------------------- the contract
 
 
@@ -217,16 +262,6 @@ class Journal(Protocol):
 
 
 # ---------------------------------------------------------------- what a front may see
-
-
-class Stamp(TypedDict):
-    """What every event of a run shares."""
-
-    run_id: str
-    session_id: str | None
-    at: datetime
-    id: str | msgspec.UnsetType
-    parent_run_id: str | msgspec.UnsetType
 
 
 def shown_arguments(arguments_json: JsonText) -> dict[str, object] | str:

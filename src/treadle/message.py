@@ -223,7 +223,7 @@ def _decode_strange(data: bytes) -> Message:
         text = data.decode()
         fields = members(text)
         _check_schema(json.loads(fields.get("schema", "1")))
-        parts = [_decode_part(piece) for piece in items(fields["parts"])]
+        parts = [decode_part(piece) for piece in items(fields["parts"])]
         head = decode_json(object_of({name: fields[name] for name in ("id", "role", "created_at")} | {"parts": "[]"}).encode(), _Stored)
     except KeyError as e:
         raise AgentError("invalid", f"this is no message that can be read: it has no {e}") from e
@@ -232,7 +232,7 @@ def _decode_strange(data: bytes) -> Message:
     return Message(id=head.id, role=head.role, parts=tuple(parts), created_at=head.created_at, source=text)
 
 
-def _decode_part(piece: JsonText) -> Part:
+def decode_part(piece: JsonText) -> Part:
     """One part, without what this version does not know of it. Raises ValueError where it is none."""
     try:
         return decode_json(piece.encode(), cast("type[Part]", Part))
@@ -244,7 +244,7 @@ def _decode_part(piece: JsonText) -> Part:
         if kind not in _KNOWN:
             return UnknownPart(type=kind, raw=piece)
     if kind == "tool_result" and fields.get("content", "").startswith("["):
-        shown = [encode_json(_shown(_decode_part(inner))).decode() for inner in items(fields["content"])]
+        shown = [encode_json(_shown(decode_part(inner))).decode() for inner in items(fields["content"])]
         fields["content"] = f"[{','.join(shown)}]"
     known = {"type", *_KNOWN[kind].__struct_encode_fields__}
     return decode_json(object_of({name: value for name, value in fields.items() if name in known}).encode(), _KNOWN[kind])

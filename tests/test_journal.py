@@ -1,0 +1,291 @@
+"""What an entry is, how it is read back whatever wrote it, and which events a front sees of it."""
+
+from __future__ import annotations
+
+import json
+from datetime import UTC, datetime
+from typing import Any, get_args
+
+import msgspec
+import pytest
+from dirty_equals import IsPartialDict
+from hypothesis import given
+
+from tests.strategies import examples_of, values_of
+from treadle import events
+from treadle.errors import AgentError
+from treadle.events import ErrorInfo
+from treadle.journal import (
+    ApprovalAnswered,
+    ApprovalAsked,
+    CancelAsked,
+    Compaction,
+    Entry,
+    InputAdded,
+    ModelRequested,
+    ModelResponded,
+    ModelSwitched,
+    Record,
+    RunFinished,
+    RunResumed,
+    RunStarted,
+    ToolFinished,
+    ToolLate,
+    ToolStarted,
+    events_of,
+    read_entry,
+    shown_arguments,
+)
+from treadle.message import Message, TextPart, ToolCall, ToolResult, UnknownPart
+from treadle.types import Outcome, StopReason, Usage
+
+AT = datetime(2026, 11, 20, 10, tzinfo=UTC)
+DEEP = "[" * 10_000 + "]" * 10_000
+PROMPT = Message(id="msg_1", role="user", parts=(TextPart(text="hi"),), created_at=AT)
+STARTED = RunStarted(at=AT, run_id="run_1", agent="a", agent_hash="h", model="m", mode="full", cwd="/", input=PROMPT)
+
+
+def responded(message: Message) -> ModelResponded:
+    return ModelResponded(at=AT, turn=1, attempt=1, message=message, usage=Usage(), stop_reason=StopReason.COMPLETE)
+
+
+# ---------------------------------------------------------------- stored and read
+
+
+@pytest.mark.parametrize("kind", get_args(Entry), ids=lambda kind: kind.__name__)
+def test_every_entry_survives_storage(kind: type[RunStarted]) -> None:
+    @given(values_of(kind))
+    def holds(entry: Any) -> None:
+        assert read_entry(entry.to_json()) == entry
+        assert Record.from_json(Record(seq=1, entry=entry).to_json()).entry == entry
+
+    holds()
+
+
+def test_an_entry_says_its_type_first() -> None:
+    for kind in get_args(Entry):
+        entry = examples_of(kind)[0]
+        assert entry.to_json().startswith(f'{{"type":"{kind.__struct_config__.tag}","at":'.encode())
+
+
+def test_types_of_entries_are_their_words() -> None:
+    assert {kind.__struct_config__.tag for kind in get_args(Entry)} == {
+        *("run.started", "run.resumed", "run.finished", "model.requested", "model.responded", "model.switched", "tool.started", "tool.finished"),
+        *("tool.late", "approval.asked", "approval.answered", "input.added", "compaction", "cancel.asked"),
+    }
+
+
+def test_a_run_always_says_which_schema_its_entries_have() -> None:
+    """Left out as a default, the number of a later version would be taken for that of an earlier one."""
+    assert json.loads(STARTED.to_json())["schema"] == 1
+
+
+def test_a_reserve_is_null_and_takes_no_room() -> None:
+    assert json.loads(ModelRequested(at=AT, turn=1).to_json()) == {"type": "model.requested", "at": "2026-11-20T10:00:00Z", "turn": 1}
+
+
+@pytest.mark.parametrize("change", [{}, {"input": {"another": "shape"}}, {"mode": "other"}], ids=["same shape", "another message", "another mode"])
+def test_entries_of_a_higher_schema_are_refused_clearly(change: dict[str, Any]) -> None:
+    data = json.dumps(json.loads(STARTED.to_json()) | {"schema": 2} | change).encode()
+    with pytest.raises(AgentError, match=r"written by a newer Treadle \(schema 2; this version reads 1\): upgrade") as caught:
+        read_entry(data)
+    assert caught.value.kind == "invalid"
+
+
+def test_an_entry_of_an_unknown_type_is_refused_by_name() -> None:
+    with pytest.raises(AgentError, match=r"'tool\.dreamt'.*newer Treadle.*upgrade") as caught:
+        read_entry(b'{"type":"tool.dreamt","at":"2026-11-20T10:00:00Z"}')
+    assert caught.value.kind == "invalid"
+
+
+def test_an_unknown_field_of_an_entry_does_not_keep_it_from_being_read() -> None:
+    """Entries are never written again, so that nothing of them is lost."""
+    assert read_entry(b'{"type":"cancel.asked","at":"2026-11-20T10:00:00Z","by":"user","mood":' + DEEP.encode() + b"}") == CancelAsked(at=AT, by="user")
+
+
+NEWER = (
+    '{"id":"msg_1", "role":"assistant","parts":[{"type":"hologram","x":1e400}, {"type":"text","text":"hi","mood":1.50}],"created_at":"2026-11-20T10:00:00Z"}'
+)
+
+
+@pytest.mark.parametrize("entry", [STARTED, responded(PROMPT), InputAdded(at=AT, message=PROMPT, by="user")], ids=lambda entry: type(entry).__name__)
+def test_messages_of_a_newer_version_survive_inside_entries(entry: Any) -> None:
+    name = "input" if isinstance(entry, RunStarted) else "message"
+    stored = entry.to_json().decode().replace(f'"{name}":{PROMPT.to_json().decode()}', f'"{name}": {NEWER} ')
+    message = getattr(read_entry(stored.encode()), name)
+    assert message.parts == (UnknownPart(type="hologram", raw='{"type":"hologram","x":1e400}'), TextPart(text="hi"))
+    assert message.to_json() == NEWER.encode()
+    again = msgspec.structs.replace(entry, **{name: message})
+    assert read_entry(again.to_json()) == again
+
+
+def test_a_result_of_a_newer_version_is_still_a_result() -> None:
+    stored = (
+        '{"type":"tool.finished","at":"2026-11-20T10:00:00Z","status":"ok","result":{"type":"tool_result","call_id":"c","name":"f","mood":1,'
+        '"content":[{"type":"hologram"},{"type":"text","text":"hi"}]}}'
+    )
+    entry = read_entry(stored.encode())
+    assert isinstance(entry, ToolFinished)
+    assert entry.result.call_id == "c"
+    assert entry.result.text == "[a part of type 'hologram', which this version cannot show]\nhi"
+
+
+@pytest.mark.parametrize(
+    "data",
+    [
+        b"",
+        b"null",
+        b"[]",
+        b"{}",
+        b"\xff",
+        b'{"type":5}',
+        b'{"type":"cancel.asked"}',
+        b'{"type":"cancel.asked","at":"yesterday","by":"u"}',
+        STARTED.to_json().replace(b'"schema":1', b'"schema":"one"'),
+        STARTED.to_json().replace(b'"role":"user"', b'"role":"robot"'),
+        b'{"type":"tool.finished","at":"2026-11-20T10:00:00Z","status":"ok","result":{"type":"text","text":"no result"}}',
+        DEEP.encode(),
+    ],
+    ids=range(12),
+)
+def test_what_is_no_entry_is_refused_as_invalid(data: bytes) -> None:
+    with pytest.raises(AgentError) as caught:
+        read_entry(data)
+    assert caught.value.kind == "invalid"
+
+
+# ---------------------------------------------------------------- what a front sees
+
+
+def shown(entry: Entry) -> list[dict[str, Any]]:
+    """The events of an entry as JSON, without what all events share."""
+    shared = {"run_id": "r", "session_id": None, "seq": 1, "at": AT}
+    made = [json.loads(kind(**shared, **fields).to_json()) for kind, fields in events_of(entry)]  # type: ignore[arg-type]
+    return [{name: value for name, value in event.items() if name not in shared} for event in made]
+
+
+def test_a_run_starts_with_its_agent_and_model() -> None:
+    assert shown(STARTED) == [{"type": "run_start", "agent": "a", "model": "m"}]
+
+
+def test_a_request_ends_the_turn_before_and_starts_its_own() -> None:
+    assert shown(ModelRequested(at=AT, turn=1)) == [{"type": "turn_start", "turn": 1}]
+    assert shown(ModelRequested(at=AT, turn=3)) == [{"type": "turn_end", "turn": 2}, {"type": "turn_start", "turn": 3}]
+
+
+def test_another_attempt_is_a_retry_of_the_one_before() -> None:
+    failed = ErrorInfo(kind="rate_limit", message="later", status=429)
+    assert shown(ModelRequested(at=AT, turn=2, attempt=3, failed=failed, wait_s=1.5)) == [{"type": "retry", "attempt": 2, "wait_s": 1.5, "kind": "rate_limit"}]
+    assert shown(ModelRequested(at=AT, turn=2, attempt=2)) == [{"type": "retry", "attempt": 1, "wait_s": 0.0, "kind": "network"}]
+
+
+def test_a_response_is_its_usage_its_message_and_what_it_asks_for() -> None:
+    message = Message.assistant([TextPart(text="hm"), ToolCall(id="c1", name="f", arguments_json='{"a": 1}'), ToolCall(id="c2", name="g", arguments_json="{")])
+    entry = msgspec.structs.replace(responded(message), usage=Usage(input_tokens=5, reasoning_tokens=1))
+    assert shown(entry) == [
+        IsPartialDict(type="usage", input_tokens=5, output_tokens=0, cache_read_tokens=0, cache_write_tokens=0, reasoning_tokens=1),
+        {"type": "message", "message": json.loads(message.to_json())},
+        {"type": "tool_call", "call_id": "c1", "name": "f", "arguments": {"a": 1}},
+        {"type": "tool_call", "call_id": "c2", "name": "g", "arguments": "{"},
+    ]
+
+
+def test_an_empty_response_is_no_message() -> None:
+    assert [event["type"] for event in shown(responded(Message.assistant([])))] == ["usage"]
+
+
+def test_a_call_starts_and_ends() -> None:
+    assert shown(ToolStarted(at=AT, call_id="c", name="f", arguments_json="{}", effect="once", key="k")) == [
+        {"type": "tool_call_start", "call_id": "c", "name": "f", "effect": "once"}
+    ]
+    result = ToolResult(call_id="c", name="f", content=(TextPart(text="a"), TextPart(text="b")), is_error=True, unknown=True)
+    assert shown(ToolFinished(at=AT, status="unknown", result=result, duration_ms=1.5)) == [
+        {"type": "tool_call_end", "call_id": "c", "name": "f", "result": "a\nb", "is_error": True, "unknown": True, "duration_ms": 1.5}
+    ]
+
+
+def test_a_call_that_never_started_has_no_end_but_a_warning() -> None:
+    result = ToolResult(call_id="c", name="f", content="no such tool", is_error=True)
+    assert shown(ToolFinished(at=AT, status="error", result=result, started=False)) == [{"type": "warning", "text": "f was not run: no such tool"}]
+
+
+def test_an_approval_is_asked_for_and_resolved() -> None:
+    asked = ApprovalAsked(at=AT, call_id="c", name="f", arguments_json='{"a":1}', reason="why")
+    assert shown(asked) == [{"type": "approval_requested", "call_id": "c", "name": "f", "arguments": {"a": 1}, "reason": "why"}]
+    answered = ApprovalAnswered(at=AT, call_id="c", decision="deny", by="nobody", reason="no")
+    assert shown(answered) == [{"type": "approval_resolved", "call_id": "c", "decision": "deny", "by": "nobody"}]
+
+
+def test_added_input_is_its_text() -> None:
+    assert shown(InputAdded(at=AT, message=PROMPT, by="user")) == [{"type": "input_added", "text": "hi"}]
+
+
+def finished(**more: Any) -> RunFinished:
+    return RunFinished(**{"at": AT, "outcome": Outcome.COMPLETED, "turns": 2, "tool_calls": 1, "usage": Usage(), "duration_s": 1.5} | more)
+
+
+def test_a_run_ends_with_its_turn_its_output_and_its_outcome() -> None:
+    end = {"outcome": "completed", "text": "hi", "output": "hi", "validated": True, "usage": json.loads(Usage().to_json()), "turns": 2, "tool_calls": 1}
+    assert shown(finished(text="hi", output='"hi"', validated=True, open_turn=2)) == [
+        {"type": "turn_end", "turn": 2},
+        {"type": "output", "value": "hi", "validated": True},
+        {"type": "run_end", **end, "duration_s": 1.5},
+    ]
+
+
+def test_an_error_is_told_by_itself_and_in_the_end() -> None:
+    error = ErrorInfo(kind="auth", message="no key", status=401, request_id="req_1")
+    told = {"kind": "auth", "message": "no key", "status": 401, "request_id": "req_1"}
+    assert shown(finished(outcome=Outcome.ERROR, error=error)) == [
+        {"type": "error", **told},
+        IsPartialDict(type="run_end", outcome="error", output=None, validated=False, error=told),
+    ]
+    assert shown(finished(outcome=Outcome.ERROR, error=ErrorInfo(kind="agent", message="used up")))[0] == {
+        "type": "error",
+        "kind": "agent",
+        "message": "used up",
+    }
+
+
+def test_an_output_survives_whatever_it_holds() -> None:
+    assert shown(finished(output='"\\ud800"'))[0] == {"type": "output", "value": "\ud800", "validated": False}
+    assert shown(finished(output='{"n": 123456789012345678901234567890}'))[0]["value"] == {"n": 123456789012345678901234567890}
+
+
+@pytest.mark.parametrize(
+    "entry", [*examples_of(ToolLate), *examples_of(ModelSwitched), *examples_of(Compaction), *examples_of(CancelAsked), *examples_of(RunResumed)]
+)
+def test_some_entries_are_for_the_journal_alone(entry: Entry) -> None:
+    assert shown(entry) == []
+
+
+@given(values_of(Entry))
+def test_the_events_of_an_entry_are_always_the_same_and_can_be_shown(entry: Entry) -> None:
+    if isinstance(entry, RunFinished):
+        entry = msgspec.structs.replace(entry, output=json.dumps(entry.output))
+    assert shown(entry) == shown(read_entry(entry.to_json()))
+
+
+def test_events_say_their_type_first() -> None:
+    for kind in get_args(events.Event):
+        assert examples_of(kind)[0].to_json().startswith(f'{{"type":"{kind.__struct_config__.tag}","run_id":'.encode())
+
+
+@pytest.mark.parametrize(
+    ("text", "expected"),
+    [
+        ('{"a": [1]}', {"a": [1]}),
+        ("", {}),
+        ("[1]", "[1]"),
+        ('{"a":', '{"a":'),
+        ('{"a":1,"a":2}', {"a": 2}),
+        ('{"a":123456789012345678901234567890}', {"a": 123456789012345678901234567890}),
+        ('{"a":"\ud800"}', {"a": "\ud800"}),
+        (DEEP, DEEP),
+        ('{"a":' + DEEP + "}", '{"a":' + DEEP + "}"),
+        ('{"a":' + "[" * 300 + "]" * 300 + "}", '{"a":' + "[" * 300 + "]" * 300 + "}"),
+    ],
+    ids=range(10),
+)
+def test_arguments_are_shown_as_an_object_where_they_are_one(text: str, expected: object) -> None:
+    assert shown_arguments(text) == expected
