@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 
 from treadle.errors import AgentError
 from treadle.journal import Entry, Journal, Record, RunFinished, RunStarted, RunWriter
-from treadle.message import decode_json, encode_json
+from treadle.json_text import decode_json, encode_json
 
 
 class _Run:
@@ -27,9 +27,8 @@ class _Run:
         return self.entries if self.packed is None else decode_json(zlib.decompress(self.packed), list[Entry])
 
     def pack(self) -> None:
-        if self.packed is None:
-            self.packed = zlib.compress(encode_json(self.entries), level=1)
-            self.entries = []
+        self.packed = zlib.compress(encode_json(self.entries), level=1)
+        self.entries = []
 
 
 class MemoryWriter:
@@ -44,17 +43,21 @@ class MemoryWriter:
 
     async def append(self, entries: Sequence[Entry]) -> int:
         run = self._run
-        if run.fence != self._fence or run.packed is not None:
-            raise AgentError("busy", f"run {self.run_id} is driven by somebody else, or is finished: nothing was appended")
+        if not self._holds:
+            raise AgentError("busy", f"run {self.run_id} is not held by this driver any more: nothing was appended")
         first = len(run.entries) + 1
         run.entries.extend(entries)
         return first
 
     async def release(self) -> None:
-        if self._run.fence == self._fence:
+        if self._holds:
             self._run.held = False
-            if self._run.packed is None and isinstance(self._run.entries[-1], RunFinished):
+            if isinstance(self._run.entries[-1], RunFinished):
                 self._run.pack()
+
+    @property
+    def _holds(self) -> bool:
+        return self._run.held and self._run.fence == self._fence
 
 
 class MemoryJournal:
