@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import base64
+import gc
 import socket
 import ssl
 import threading
@@ -213,6 +214,15 @@ async def test_an_answer_that_does_not_end_is_left_after_its_last_event(own: Mod
         assert await ask(own(server)) == "Good day"
         with anyio.fail_after(5):
             await server.gone.wait()
+
+
+async def test_nothing_of_a_request_stays_behind(own: ModelOn) -> None:
+    from treadle.providers.http_exchange import Exchange
+
+    async with serving(*answers()) as server:
+        await ask(own(server))
+        gc.collect()
+        assert not [thing for thing in gc.get_objects() if isinstance(thing, Exchange)]
 
 
 # ---------------------------------------------------------------- event loops

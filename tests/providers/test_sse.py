@@ -19,6 +19,8 @@ LINE = st.one_of(
     TEXT.map(lambda value: b": " + value),
     st.sampled_from([b"", b"data", b"id: 7", b"retry: 5", b"unknown: x", b"event"]),
 )
+PLAIN = st.tuples(TEXT, TEXT).map(lambda event: b"event: %b\ndata: %b\n" % event)
+PIECE = st.one_of(st.tuples(LINE, LINE_END).map(b"".join), PLAIN, PLAIN.map(lambda event: event + b"\n"))
 
 
 def reference(stream: str) -> list[tuple[bytes, bytes]]:
@@ -46,9 +48,9 @@ def split(chunks: list[bytes]) -> list[tuple[bytes, bytes]]:
     return [event for chunk in chunks for event in splitter.feed(chunk)]
 
 
-@given(st.booleans(), st.lists(st.tuples(LINE, LINE_END), max_size=20), st.lists(st.integers(0, 300), max_size=8))
-def test_any_cut_of_any_stream_gives_the_events_of_the_standard(bom: bool, lines: list[tuple[bytes, bytes]], cuts: list[int]) -> None:
-    stream = (b"\xef\xbb\xbf" if bom else b"") + b"".join(line + end for line, end in lines)
+@given(st.booleans(), st.lists(PIECE, max_size=12), st.lists(st.integers(0, 300), max_size=8))
+def test_any_cut_of_any_stream_gives_the_events_of_the_standard(bom: bool, pieces: list[bytes], cuts: list[int]) -> None:
+    stream = (b"\xef\xbb\xbf" if bom else b"") + b"".join(pieces)
     places = [0, *sorted(min(cut, len(stream)) for cut in cuts), len(stream)]
     chunks = [stream[a:b] for a, b in pairwise(places)]
     assert split(chunks) == reference(stream.decode())

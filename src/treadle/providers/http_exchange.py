@@ -8,6 +8,7 @@ from __future__ import annotations
 import asyncio
 import io
 from collections.abc import Mapping
+from contextlib import suppress
 from contextvars import ContextVar
 from types import TracebackType
 from typing import TYPE_CHECKING, Self
@@ -125,25 +126,17 @@ class Exchange:
             self._timer.cancel()
         if self._response is None:
             return
-        whole = False
         try:
-            whole = error is None and (self._content.at_eof() or await self._ended())
+            if error is None and not self._content.at_eof():
+                await self._wait_for_end()
         finally:
-            if whole:
-                self._response.release()
-            else:
-                self._response.close()
+            self._response.release()  # which closes its connection where the answer has not ended
 
-    async def _ended(self) -> bool:
+    async def _wait_for_end(self) -> None:
         """The answer's formal end may still be on its way, and only after it can the connection carry the next request."""
-        with anyio.move_on_after(END_GRACE_S):
-            try:
-                while await self._content.readany():
-                    pass
-            except (aiohttp.ClientError, HttpProcessingError, OSError):
-                return False
-            return True
-        return False
+        with anyio.move_on_after(END_GRACE_S), suppress(aiohttp.ClientError, HttpProcessingError, OSError):
+            while await self._content.readany():
+                pass
 
     def _look(self) -> None:
         """On the timer: looking again when the time could be up is cheaper than setting the timer anew with each piece."""
