@@ -12,7 +12,7 @@ from contextlib import suppress
 from contextvars import ContextVar
 from types import TracebackType
 from typing import TYPE_CHECKING, Self
-from weakref import WeakSet
+from weakref import WeakSet, ref
 
 import aiohttp
 import anyio
@@ -33,7 +33,8 @@ END_GRACE_S = 0.25
 """How long an answer that has said all may take to end properly; after that its connection is not kept."""
 LARGE_BODY_BYTES = 1024 * 1024
 
-_under_way: ContextVar[Exchange] = ContextVar("_under_way")
+_under_way: ContextVar[ref[Exchange]] = ContextVar("_under_way")
+"""Weak, since a connection keeps the context in which it was opened as long as it lives."""
 _used: WeakSet[object] = WeakSet()
 """Protocol objects that have carried a request."""
 
@@ -44,9 +45,9 @@ class Connector(aiohttp.TCPConnector):
     @override
     async def connect(self, req: ClientRequest, traces: list[Trace], timeout: aiohttp.ClientTimeout) -> Connection:
         connection = await super().connect(req, traces, timeout)
-        exchange = _under_way.get()
-        exchange.transport = connection.transport
-        exchange.kept = connection.protocol in _used
+        if (exchange := _under_way.get()()) is not None:
+            exchange.transport = connection.transport
+            exchange.kept = connection.protocol in _used
         if connection.protocol is not None:
             _used.add(connection.protocol)
         return connection
@@ -55,7 +56,22 @@ class Connector(aiohttp.TCPConnector):
 class Exchange:
     """Both the context of `Connection.post` and the Reply that it gives."""
 
-    __slots__ = ("_body", "_content", "_expired", "_headers", "_loop", "_path", "_pool", "_response", "_silence", "_timer", "kept", "status", "transport")
+    __slots__ = (
+        "__weakref__",
+        "_body",
+        "_content",
+        "_expired",
+        "_headers",
+        "_loop",
+        "_path",
+        "_pool",
+        "_response",
+        "_silence",
+        "_timer",
+        "kept",
+        "status",
+        "transport",
+    )
 
     def __init__(self, pool: Pool, path: str, body: bytes, headers: Mapping[str, str]) -> None:
         self._pool = pool
@@ -75,7 +91,7 @@ class Exchange:
     async def __aenter__(self) -> Self:
         session = self._pool.session or await self._pool.open()
         self._timer = self._loop.call_later(self._silence.limit_s, self._look)
-        under_way = _under_way.set(self)
+        under_way = _under_way.set(ref(self))
         self._silence.begin()
         try:
             self._response = response = await self._send(session)
