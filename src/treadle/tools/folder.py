@@ -99,7 +99,10 @@ class Folder:
         return os.stat(self._name(name), dir_fd=self._fd, follow_symlinks=False)
 
     def leads_to_directory(self, link: str) -> bool:
-        return stat.S_ISDIR(os.stat(self._name(link), dir_fd=self._fd).st_mode)
+        try:
+            return stat.S_ISDIR(os.stat(self._name(link), dir_fd=self._fd).st_mode)
+        except OSError:
+            return False
 
     @contextmanager
     def entries(self) -> Generator[Iterator[os.DirEntry[str]]]:

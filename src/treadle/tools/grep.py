@@ -147,9 +147,9 @@ def find_ripgrep(environment: Mapping[str, str]) -> str | None:
 
 def _ripgrep_command(rg: str, request: search.Request) -> list[str]:
     flags = ["--no-config", "--no-messages", "--color=never", "--hidden", "--sort=path", "--crlf", "--null", "--no-heading", "--with-filename"]
-    flags += ["--no-require-git", "--no-ignore-dot", "--no-ignore-global", "--no-ignore-exclude", *(f"--glob=!{name}" for name in sorted(VERSION_CONTROL))]
-    if not rules_above(request.directory):
-        flags.append("--no-ignore-parent")
+    flags += ["--no-ignore-dot", "--no-ignore-global", "--no-ignore-exclude", *(f"--glob=!{name}" for name in sorted(VERSION_CONTROL))]
+    if rules_above(request.directory) is None:
+        flags += ["--no-require-git", "--no-ignore-parent"]
     if request.counts:
         flags.append("--count")
     else:

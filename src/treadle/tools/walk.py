@@ -63,7 +63,9 @@ def walk(top: str, *, all_files: bool = False, enter: Callable[[str], bool] = la
     `top` is absolute and without links. `all_files`: also what .gitignore excludes. `enter(path)` says whether a directory is looked into.
     Raises OSError where the top cannot be opened.
     """
-    levels = [_level(Folder.at(top), "", None if all_files else rules_above(top))]
+    rules = None if all_files else rules_above(top)
+    in_repository = rules is not None
+    levels = [_level(Folder.at(top), "", None if all_files else rules or (), in_repository=False)]
     try:
         while levels:
             level = levels[-1]
@@ -79,28 +81,33 @@ def walk(top: str, *, all_files: bool = False, enter: Callable[[str], bool] = la
                 if entry.kind != "other":
                     yield Found(path, level.folder, entry.name, entry.kind == "link")
             elif len(levels) < MAX_DEPTH and enter(path):
-                _descend(levels, level, entry.name, path)
+                _descend(levels, entry.name, path, in_repository=in_repository)
     finally:
         for level in levels:
             level.folder.__exit__()
 
 
-def _descend(levels: list[_Level], level: _Level, name: str, path: str) -> None:
+def _descend(levels: list[_Level], name: str, path: str, *, in_repository: bool) -> None:
+    level = levels[-1]
     try:
         folder = level.folder.folder(name)
     except OSError:
         return
     try:
-        levels.append(_level(folder, f"{path}/", level.rules))
+        levels.append(_level(folder, f"{path}/", level.rules, in_repository=in_repository))
     except OSError:
         folder.__exit__()
 
 
-def _level(folder: Folder, path: str, rules: tuple[Rules, ...] | None) -> _Level:
+def _level(folder: Folder, path: str, rules: tuple[Rules, ...] | None, *, in_repository: bool) -> _Level:
     with folder.entries() as found:
         entries = sorted(map(_entry, found), key=lambda entry: os.fsencode(entry.name))
-    if rules is not None and any(entry.name == ".gitignore" for entry in entries) and (spec := _spec_in(folder)) is not None:
-        rules = (Rules(spec, base=path), *rules)
+    if rules is not None:
+        names = {entry.name for entry in entries}
+        if in_repository and ".git" in names:  # another repository: what is said outside does not hold in it
+            rules = ()
+        if ".gitignore" in names and (spec := _spec_in(folder)) is not None:
+            rules = (Rules(spec, base=path), *rules)
     return _Level(folder, path, rules, iter(entries))
 
 
@@ -125,22 +132,21 @@ def _is_excluded(rules: tuple[Rules, ...] | None, path: str, *, is_directory: bo
 # ---------------------------------------------------------------- .gitignore
 
 
-def rules_above(top: str) -> tuple[Rules, ...]:
-    """What the directories above `top` say, up to the root of its repository, nearest first.
+def rules_above(top: str) -> tuple[Rules, ...] | None:
+    """What the directories above `top` say, nearest first, up to the root of its repository. None where `top` stands for itself.
 
-    Outside a repository they say nothing; nor where they exclude `top` itself: who names an excluded directory wants to look into it.
+    So it does outside a repository, and where they exclude it: who names an excluded directory wants to look into it.
     """
-    parents = [*PurePosixPath(top).parents]
-    root = next((i for i, parent in enumerate(parents) if os.path.lexists(parent / ".git")), None)
-    if root is None or os.path.lexists(os.path.join(top, ".git")):
-        return ()
+    directories = [PurePosixPath(top), *PurePosixPath(top).parents]
+    root = next((i for i, directory in enumerate(directories) if os.path.lexists(directory / ".git")), None)
+    if root is None:
+        return None
     rules: list[Rules] = []
-    for parent in parents[: root + 1]:
-        spec = _spec_at(os.fspath(parent))
+    for directory in directories[1 : root + 1]:
+        spec = _spec_at(os.fspath(directory))
         if spec is not None:
-            rules.append(Rules(spec, above=f"{PurePosixPath(top).relative_to(parent)}/"))
-    excluded = any(rule.spec.check_file(rule.above).include for rule in rules)
-    return () if excluded else tuple(rules)
+            rules.append(Rules(spec, above=f"{PurePosixPath(top).relative_to(directory)}/"))
+    return None if any(rule.spec.check_file(rule.above).include for rule in rules) else tuple(rules)
 
 
 def _spec_at(directory: str) -> GitIgnoreSpec | None:
