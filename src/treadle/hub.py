@@ -64,7 +64,8 @@ class Subscription:
                 return Missed(count)
             if self._closed:
                 raise StopAsyncIteration
-            self._news = anyio.Event()
+            if self._news.is_set():  # another reader may wait for it already
+                self._news = anyio.Event()
             await self._news.wait()
         return self._queue.popleft()
 
@@ -76,12 +77,16 @@ class Broker:
         self._subscriptions: tuple[Subscription, ...] = ()
         self.heard = False
         """Kept, not computed: every event of every run asks."""
+        self._closed = False
 
     def subscribe(self, maxsize: int = 1000) -> Subscription:
-        """From now on; at most `maxsize` events wait in it."""
+        """From now on; at most `maxsize` events wait in it. That of a closed broker is over at once."""
         subscription = Subscription(self, max(1, maxsize))
-        self._subscriptions = (*self._subscriptions, subscription)
-        self.heard = True
+        if self._closed:
+            subscription.close()
+        else:
+            self._subscriptions = (*self._subscriptions, subscription)
+            self.heard = True
         return subscription
 
     def remove(self, subscription: Subscription) -> None:
@@ -93,6 +98,8 @@ class Broker:
             subscription.put(event)
 
     def close(self) -> None:
+        """Ends every subscription. Idempotent."""
+        self._closed = True
         for subscription in self._subscriptions:
             subscription.close()
 
