@@ -43,7 +43,7 @@ from treadle.session import RunOptions, Session
 from treadle.session_store import SessionStore
 from treadle.spill import Spill
 from treadle.tooling import ToolContext, ToolRegistry
-from treadle.tools.threads import abandoned_calls, wait_for_abandoned
+from treadle.tools.function.threads import abandoned_calls, wait_for_abandoned
 from treadle.types import DEFAULT_MAX_TOKENS, Limits, Outcome, Settings, SystemBlock, new_id
 
 logger = logging.getLogger("treadle")

@@ -1,6 +1,6 @@
 """What a tool is: a name, a description, a JSON Schema and an async execute, and what it may tell its caller.
 
-Making one from a function is tools/function.py; running one inside a turn is execution.py. Entry: `Tool`, `ToolContext`.
+Making one from a function is tools/function; running one inside a turn is execution.py. Entry: `Tool`, `ToolContext`.
 """
 
 from __future__ import annotations
@@ -18,8 +18,8 @@ from treadle.message import JsonText, MediaPart, TextPart, ToolResult
 from treadle.model import ToolDefinition
 from treadle.types import Effect
 
-DepsOut = TypeVar("DepsOut", covariant=True, default=None)
-DepsIn = TypeVar("DepsIn", contravariant=True, default=None)
+DepsOut = TypeVar("DepsOut", covariant=True, default=object)
+DepsIn = TypeVar("DepsIn", contravariant=True, default=object)
 
 MAX_OUTPUT_CHARS = 30_000
 MAX_OUTPUT_LINES = 2_000
@@ -29,7 +29,7 @@ _NAME_CHARS = 128
 _NAMES_SHOWN = 50
 
 ToolOutput: TypeAlias = "str | Sequence[TextPart | MediaPart]"
-"""What an execution gives: text, or text and media. Anything else was made JSON text before (tools/function.py)."""
+"""What an execution gives: text, or text and media. Anything else was made JSON text before (tools/function)."""
 
 
 class ToolFailed(Exception):

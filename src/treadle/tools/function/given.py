@@ -12,7 +12,7 @@ import msgspec
 
 from treadle.errors import AgentError
 from treadle.model import ToolDefinition
-from treadle.tools.problems import JsonSchema, Path, Problem, as_string, misfit, missing, nearest, shown, strict_json, unknown, unparsable
+from treadle.tools.function.problems import JsonSchema, Path, Problem, as_string, misfit, missing, nearest, shown, strict_json, unknown, unparsable
 
 if TYPE_CHECKING:
     from jsonschema_rs import ValidationError, Validator

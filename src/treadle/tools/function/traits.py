@@ -14,7 +14,7 @@ import msgspec
 
 from treadle.errors import AgentError
 from treadle.tooling import MAX_OUTPUT_CHARS, Probe
-from treadle.tools.signature import AnyFunction
+from treadle.tools.function.signature import AnyFunction
 from treadle.types import Effect
 
 _NAME: Final = re.compile(r"[A-Za-z0-9_-]{1,128}")

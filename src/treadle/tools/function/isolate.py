@@ -20,10 +20,11 @@ from anyio.abc import ByteReceiveStream, Process
 
 from treadle.message import MediaPart, TextPart
 from treadle.tooling import InvalidArguments, ToolContext, ToolFailed, ToolOutput
-from treadle.tools.isolated import ANSWER, MAX_REPLY_BYTES, ParsedText, Target, refuse_while_loading
+from treadle.tools.function.isolated import ANSWER, MAX_REPLY_BYTES, ParsedText, Target, refuse_while_loading
 
 _START: Final = (
-    "import sys, json; request = json.loads(sys.stdin.buffer.readline()); sys.path[:] = request['path']; from treadle.tools.isolated import main; main(request)"
+    "import sys, json; request = json.loads(sys.stdin.buffer.readline()); sys.path[:] = request['path'];"
+    "from treadle.tools.function.isolated import main; main(request)"
 )
 _EXIT_GRACE_S: Final = 0.5
 """How long a process that has answered, or closed its pipe, may take to leave."""

@@ -12,8 +12,8 @@ from typing import Any, Final
 from treadle.errors import AgentError
 from treadle.message import JsonText
 from treadle.model import ToolDefinition
-from treadle.tools.isolated import ParsedText
-from treadle.tools.signature import AnyFunction, Signature
+from treadle.tools.function.isolated import ParsedText
+from treadle.tools.function.signature import AnyFunction, Signature
 
 _first_use: Final = threading.RLock()
 """Invariant: a definition is built once, also where two threads ask for it at the same time. A type's own schema may ask for another tool's."""
@@ -50,7 +50,7 @@ class SignatureArguments:
         try:
             return self._validate(arguments_json)
         except (ValueError, RecursionError) as e:
-            from treadle.tools.validation import invalid_arguments  # noqa: PLC0415  it imports pydantic, which has just spoken
+            from treadle.tools.function.validation import invalid_arguments  # noqa: PLC0415  it imports pydantic, which has just spoken
 
             if not arguments_json.strip():
                 return self.parse("{}")
@@ -61,7 +61,7 @@ class SignatureArguments:
         return self._validate(arguments_json)
 
     def _build(self) -> None:
-        from treadle.tools.schema import describe  # noqa: PLC0415  it imports pydantic: 90 ms that nobody pays who uses no such tool
+        from treadle.tools.function.schema import describe  # noqa: PLC0415  it imports pydantic: 90 ms that nobody pays who uses no such tool
 
         described = describe(self.name, self.signature, self.docstring)
         text = self.description if self.description is not None else described.text

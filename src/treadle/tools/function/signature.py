@@ -1,6 +1,6 @@
 """What a function takes, read at decoration without evaluating its annotations: its parameters and which of them is the context.
 
-No JSON Schema is made here (schema.py), and nothing is called (function.py). Entry: `Signature.of`.
+No JSON Schema is made here (schema.py), and nothing is called (decorator.py). Entry: `Signature.of`.
 """
 
 from __future__ import annotations

@@ -154,7 +154,7 @@ def _call(request: dict[str, Any]) -> dict[str, Any]:
 
 
 def _answer(function: Callable[..., object], target: Target, request: dict[str, Any]) -> dict[str, Any]:
-    from treadle.tools.returned import to_output  # noqa: PLC0415  after the function was loaded: its errors come first
+    from treadle.tools.function.returned import to_output  # noqa: PLC0415  after the function was loaded: its errors come first
 
     arguments = request["arguments"] if "arguments" in request else _parsed(function, target, request["text"])
     output = to_output(function(**arguments), target.nothing)
@@ -162,8 +162,8 @@ def _answer(function: Callable[..., object], target: Target, request: dict[str, 
 
 
 def _parsed(function: Callable[..., object], target: Target, text: str) -> dict[str, Any]:
-    from treadle.tools.arguments import SignatureArguments  # noqa: PLC0415  pydantic, only for values that JSON cannot carry
-    from treadle.tools.signature import Signature  # noqa: PLC0415  see above
+    from treadle.tools.function.arguments import SignatureArguments  # noqa: PLC0415  pydantic, only for values that JSON cannot carry
+    from treadle.tools.function.signature import Signature  # noqa: PLC0415  see above
 
     return SignatureArguments(target.tool, None, Signature.of(function), None).parse(text)
 

@@ -21,7 +21,7 @@ from pydantic import BaseModel
 
 from treadle.message import MediaPart, TextPart
 from treadle.tooling import ToolFailed
-from treadle.tools.returned import to_output
+from treadle.tools.function.returned import to_output
 
 
 class Model(BaseModel):
@@ -104,7 +104,7 @@ class OwnMapping(Mapping[str, int]):
         (b"plain text", "plain text"),
         (bytearray("grün".encode()), "grün"),
     ],
-    ids=repr,
+    ids=lambda value: repr(value).split(" object at ")[0],
 )
 def test_a_value_becomes_text(value: object, text: str) -> None:
     assert to_output(value) == text

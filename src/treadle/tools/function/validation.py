@@ -14,7 +14,7 @@ from pydantic_core import ErrorDetails, ValidationError
 
 from treadle.model import ToolDefinition
 from treadle.tooling import InvalidArguments
-from treadle.tools.problems import JsonSchema, Path, Problem, as_string, misfit, missing, nearest, shown, unknown, unparsable
+from treadle.tools.function.problems import JsonSchema, Path, Problem, as_string, misfit, missing, nearest, shown, unknown, unparsable
 
 _QUOTED: Final = re.compile(r"'([^']*)'")
 _CHOICES: Final = frozenset({"literal_error", "enum"})

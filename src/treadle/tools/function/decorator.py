@@ -19,12 +19,12 @@ from typing_extensions import ParamSpec, TypeVar
 from treadle.errors import AgentError
 from treadle.model import ToolDefinition
 from treadle.tooling import MAX_OUTPUT_CHARS, DidNotHappen, Happened, Probe, ProbeAnswer, ToolContext, ToolOutput
-from treadle.tools.arguments import SignatureArguments, Unbound, WithText
-from treadle.tools.given import GivenArguments
-from treadle.tools.isolated import Target
-from treadle.tools.returned import to_output
-from treadle.tools.signature import AnyFunction, Context, Signature, context_of, docstring_of, label_of
-from treadle.tools.traits import Traits, check_function, is_async
+from treadle.tools.function.arguments import SignatureArguments, Unbound, WithText
+from treadle.tools.function.given import GivenArguments
+from treadle.tools.function.isolated import Target
+from treadle.tools.function.returned import to_output
+from treadle.tools.function.signature import AnyFunction, Context, Signature, context_of, docstring_of, label_of
+from treadle.tools.function.traits import Traits, check_function, is_async
 from treadle.types import Effect
 
 Deps = TypeVar("Deps", contravariant=True, default=object)
@@ -217,7 +217,7 @@ def _runner(name: str, function: AnyFunction, context: Context | None) -> _Run:
         return call
 
     async def in_thread(ctx: ToolContext[Any], arguments: Mapping[str, Any]) -> object:
-        from treadle.tools.threads import run_in_thread  # noqa: PLC0415  start-up: asyncio and anyio come with the first run
+        from treadle.tools.function.threads import run_in_thread  # noqa: PLC0415  start-up: asyncio and anyio come with the first run
 
         value = await run_in_thread(name, ctx, functools.partial(call, ctx, arguments))
         return await cast("Awaitable[object]", value) if inspect.isawaitable(value) else value
@@ -236,7 +236,7 @@ def _caller(function: AnyFunction, context: Context | None) -> Callable[[ToolCon
 
 def _isolated_runner(target: Target) -> _Run:
     async def in_process(ctx: ToolContext[Any], arguments: Mapping[str, Any]) -> object:
-        from treadle.tools.isolate import run_isolated  # noqa: PLC0415  start-up: as in _runner
+        from treadle.tools.function.isolate import run_isolated  # noqa: PLC0415  start-up: as in _runner
 
         return await run_isolated(target, ctx, arguments)
 

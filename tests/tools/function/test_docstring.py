@@ -6,7 +6,7 @@ from textwrap import dedent
 
 import pytest
 
-from treadle.tools.docstring import Docstring, read_docstring
+from treadle.tools.function.docstring import Docstring, read_docstring
 
 NAMES = ["ctx", "city", "days", "nights"]
 

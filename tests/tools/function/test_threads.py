@@ -13,9 +13,8 @@ import pytest
 
 from tests.tools.conftest import MakeContext
 from treadle.tooling import ToolContext
-from treadle.tools import threads
-from treadle.tools.function import tool
-from treadle.tools.threads import abandoned_calls, wait_for_abandoned
+from treadle.tools.function import threads, tool
+from treadle.tools.function.threads import abandoned_calls, wait_for_abandoned
 
 
 @pytest.fixture

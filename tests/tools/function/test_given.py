@@ -14,7 +14,7 @@ from tests.tools.conftest import MakeContext
 from treadle.errors import AgentError
 from treadle.tooling import InvalidArguments, ToolContext
 from treadle.tools.function import FunctionTool
-from treadle.tools.given import GivenArguments
+from treadle.tools.function.given import GivenArguments
 
 SCHEMA: dict[str, object] = {
     "type": "object",

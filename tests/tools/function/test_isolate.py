@@ -17,14 +17,14 @@ from typing import Any
 import anyio
 import pytest
 
-from tests.tools import isolated_functions as functions
 from tests.tools.conftest import MakeContext
+from tests.tools.function import isolated_functions as functions
 from treadle.message import MediaPart
 from treadle.tooling import InvalidArguments, ToolContext, ToolFailed, ToolOutput
 from treadle.tools.function import FunctionTool, tool
 
 pytestmark = pytest.mark.skipif(sys.platform == "win32", reason="signals and process groups")
-ROOT = Path(__file__).resolve().parents[2]
+ROOT = Path(__file__).resolve().parents[3]
 
 
 @pytest.fixture
@@ -303,7 +303,7 @@ async def test_it_dies_with_the_process_that_waits_for_it(tmp_path: Path, fifo: 
         sys.path.insert(0, {str(ROOT)!r})
         from pathlib import Path
         from treadle.tooling import ToolContext
-        from tests.tools.isolated_functions import hangs
+        from tests.tools.function.isolated_functions import hangs
 
         ctx = ToolContext(deps=None, run_id="r", session_id=None, call_id="c", user_id=None, cwd=Path.cwd(), deadline=None, attempt=1,
             idempotency_key="k", spill=Path, environment={{"PATH": {os.environ["PATH"]!r}}})
