@@ -14,7 +14,7 @@ check:
 	$(BIN)mypy
 	$(BIN)lint-imports
 	$(BIN)deptry src
-	$(BIN)codespell src tests docs benchmarks README.md ARCHITECTURE.md AGENTS.md CONTRIBUTING.md SECURITY.md CHANGELOG.md
+	$(BIN)codespell src docs benchmarks README.md ARCHITECTURE.md AGENTS.md CONTRIBUTING.md SECURITY.md CHANGELOG.md
 
 test:
 	$(BIN)python -m pytest
