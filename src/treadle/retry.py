@@ -31,7 +31,7 @@ class RetryPolicy:
         """Seconds to wait before retry number `retry` (from 1); `jitter` in [0, 1)."""
         if error.retry_after_s is not None and error.retry_after_s >= 0:
             return min(error.retry_after_s, LONGEST_WAIT_S)
-        return jitter * min(self.cap_s, self.base_s * 2**retry)
+        return jitter * min(self.cap_s, self.base_s * 2 ** min(retry, 60))
 
 
 class Attempt:
