@@ -19,6 +19,6 @@ class Repetition:
 
     def found(self, call: ToolCall, result: ToolResult) -> bool:
         """Notes a call; True where it came, with this result, more than 5 times in the last 10, or with this error 3 times."""
-        key = hash((call.name, call.arguments_json, result.text, result.is_error))
+        key = hash((call.name, call.arguments_json, result.content, result.is_error))
         self._recent.append(key)
         return self._recent.count(key) > (SAME_ERROR_MAX if result.is_error else SAME_RESULT_MAX)

@@ -1,0 +1,124 @@
+"""What a run has spent, and what its limits leave for the next request and the next call."""
+
+from __future__ import annotations
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from tests.strategies import values_of
+from treadle.budget import BYTES_PER_TOKEN, Ledger
+from treadle.types import Limits, Outcome, Usage
+
+
+def ledger(*usages: Usage, **limits: int) -> Ledger:
+    made = Ledger(Limits(**limits))
+    for usage in usages:
+        made.settle(usage)
+    return made
+
+
+# ---------------------------------------------------------------- turns
+
+
+@pytest.mark.parametrize(
+    ("limit", "settled", "last", "spent"),
+    [
+        (None, 0, None, False),
+        (None, 500, None, False),
+        (1, 0, None, False),
+        (1, 1, None, True),
+        (2, 0, None, False),
+        (2, 1, Outcome.TURN_LIMIT, False),
+        (2, 2, Outcome.TURN_LIMIT, True),
+        (20, 18, None, False),
+        (20, 19, Outcome.TURN_LIMIT, False),
+        (20, 20, Outcome.TURN_LIMIT, True),
+    ],
+)
+def test_the_last_allowed_turn_is_the_last_one_unless_it_is_the_only_one(limit: int | None, settled: int, last: Outcome | None, spent: bool) -> None:
+    made = Ledger(Limits(turns=limit))
+    for _ in range(settled):
+        made.settle(Usage())
+    assert made.turns == settled
+    assert made.last_turn() is last
+    assert made.turns_spent is spent
+
+
+# ---------------------------------------------------------------- calls
+
+
+def test_calls_are_admitted_up_to_the_limit_and_the_next_turn_is_the_last() -> None:
+    made = ledger(tool_calls=2)
+    assert [made.admit_call(), made.last_turn(), made.admit_call(), made.last_turn()] == [True, None, True, Outcome.CALL_LIMIT]
+    assert [made.admit_call(), made.admit_call()] == [False, False]
+    assert made.tool_calls == 2
+
+
+def test_calls_without_a_limit_are_only_counted() -> None:
+    made = ledger()
+    assert all(made.admit_call() for _ in range(1_000))
+    assert (made.tool_calls, made.last_turn()) == (1_000, None)
+
+
+def test_the_limit_of_turns_is_named_before_that_of_calls() -> None:
+    made = ledger(Usage(), turns=2, tool_calls=1)
+    made.admit_call()
+    assert made.last_turn() is Outcome.TURN_LIMIT
+
+
+# ---------------------------------------------------------------- tokens
+
+
+def test_without_a_limit_on_tokens_all_that_is_wanted_may_be_asked_for() -> None:
+    made = ledger(Usage(input_tokens=10**9))
+    made.add_input(10**9)
+    assert made.output_left(8192) == 8192
+
+
+def test_new_text_counts_as_more_tokens_than_it_may_have() -> None:
+    made = ledger(tokens=1_000)
+    made.add_input(BYTES_PER_TOKEN * 100 + 1)
+    assert made.output_left(8192) == 1_000 - 101
+    assert made.output_left(50) == 50
+
+
+def test_a_settled_context_is_counted_exactly_and_once_more_for_the_next_request() -> None:
+    made = ledger(Usage(input_tokens=100, cache_read_tokens=200, cache_write_tokens=50, output_tokens=30), tokens=1_000)
+    assert made.output_left(8192) == 1_000 - 380 - 380
+    made.add_input(30)
+    assert made.output_left(8192) == 1_000 - 380 - 390
+    made.settle(Usage(input_tokens=390, output_tokens=5))
+    assert made.output_left(8192) <= 0
+
+
+def test_reasoning_counts_within_the_output() -> None:
+    assert ledger(Usage(output_tokens=10, reasoning_tokens=9), tokens=100).output_left(100) == 100 - 10 - 10
+
+
+def test_what_does_not_even_fit_its_input_leaves_nothing() -> None:
+    made = ledger(tokens=10)
+    made.add_input(100)
+    assert made.output_left(8192) < 1
+
+
+@given(st.integers(1, 10_000), st.lists(st.integers(0, 3_000), max_size=8), st.integers(1, 8192))
+def test_a_run_whose_requests_keep_to_what_is_left_never_spends_more_than_its_limit(limit: int, new_bytes: list[int], wanted: int) -> None:
+    """The input of a request is what it holds, and at most as many tokens as we take new text for."""
+    made, context = ledger(tokens=limit), 0
+    for size in new_bytes:
+        made.add_input(size)
+        left = made.output_left(wanted)
+        if left < 1:
+            break
+        usage = Usage(input_tokens=context + size // BYTES_PER_TOKEN, output_tokens=left)
+        made.settle(usage)
+        context = usage.total_tokens
+        assert made.usage.total_tokens <= limit
+
+
+@given(st.lists(values_of(Usage), max_size=4))
+def test_usage_is_the_sum_of_the_responses(usages: list[Usage]) -> None:
+    made = ledger(*usages)
+    assert made.usage == sum(usages, Usage())
+    assert made.turns == len(usages)
