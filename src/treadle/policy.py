@@ -5,9 +5,11 @@ Rules and the parsing of shell commands come on top of this in order 04; asking 
 
 from __future__ import annotations
 
+import os
+from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, Literal
+from typing import Any, Literal, cast
 
 from treadle.tooling import Tool
 from treadle.types import Mode
@@ -32,16 +34,28 @@ def decide(mode: Mode, tool: Tool[Any], arguments: Any, cwd: Path) -> Decision:
         return Decision("ask", f"{tool.name} asks for a person's approval in every mode")
     if mode == "full" or tool.effect == "pure":
         return ALLOW
-    if mode == "accept-edits" and _stays_inside(tool.writes(arguments, cwd), cwd):
+    if mode == "accept-edits" and _stays_inside(tool, arguments, cwd):
         return ALLOW
     return Decision("ask", f"{tool.name} can change things, and mode {mode} asks before that")
 
 
-def _stays_inside(written: object, cwd: Path) -> bool:
-    if not isinstance(written, (list, tuple)) or not written:
+def _stays_inside(tool: Tool[Any], arguments: Any, cwd: Path) -> bool:
+    """Whether the call surely changes files in `cwd` only. What cannot be told, for whatever reason, is not sure."""
+    try:
+        written: object = tool.writes(arguments, cwd)
+        if not isinstance(written, (list, tuple)) or not written:
+            return False
+        home = cwd.resolve()
+        return all(_is_inside(path, home) for path in cast("Sequence[object]", written))
+    except Exception:  # noqa: BLE001  a tool may be anybody's code, and a path anything
         return False
-    home = cwd.resolve()
-    return all(isinstance(path, Path) and path.resolve().is_relative_to(home) for path in written)  # pyright: ignore[reportUnknownVariableType]  checked right here
+
+
+def _is_inside(path: object, home: Path) -> bool:
+    if not isinstance(path, Path):
+        return False
+    real = Path(os.path.realpath(home / path))
+    return real.is_relative_to(home) and not real.is_symlink()  # still a link: one that leads to itself
 
 
 def headless_denial(decision: Decision) -> str:
