@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     import aiohttp
     import yarl
 
-    from treadle.providers.http_exchange import Exchange
+    from treadle.providers.http_exchange import Connector, Exchange
 
 TIMEOUT_S = 600.0
 CONNECT_TIMEOUT_S = 5.0
@@ -55,13 +55,13 @@ class HttpConnection:
         """Closes the connections of this event loop; the next request opens new ones."""
         with self._adding:
             pool = self._pools.pop(asyncio.get_running_loop(), None)
-        if pool is not None and pool.session is not None:
-            await pool.session.close()
+        if pool is not None:
+            await pool.close()
 
     def _add_pool(self, loop: asyncio.AbstractEventLoop) -> Pool:
         with self._adding:
             self._pools = {other: pool for other, pool in self._pools.items() if not other.is_closed()}
-            pool = self._pools[loop] = Pool(self.base_url, self._headers, self.timeout_s)
+            pool = self._pools[loop] = Pool(loop, self.base_url, self._headers, self.timeout_s)
         return pool
 
 
@@ -82,36 +82,63 @@ def host_of(base_url: str) -> str:
 class Pool:
     """The connections of one event loop: an aiohttp session, made at the first request."""
 
-    def __init__(self, base_url: str, headers: Mapping[str, str], timeout_s: float) -> None:
+    def __init__(self, loop: asyncio.AbstractEventLoop, base_url: str, headers: Mapping[str, str], timeout_s: float) -> None:
+        self.loop = loop
         self.host = host_of(base_url)
         self.timeout_s = timeout_s
-        self.session: aiohttp.ClientSession | None = None
+        self.opened: tuple[aiohttp.ClientSession, Connector] | None = None
         self.proxy: str | None = None
         self._base_url = base_url
         self._headers = headers
         self._urls: dict[str, yarl.URL] = {}
         self._opening = anyio.Lock()  # the trust store is read once, however many first requests there are
+        self._watched: set[Exchange] = set()
+        self._round: asyncio.TimerHandle | None = None
 
-    async def open(self) -> aiohttp.ClientSession:
+    async def open(self) -> tuple[aiohttp.ClientSession, Connector]:
         async with self._opening:
-            if self.session is None:
-                self.session = await self._new_session()
-            return self.session
+            if self.opened is None:
+                self.opened = await self._open()
+            return self.opened
 
-    async def _new_session(self) -> aiohttp.ClientSession:
+    async def _open(self) -> tuple[aiohttp.ClientSession, Connector]:
         import aiohttp  # noqa: PLC0415  see HttpConnection.post
 
         from treadle.providers.http_exchange import Connector  # noqa: PLC0415  the same
 
         self.proxy = proxy_for(self._base_url)
         tls = await anyio.to_thread.run_sync(_trust) if self._base_url.startswith("https:") else True
-        return aiohttp.ClientSession(
-            connector=Connector(limit=0, limit_per_host=CONNECTIONS_PER_HOST, keepalive_timeout=KEEP_ALIVE_S, ssl=tls),
+        connector = Connector(connections_per_host=CONNECTIONS_PER_HOST, keep_alive_s=KEEP_ALIVE_S, tls=tls)
+        session = aiohttp.ClientSession(
+            connector=connector,
             headers=self._headers,
             cookie_jar=aiohttp.DummyCookieJar(),
             timeout=aiohttp.ClientTimeout(total=None, connect=self.timeout_s, sock_connect=CONNECT_TIMEOUT_S),
             # trust_env stays off: it asks for the proxy in a thread each time, and a ~/.netrc makes it refuse our key.
         )
+        return session, connector
+
+    async def close(self) -> None:
+        if self.opened is not None:
+            await self.opened[0].close()
+
+    def watch(self, exchange: Exchange) -> None:
+        """From now on it is looked at in rounds: one timer for all is cheaper than one for each, set anew with each piece."""
+        self._watched.add(exchange)
+        if self._round is None:
+            self._round = self.loop.call_later(self._round_s, self._look)
+
+    def unwatch(self, exchange: Exchange) -> None:
+        self._watched.discard(exchange)
+
+    @property
+    def _round_s(self) -> float:
+        return min(1.0, self.timeout_s / 8)
+
+    def _look(self) -> None:
+        for exchange in tuple(self._watched):
+            exchange.look()
+        self._round = self.loop.call_later(self._round_s, self._look) if self._watched else None
 
     def url(self, path: str) -> yarl.URL:
         if (url := self._urls.get(path)) is None:

@@ -9,10 +9,9 @@ import asyncio
 import io
 from collections.abc import Mapping
 from contextlib import suppress
-from contextvars import ContextVar
 from types import TracebackType
 from typing import TYPE_CHECKING, Self
-from weakref import WeakSet, ref
+from weakref import WeakSet
 
 import aiohttp
 import anyio
@@ -23,6 +22,8 @@ from treadle.errors import AgentError
 from treadle.providers.connection import Silence
 
 if TYPE_CHECKING:
+    import ssl
+
     from aiohttp.client_reqrep import ClientRequest
     from aiohttp.connector import Connection
     from aiohttp.tracing import Trace
@@ -33,21 +34,24 @@ END_GRACE_S = 0.25
 """How long an answer that has said all may take to end properly; after that its connection is not kept."""
 LARGE_BODY_BYTES = 1024 * 1024
 
-_under_way: ContextVar[ref[Exchange]] = ContextVar("_under_way")
-"""Weak, since a connection keeps the context in which it was opened as long as it lives."""
 _used: WeakSet[object] = WeakSet()
 """Protocol objects that have carried a request."""
 
 
 class Connector(aiohttp.TCPConnector):
-    """Tells the exchange under way which connection it got, and whether that one was kept. (aiohttp's tracing can, for 15 µs a request.)"""
+    """Tells an exchange which connection it got, and whether that one was kept. (aiohttp's tracing can, for 15 µs a request.)"""
+
+    def __init__(self, *, connections_per_host: int, keep_alive_s: float, tls: ssl.SSLContext | bool) -> None:
+        super().__init__(limit=0, limit_per_host=connections_per_host, keepalive_timeout=keep_alive_s, ssl=tls)  # pyright: ignore[reportUnknownMemberType]  aiohttp leaves the type of a parameter open
+        self.asking: dict[asyncio.Task[object] | None, Exchange] = {}
+        """By the task that asks: aiohttp connects in it, and hands nothing of the request's own on."""
 
     @override
     async def connect(self, req: ClientRequest, traces: list[Trace], timeout: aiohttp.ClientTimeout) -> Connection:
         connection = await super().connect(req, traces, timeout)
-        if (exchange := _under_way.get()()) is not None:
-            exchange.transport = connection.transport
-            exchange.kept = connection.protocol in _used
+        exchange = self.asking[asyncio.current_task()]
+        exchange.transport = connection.transport
+        exchange.kept = connection.protocol in _used
         if connection.protocol is not None:
             _used.add(connection.protocol)
         return connection
@@ -56,31 +60,14 @@ class Connector(aiohttp.TCPConnector):
 class Exchange:
     """Both the context of `Connection.post` and the Reply that it gives."""
 
-    __slots__ = (
-        "__weakref__",
-        "_body",
-        "_content",
-        "_expired",
-        "_headers",
-        "_loop",
-        "_path",
-        "_pool",
-        "_response",
-        "_silence",
-        "_timer",
-        "kept",
-        "status",
-        "transport",
-    )
+    __slots__ = ("_body", "_content", "_expired", "_headers", "_path", "_pool", "_response", "_silence", "kept", "status", "transport")
 
     def __init__(self, pool: Pool, path: str, body: bytes, headers: Mapping[str, str]) -> None:
         self._pool = pool
         self._path = path
         self._body = body
         self._headers = headers
-        self._loop = asyncio.get_running_loop()
-        self._silence = Silence(pool.timeout_s, self._loop.time)
-        self._timer: asyncio.TimerHandle | None = None
+        self._silence = Silence(pool.timeout_s, pool.loop.time)
         self._expired = False
         self._response: aiohttp.ClientResponse | None = None
         self._content: aiohttp.StreamReader
@@ -89,21 +76,20 @@ class Exchange:
         self.status = 0
 
     async def __aenter__(self) -> Self:
-        session = self._pool.session or await self._pool.open()
-        self._timer = self._loop.call_later(self._silence.limit_s, self._look)
-        under_way = _under_way.set(ref(self))
+        session, connector = self._pool.opened or await self._pool.open()
+        task = asyncio.current_task()
+        connector.asking[task] = self
+        self._pool.watch(self)
         self._silence.begin()
         try:
             self._response = response = await self._send(session)
         except (aiohttp.ClientError, OSError) as error:
-            self._timer.cancel()
             raise self._translated(error) from error
-        except BaseException:
-            self._timer.cancel()
-            raise
         finally:
-            _under_way.reset(under_way)
+            del connector.asking[task]
             self._silence.pause()
+            if self._response is None:
+                self._pool.unwatch(self)
         self._body = b""
         self._content = response.content
         self.status = response.status
@@ -138,8 +124,7 @@ class Exchange:
         self._silence.broken()
 
     async def __aexit__(self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None) -> None:
-        if self._timer is not None:
-            self._timer.cancel()
+        self._pool.unwatch(self)
         if self._response is None:
             return
         try:
@@ -154,14 +139,11 @@ class Exchange:
             while await self._content.readany():
                 pass
 
-    def _look(self) -> None:
-        """On the timer: looking again when the time could be up is cheaper than setting the timer anew with each piece."""
-        left_s, waiting = self._silence.left_s(), self._silence.waiting
-        if waiting and left_s <= 0 and self.transport is not None:
+    def look(self) -> None:
+        """Now and then, from the pool: what waits for a server that has been silent for too long is woken by the end of its connection."""
+        if self._silence.waiting and self._silence.left_s() <= 0 and self.transport is not None:
             self._expired = True
             self.transport.abort()
-        else:
-            self._timer = self._loop.call_later(left_s if waiting and left_s > 0 else max(left_s, 1.0), self._look)
 
     def _translated(self, error: BaseException) -> AgentError:
         """Into our own words, with no address but the host's: a URL may hold what is nobody's business."""
