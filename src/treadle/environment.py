@@ -5,6 +5,8 @@ from __future__ import annotations
 import os
 from collections.abc import Collection, Mapping
 
+from treadle.redaction import SECRET_MIN_CHARS
+
 KEY_VARIABLES = frozenset(
     {
         "TREADLE_AGENT_API_KEY",
@@ -19,6 +21,10 @@ KEY_VARIABLES = frozenset(
 
 
 def child_environment(secrets: Collection[str], environment: Mapping[str, str] | None = None) -> dict[str, str]:
-    """A copy without the variables that hold a provider's key, and without any other that holds one of `secrets`."""
+    """A copy without the variables that hold a provider's key, and without any other that holds one of `secrets`.
+
+    Secrets under 8 characters count for nothing: they stand in PATH by chance.
+    """
     source = os.environ if environment is None else environment
-    return {name: value for name, value in source.items() if name not in KEY_VARIABLES and not any(s and s in value for s in secrets)}
+    known = [secret for secret in secrets if len(secret) >= SECRET_MIN_CHARS]
+    return {name: value for name, value in source.items() if name not in KEY_VARIABLES and not any(secret in value for secret in known)}

@@ -14,15 +14,19 @@ class Spill:
     def __init__(self) -> None:
         self._lock = threading.Lock()
         self._directory: Path | None = None
+        self._closed = False
 
     def directory(self) -> Path:
+        """Raises OSError after `close`: what a late thread makes, nobody would take away."""
         with self._lock:
+            if self._closed:
+                raise OSError("the runtime is closed")
             if self._directory is None:
                 self._directory = Path(tempfile.mkdtemp(prefix="treadle-"))
             return self._directory
 
     def write(self, text: str) -> Path:
-        """Raises OSError where the disk is full."""
+        """Raises OSError where the disk is full, and after `close`."""
         handle, name = tempfile.mkstemp(prefix="output-", suffix=".txt", dir=self.directory())
         with open(handle, "w", encoding="utf-8", errors="replace") as file:
             file.write(text)
@@ -31,6 +35,7 @@ class Spill:
     def close(self) -> None:
         """Removes it all. Idempotent."""
         with self._lock:
+            self._closed = True
             if self._directory is not None:
                 shutil.rmtree(self._directory, ignore_errors=True)
                 self._directory = None
