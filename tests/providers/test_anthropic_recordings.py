@@ -102,7 +102,7 @@ async def test_a_second_beginning_inside_a_stream_voids_the_first(model_on: Mode
 
 
 def _replayed(body: bytes) -> tuple[ModelResponse | None, AgentError | None]:
-    decoder, fold = Decoder(lambda event: reported(event, None, "")), Fold()
+    decoder, fold = Decoder(lambda event: reported(event, "")), Fold()
     for delta in (*decoder.feed(body), *(decoder.finish() if decoder.end is None else ())):
         fold.add(delta)
     if decoder.end is not None:

@@ -39,7 +39,7 @@ def wire(*events: dict[str, Any] | list[dict[str, Any]]) -> bytes:
 
 
 def decoded(*chunks: bytes) -> tuple[Fold, Decoder]:
-    decoder, fold = Decoder(lambda event: reported(event, "req", "the key")), Fold()
+    decoder, fold = Decoder(lambda event: reported(event, "the key")), Fold()
     for chunk in chunks:
         for delta in decoder.feed(chunk):
             fold.add(delta)
@@ -271,7 +271,7 @@ def test_only_pings_are_not_heard() -> None:
     ],
 )
 def test_an_error_event_is_classified_by_its_type(kind: str, expected: ErrorKind) -> None:
-    error = failure(START, {"type": "error", "error": {"type": kind, "message": "Because."}})
+    error = failure(START, {"type": "error", "error": {"type": kind, "message": "Because."}, "request_id": "req"})
     assert (error.kind, error.request_id, error.status) == (expected, "req", 200)
     assert "Because." in error.message
 

@@ -103,21 +103,36 @@ class AnthropicModel:
     async def stream(self, request: ModelRequest) -> AsyncGenerator[Delta, None]:
         body, headers = self._encoder.encode(request)
         async with self._connection.post("/v1/messages", body, headers) as reply:
-            await self._accept(reply)
-            decoder = Decoder(lambda event: reported(event, reply.header("request-id"), self._credential))
-            take = self._take_body if "json" in (reply.header("content-type") or "") else self._take_chunk
-            while decoder.end is None:
-                for delta in await take(reply, decoder):
-                    yield delta
-                if decoder.failure is not None:
-                    raise _begun(decoder.failure, reply)
+            content_type = reply.header("content-type") or ""
+            if reply.status != 200 or "html" in content_type:
+                raise await self._refusal(reply)
+            decoder = Decoder(self._reported)
+            try:
+                while decoder.end is None:
+                    if "json" in content_type:
+                        deltas = decoder.take_body(await read_whole(reply))
+                    elif chunk := await reply.read():
+                        deltas = decoder.feed(chunk)
+                        if decoder.heard:
+                            reply.heard()
+                    else:
+                        deltas = decoder.finish()
+                    for delta in deltas:
+                        yield delta
+                    if decoder.failure is not None:
+                        raise decoder.failure
+            except AgentError as error:  # the provider has worked by now, and can be asked about it by its id
+                error.status = reply.status
+                error.request_id = error.request_id or reply.header("request-id")
+                raise
         yield decoder.end
 
     async def count_tokens(self, request: ModelRequest) -> int:
         """Input tokens of the request, as the provider counts them. Raises AgentError."""
         body, headers = self._encoder.encode_count(request)
         async with self._connection.post("/v1/messages/count_tokens", body, headers) as reply:
-            await self._accept(reply)
+            if reply.status != 200:
+                raise await self._refusal(reply)
             counted = await read_whole(reply)
         try:
             return msgspec.json.decode(counted, type=_Count).input_tokens
@@ -128,37 +143,14 @@ class AnthropicModel:
         """Closes its connection, which other models may share; a client of the SDK stays open."""
         await self._connection.aclose()
 
-    async def _accept(self, reply: Reply) -> None:
+    async def _refusal(self, reply: Reply) -> AgentError:
         if reply.status != 200:
-            raise refusal(reply.status, reply.header, await read_beginning(reply), self._credential)
-        if "html" in (kind := reply.header("content-type") or ""):
-            raise AgentError("invalid", f"the server answered with a page ({kind!r}) instead of a response: check base_url", status=200)
+            return refusal(reply.status, reply.header, await read_beginning(reply), self._credential)
+        return AgentError("invalid", f"the server answered with a page ({reply.header('content-type')!r}) instead of a response: check base_url", status=200)
 
-    async def _take_chunk(self, reply: Reply, decoder: Decoder) -> list[Delta]:
-        try:
-            chunk = await reply.read()
-        except AgentError as e:
-            raise _begun(e, reply) from e.__cause__
-        if not chunk:
-            return decoder.finish()
-        deltas = decoder.feed(chunk)
-        if decoder.heard:
-            reply.heard()
-        return deltas
-
-    async def _take_body(self, reply: Reply, decoder: Decoder) -> list[Delta]:
-        try:
-            return decoder.take_body(await read_whole(reply))
-        except AgentError as e:
-            raise _begun(e, reply) from e.__cause__
+    def _reported(self, event: bytes) -> AgentError:
+        return reported(event, self._credential)
 
 
 class _Count(msgspec.Struct):
     input_tokens: int
-
-
-def _begun(error: AgentError, reply: Reply) -> AgentError:
-    """What went wrong after the answer had begun: the provider has worked, and can be asked about it by its id."""
-    error.status = reply.status
-    error.request_id = error.request_id or reply.header("request-id")
-    return error

@@ -66,15 +66,15 @@ def refusal(status: int, header: Callable[[str], str | None], body: bytes, crede
     return AgentError(kind, text, status=status, request_id=request_id or request_id_said, retry_after_s=retry_after_s(header))
 
 
-def reported(event: bytes, request_id: str | None, credential: str) -> AgentError:
+def reported(event: bytes, credential: str) -> AgentError:
     """For an `error` event inside an answer that had begun well: its type is all there is to go by."""
-    said, request_id_said = _read(event)
+    said, request_id = _read(event)
     kind = _KINDS.get(said.type, ErrorKind.NETWORK)
     if kind is ErrorKind.INVALID and _OVERFLOW.search(said.message):
         kind = ErrorKind.CONTEXT_OVERFLOW
     words = _printable(said.message) or "it gave no reason"
     text = f"the provider broke its answer off ({said.type or 'error'}): {words}{_next_step(kind, 200, words, credential)}"
-    return AgentError(kind, text, status=200, request_id=request_id or request_id_said)
+    return AgentError(kind, text, status=200, request_id=request_id)
 
 
 def _read(body: bytes) -> tuple[_Said, str | None]:

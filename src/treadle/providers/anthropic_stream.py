@@ -18,7 +18,6 @@ from treadle.providers.anthropic_events import (
     BlockStart,
     BlockStop,
     Counts,
-    Ending,
     Event,
     Failure,
     Fields,
@@ -50,7 +49,7 @@ _STOPS = {
 class Decoder:
     """One answer. Its end is not among the deltas: `end` is set once the answer is whole, `failure` once it can no longer be."""
 
-    __slots__ = ("_begun", "_block", "_ending", "_id", "_index", "_model", "_reported", "_splitter", "_usage", "end", "failure", "heard")
+    __slots__ = ("_block", "_index", "_message", "_reported", "_splitter", "end", "failure", "heard")
 
     def __init__(self, reported: Callable[[bytes], AgentError]) -> None:
         """`reported` makes an error of the text of an error event."""
@@ -58,10 +57,8 @@ class Decoder:
         self._splitter = EventSplitter()
         self._block: Block | None = None
         self._index: int | None = None
-        self._begun = False
-        self._id = self._model = ""
-        self._usage = Usage()
-        self._ending = Ending()
+        self._message: WireMessage | None = None
+        """What is known of the message so far, its blocks aside."""
         self.end: ResponseEnd | None = None
         self.failure: AgentError | None = None
         self.heard = False
@@ -92,8 +89,7 @@ class Decoder:
         self._start_message(message, deltas)
         for fields in message.content:
             self._open_block(fields, deltas)
-        self._conclude(message)
-        self._stop_message(deltas)
+        self._stop_message(message, deltas)
         return deltas
 
     # ------------------------------------------------------------ events
@@ -133,12 +129,11 @@ class Decoder:
             case BlockStop():
                 self._close_block(deltas)
             case MessageDelta():
-                self._conclude(event.delta)
-                self._count(event.usage)
+                self._change_message(event)
             case MessageStart():
                 self._start_message(event.message, deltas)
             case MessageStop():
-                self._stop_message(deltas)
+                self._stop_message(self._message or WireMessage(), deltas)
             case BlockPiece():
                 if (block := self._block_for(event)) is not None:
                     block.add(event.delta, deltas)
@@ -162,13 +157,19 @@ class Decoder:
     # ------------------------------------------------------------ what they change
 
     def _start_message(self, message: WireMessage, deltas: list[Delta]) -> None:
-        if self._begun:
+        if self._message is not None:
             deltas.append(Restart())
-        self._begun = True
+        self._message = message
         self._block, self._index = None, None
-        self._id, self._model = message.id, message.model
-        self._usage, self._ending = Usage(), Ending()
-        self._count(message.usage)
+
+    def _change_message(self, event: MessageDelta) -> None:
+        if (message := self._message) is None:
+            message = self._message = WireMessage()
+        _overwrite(message, event.delta)
+        if message.usage is None:
+            message.usage = event.usage
+        elif event.usage is not None:
+            _overwrite(message.usage, event.usage)
 
     def _open_block(self, fields: Fields, deltas: list[Delta]) -> None:
         self._close_block(deltas)
@@ -179,43 +180,30 @@ class Decoder:
             self._block.close(deltas)
             self._block = None
 
-    def _conclude(self, ending: Ending) -> None:
-        earlier = self._ending
-        self._ending = Ending(
-            stop_reason=ending.stop_reason or earlier.stop_reason,
-            stop_details=ending.stop_details or earlier.stop_details,
-            container=ending.container or earlier.container,
-        )
-
-    def _count(self, counts: Counts | None) -> None:
-        if counts is None:
-            return
-        before, details = self._usage, counts.output_tokens_details
-        self._usage = Usage(
-            input_tokens=_newer(counts.input_tokens, before.input_tokens),
-            output_tokens=_newer(counts.output_tokens, before.output_tokens),
-            cache_read_tokens=_newer(counts.cache_read_input_tokens, before.cache_read_tokens),
-            cache_write_tokens=_newer(counts.cache_creation_input_tokens, before.cache_write_tokens),
-            reasoning_tokens=_newer(details.thinking_tokens if details else None, before.reasoning_tokens),
-        )
-
-    def _stop_message(self, deltas: list[Delta]) -> None:
+    def _stop_message(self, message: WireMessage, deltas: list[Delta]) -> None:
         self._close_block(deltas)
-        ending = self._ending
-        raw = ending.stop_reason or ""
+        raw, details = message.stop_reason or "", message.stop_details
         stop = _STOPS.get(raw, StopReason.COMPLETE)
-        details = ending.stop_details
         if stop is StopReason.REFUSAL and details is not None and (words := [w for w in (details.category, details.explanation) if w]):
             deltas.append(Notice(f"the provider refused to go on: {': '.join(words)}"))
-        self.end = ResponseEnd(
-            stop_reason=stop,
-            usage=self._usage,
-            raw_stop_reason=raw,
-            id=self._id,
-            model=self._model,
-            provider_data=msgspec.json.encode({"container": ending.container.id}).decode() if ending.container else None,
-        )
+        wanted_back = msgspec.json.encode({"container": message.container.id}).decode() if message.container else None
+        usage = _usage(message.usage or Counts())
+        self.end = ResponseEnd(stop_reason=stop, usage=usage, raw_stop_reason=raw, id=message.id, model=message.model, provider_data=wanted_back)
 
 
-def _newer(said: int | None, before: int) -> int:
-    return before if said is None else said
+def _overwrite(known: msgspec.Struct, said: msgspec.Struct) -> None:
+    """Totals and outcomes are said again as they change; what an event leaves out stays as it was."""
+    for name in said.__struct_fields__:
+        if (value := getattr(said, name)) is not None:
+            setattr(known, name, value)
+
+
+def _usage(counts: Counts) -> Usage:
+    details = counts.output_tokens_details
+    return Usage(
+        input_tokens=counts.input_tokens or 0,
+        output_tokens=counts.output_tokens or 0,
+        cache_read_tokens=counts.cache_read_input_tokens or 0,
+        cache_write_tokens=counts.cache_creation_input_tokens or 0,
+        reasoning_tokens=(details.thinking_tokens or 0) if details else 0,
+    )
