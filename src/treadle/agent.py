@@ -6,15 +6,18 @@ Running one is the runtime's business; agents in files come in order 05. Entry: 
 from __future__ import annotations
 
 import hashlib
+import json
 import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
+from functools import cached_property
 from typing import Any, Generic, Literal
 
 import msgspec
 from typing_extensions import TypeVar
 
 from treadle.errors import AgentError
+from treadle.json_text import encode_json
 from treadle.message import Message, TextPart
 from treadle.model import Model
 from treadle.result import Out
@@ -73,13 +76,30 @@ class Agent(Generic[Deps, Out]):
             raise AgentError("invalid", f"{self.name!r} is no name for an agent: use up to 64 letters, digits, '_', '-' and '.'")
         if self.output is not None:
             raise AgentError("invalid", f"agent {self.name!r}: typed output (output=) comes in a later version; read the text of the result")
+        self._keep(tools=tuple(self.tools), messages=tuple(self.messages), inputs=dict(self.inputs))
         for one in self.tools:
-            if isinstance(one, Agent):
-                raise AgentError("invalid", f"agent {self.name!r}: agents among tools come in a later version")
+            self._check_tool(one)
         ToolRegistry(self.tools)
+        for name, declared in self.inputs.items():
+            if declared.type not in _TYPES:
+                raise AgentError("invalid", f"agent {self.name!r}: the input {name!r} has the type {declared.type!r}; use one of: {', '.join(_TYPES)}")
+            if declared.default is not None:
+                self._check(name, declared, declared.default)
         if self.inputs and (unknown := sorted(self._holes() - set(self.inputs))):
             declared = ", ".join(self.inputs)
             raise AgentError("invalid", f"agent {self.name!r} uses ${{{unknown[0]}}}, which is not among its declared inputs ({declared})")
+
+    def _keep(self, **own: object) -> None:
+        """Copies in the place of what was handed in: the caller's lists may change, a definition does not."""
+        for name, value in own.items():
+            object.__setattr__(self, name, value)
+
+    def _check_tool(self, one: object) -> None:
+        if isinstance(one, Agent):
+            raise AgentError("invalid", f"agent {self.name!r}: agents among tools come in a later version")
+        if not hasattr(one, "definition"):
+            name = getattr(one, "__name__", None) or repr(one)
+            raise AgentError("invalid", f"agent {self.name!r}: {name} is no tool: put @tool above the function, or make a FunctionTool")
 
     def _holes(self) -> set[str]:
         texts = [self.instructions, *(m.text for m in self.messages)]
@@ -98,18 +118,29 @@ class Agent(Generic[Deps, Out]):
         wanted = self._holes() | {name for name, declared in self.inputs.items() if declared.required}
         if missing := sorted(wanted - set(values)):
             raise AgentError("invalid", f"agent {self.name!r} needs the input(s) {', '.join(missing)}: pass inputs={{{missing[0]!r}: ...}}")
+        for name, value in values.items():
+            _must_be_json(self.name, name, value)
         return values
 
     def _check(self, name: str, declared: Input, value: object) -> None:
         wrong_bool = isinstance(value, bool) and declared.type in ("integer", "number")
         if not isinstance(value, _TYPES[declared.type]) or wrong_bool:
-            raise AgentError("invalid", f"agent {self.name!r}: the input {name!r} must be a {declared.type}, not {value!r}")
+            article = "an" if declared.type[0] in "aio" else "a"
+            raise AgentError("invalid", f"agent {self.name!r}: the input {name!r} must be {article} {declared.type}, not {value!r}")
 
-    @property
+    @cached_property
     def fingerprint(self) -> str:
         """A hash of what the model is told: resuming under another one is reported."""
-        told = [self.name, self.instructions, [msgspec.to_builtins(t.definition) for t in self.tools], [msgspec.to_builtins(m.parts) for m in self.messages]]
-        return hashlib.sha256(msgspec.json.encode(told, order="deterministic")).hexdigest()[:16]
+        tools = [msgspec.to_builtins(tool.definition) for tool in self.tools]
+        said = [(message.role, msgspec.to_builtins(message.parts)) for message in self.messages]
+        return hashlib.sha256(json.dumps([self.instructions, tools, said], sort_keys=True).encode()).hexdigest()[:16]
+
+
+def _must_be_json(agent: str, name: str, value: object) -> None:
+    try:
+        encode_json(value)
+    except (TypeError, ValueError, RecursionError) as e:
+        raise AgentError("invalid", f"agent {agent!r}: the input {name!r} is nothing that JSON has a word for: {e}") from e
 
 
 def expand(template: str, values: Mapping[str, Any]) -> str:

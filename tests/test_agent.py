@@ -1,0 +1,276 @@
+"""An agent is checked when it is made: its name, its tools, its templates and what it takes in."""
+
+from __future__ import annotations
+
+from dataclasses import FrozenInstanceError, replace
+from pathlib import Path
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from tests.strategies import nasty_text
+from treadle import Agent, FunctionTool, Input, Limits, Settings, tool
+from treadle.agent import expand, expand_message
+from treadle.errors import AgentError
+from treadle.message import MediaPart, Message, ReasoningPart, TextPart
+
+
+@tool(effect="pure")
+async def weather(city: str) -> str:
+    """Forecast for a city."""
+    return city
+
+
+async def answer(**arguments: Any) -> str:
+    return "yes"
+
+
+def refused(match: str, **fields: Any) -> None:
+    with pytest.raises(AgentError, match=match) as caught:
+        Agent(**{"name": "guide"} | fields)
+    assert caught.value.kind == "invalid"
+
+
+# ---------------------------------------------------------------- made right
+
+
+def test_a_name_is_enough() -> None:
+    agent = Agent(name="guide")
+    assert (agent.model, agent.tools, agent.limits, agent.settings, agent.inputs) == (None, (), None, Settings(), {})
+
+
+def test_a_definition_cannot_be_changed() -> None:
+    agent = Agent(name="guide")
+    with pytest.raises(FrozenInstanceError):
+        agent.name = "other"  # type: ignore[misc]
+
+
+def test_a_definition_does_not_change_with_the_lists_it_was_made_from() -> None:
+    tools, messages, inputs = [weather], [Message.user("hi")], {"who": Input()}
+    agent = Agent(name="guide", tools=tools, messages=messages, inputs=inputs)
+    before = agent.fingerprint
+    tools.append(weather)
+    messages.clear()
+    inputs.clear()
+    assert (len(agent.tools), len(agent.messages), list(agent.inputs)) == (1, 1, ["who"])
+    assert agent.fingerprint == before
+
+
+@pytest.mark.parametrize("name", ["a", "A", "0", "my-agent", "my_agent.v2", "a" * 64])
+def test_names(name: str) -> None:
+    assert Agent(name=name).name == name
+
+
+@pytest.mark.parametrize("name", ["", " ", "a b", "-a", ".a", "_a", "a/b", "../a", "é", "a\n", "a" * 65, "a\0"])
+def test_what_is_no_name(name: str) -> None:
+    refused("is no name for an agent", name=name)
+
+
+# ---------------------------------------------------------------- tools and output
+
+
+def test_two_tools_of_one_name_are_refused() -> None:
+    refused("two tools are named 'weather'", tools=[weather, FunctionTool(name="weather", description="", parameters={"type": "object"}, execute=answer)])
+
+
+def test_a_function_that_is_no_tool_is_named() -> None:
+    async def lookup(city: str) -> str:
+        return city
+
+    refused("'guide'.*lookup.*is no tool.*@tool", tools=[weather, lookup])
+    refused("'weather' is no tool", tools=["weather"])
+
+
+def test_what_comes_later_says_so() -> None:
+    refused("output=.*later version", output=dict)
+    refused("agents among tools.*later version", tools=[Agent(name="other")])
+
+
+# ---------------------------------------------------------------- templates
+
+
+@pytest.mark.parametrize(
+    ("template", "expected"),
+    [
+        ("", ""),
+        ("no holes", "no holes"),
+        ("${x}", "1"),
+        ("${x}${y}", "12"),
+        ("$${x}", "${x}"),
+        ("$$${x}", "$1"),
+        ("$$$$", "$$"),
+        ("$$", "$"),
+        ("$", "$"),
+        ("a $ b", "a $ b"),
+        ("costs $5", "costs $5"),
+        ("$x", "$x"),
+        ("${x", "${x"),
+        ("${}", "${}"),
+        ("${ x }", "${ x }"),
+        ("${1x}", "${1x}"),
+        ("${a-b}", "${a-b}"),
+        ("{x} %(x)s {{x}}", "{x} %(x)s {{x}}"),
+        ("${x\n}", "${x\n}"),
+        ("${${x}}", "${1}"),
+        ("${_a1}", "under"),
+    ],
+)
+def test_holes_are_filled_and_all_else_is_left(template: str, expected: str) -> None:
+    assert expand(template, {"x": 1, "y": 2, "_a1": "under"}) == expected
+
+
+def test_a_value_is_never_expanded_again() -> None:
+    values = {"x": "${y} $$ ${x} \\1 \\g<0>", "y": "${x}"}
+    assert expand("<${x}|${y}>", values) == "<${y} $$ ${x} \\1 \\g<0>|${x}>"
+
+
+@given(nasty_text, nasty_text, st.sampled_from(["x", "y"]))
+def test_whatever_a_value_holds_it_stands_there_as_it_is(before: str, value: str, name: str) -> None:
+    template = before.replace("$", "$$") + "${" + name + "}"
+    assert expand(template, {name: value}) == before + value
+
+
+def test_messages_are_templates_in_their_texts_only() -> None:
+    message = Message.user([TextPart(text="Hi ${who}", provider="p", provider_data="{}"), MediaPart(media_type="image/png", url="https://h/${who}.png")])
+    expanded = expand_message(message, {"who": "Ada"})
+    assert expanded.parts == (TextPart(text="Hi Ada", provider="p", provider_data="{}"), message.parts[1])
+    assert (expanded.id, expanded.role, expanded.created_at) == (message.id, message.role, message.created_at)
+
+
+# ---------------------------------------------------------------- inputs
+
+
+def test_where_inputs_are_declared_an_undeclared_hole_is_refused_at_once() -> None:
+    refused(r"uses \$\{whom\}, which is not among its declared inputs \(who\)", instructions="Hi ${whom}", inputs={"who": Input()})
+    refused(r"uses \$\{whom\}", messages=[Message.user("${whom}")], inputs={"who": Input()})
+    Agent(name="guide", instructions="$${whom} ${who", inputs={"who": Input()})
+
+
+def test_where_none_are_declared_a_missing_one_is_refused_when_a_run_starts() -> None:
+    agent = Agent(name="guide", instructions="${who} ${where}", messages=[Message.user("${when}")])
+    assert agent.values({"who": 1, "where": 2, "when": 3, "more": 4}) == {"who": 1, "where": 2, "when": 3, "more": 4}
+    with pytest.raises(AgentError, match=r"'guide' needs the input\(s\) when, where: pass inputs=\{'when': \.\.\.\}") as caught:
+        agent.values({"who": 1})
+    assert caught.value.kind == "invalid"
+
+
+def test_defaults_fill_what_is_not_given() -> None:
+    agent = Agent(
+        name="guide",
+        instructions="${a} ${b} ${c} ${d}",
+        inputs={"a": Input(default="x"), "b": Input(type="integer", required=False), "c": Input(type="boolean", default=False), "d": Input()},
+    )
+    assert agent.values({"d": "here"}) == {"a": "x", "b": "", "c": False, "d": "here"}
+    assert agent.values({"d": "here", "a": "", "b": 3}) == {"a": "", "b": 3, "c": False, "d": "here"}
+
+
+def test_a_required_input_is_required_also_where_no_template_uses_it() -> None:
+    with pytest.raises(AgentError, match="needs the input"):
+        Agent(name="guide", inputs={"who": Input()}).values({})
+
+
+def test_an_input_that_is_not_declared_is_refused() -> None:
+    with pytest.raises(AgentError, match="has no input 'whom'; it has: who, where"):
+        Agent(name="guide", inputs={"who": Input(), "where": Input()}).values({"who": "a", "where": "b", "whom": "c"})
+
+
+FITTING: dict[str, set[type]] = {"string": {str}, "integer": {int}, "number": {int, float}, "boolean": {bool}, "array": {list, tuple}, "object": {dict}}
+VALUES: list[Any] = ["", "x", 0, -5, 10**30, 1.5, True, False, [], [1, "a"], ("x",), {}, {"a": [1]}, None, b"x", {1}, Path("/x")]
+
+
+@pytest.mark.parametrize("kind", FITTING)
+@pytest.mark.parametrize("value", VALUES, ids=repr)
+def test_a_declared_input_has_its_type(kind: Any, value: Any) -> None:
+    """And a truth value is no number."""
+    agent = Agent(name="guide", inputs={"it": Input(type=kind)})
+    if type(value) in FITTING[kind]:
+        assert agent.values({"it": value}) == {"it": value}
+    else:
+        with pytest.raises(AgentError, match=f"the input 'it' must be an? {kind}, not"):
+            agent.values({"it": value})
+
+
+@pytest.mark.parametrize("value", [Path("/x"), object(), {"a": object()}, [{1: object()}]], ids=["path", "object", "inside an object", "inside a list"])
+def test_an_input_that_json_has_no_word_for_is_refused_before_the_run(value: object) -> None:
+    """It could not be journaled."""
+    for agent in (Agent(name="guide"), Agent(name="guide", inputs={"it": Input(type="object" if isinstance(value, dict) else "array")})):
+        with pytest.raises(AgentError, match=r"'guide'.*it") as caught:
+            agent.values({"it": value})
+        assert caught.value.kind == "invalid"
+
+
+@pytest.mark.parametrize(
+    ("declared", "match"), [(Input(type="integer", default="x"), "'it' must be an integer, not 'x'"), (Input(type="text"), "'it'.*'text'")]
+)  # type: ignore[arg-type]
+def test_a_wrong_declaration_is_refused_when_the_agent_is_made(declared: Input, match: str) -> None:
+    refused(match, inputs={"it": declared})
+
+
+def test_the_callers_inputs_are_left_as_they_are() -> None:
+    given_ = {"who": "Ada"}
+    Agent(name="guide", inputs={"who": Input(), "more": Input(default="x")}).values(given_)
+    assert given_ == {"who": "Ada"}
+
+
+# ---------------------------------------------------------------- the fingerprint
+
+BASE = Agent(
+    name="guide", instructions="Advise ${who}.", tools=[weather], messages=[Message.user("hi")], inputs={"who": Input()}, limits=Limits(turns=3), model="a:b"
+)
+
+
+@tool(effect="pure")
+async def forecast(city: str) -> str:
+    """Forecast for a city."""
+    return city
+
+
+@pytest.mark.parametrize(
+    "change",
+    [
+        {"instructions": "Advise ${who}!"},
+        {"tools": []},
+        {"tools": [forecast]},
+        {"tools": [weather, forecast]},
+        {"messages": []},
+        {"messages": [Message.user("ho")]},
+        {"messages": [Message.assistant("hi")]},
+        {"messages": [Message.user([ReasoningPart(text="hi")])]},
+    ],
+    ids=range(8),
+)
+def test_another_word_to_the_model_is_another_fingerprint(change: dict[str, Any]) -> None:
+    assert replace(BASE, **change).fingerprint != BASE.fingerprint
+
+
+@pytest.mark.parametrize(
+    "change",
+    [
+        {"name": "other"},
+        {"description": "for people"},
+        {"limits": None},
+        {"model": "c:d"},
+        {"messages": [Message.user("hi")]},
+        {"inputs": {"who": Input(description="a name")}},
+        {"tools": (weather,)},
+    ],
+    ids=lambda change: next(iter(change)),
+)
+def test_what_the_model_is_not_told_leaves_the_fingerprint(change: dict[str, Any]) -> None:
+    assert replace(BASE, **change).fingerprint == BASE.fingerprint
+
+
+def test_the_order_of_tools_is_told_but_that_of_a_schemas_words_is_not() -> None:
+    def made(parameters: dict[str, object]) -> FunctionTool:
+        return FunctionTool(name="f", description="", parameters=parameters, execute=answer)
+
+    one, other = made({"type": "object", "properties": {}}), made({"properties": {}, "type": "object"})
+    assert replace(BASE, tools=[one]).fingerprint == replace(BASE, tools=[other]).fingerprint
+    assert replace(BASE, tools=[weather, forecast]).fingerprint != replace(BASE, tools=[forecast, weather]).fingerprint
+
+
+def test_a_fingerprint_is_short_and_the_same_everywhere() -> None:
+    assert Agent(name="guide", instructions="Hi").fingerprint == Agent(name="guide", instructions="Hi").fingerprint
+    assert len(Agent(name="guide", instructions="half \ud800").fingerprint) == 16
