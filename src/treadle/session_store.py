@@ -18,6 +18,8 @@ MAX_SESSION_MESSAGES = 100
 """Messages that a session keeps in view by default."""
 NEW_SESSION = "New Session"
 TITLE_CHARS = 60
+JOINER = "\u200d"
+"""Holds emoji together; cannot be shown by itself."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -50,6 +52,7 @@ class SessionStore:
     def __init__(self) -> None:
         self._lock = threading.RLock()
         self._sessions: dict[str, _Conversation] = {}
+        """In the order of their last change: clocks are too coarse to tell."""
         self._current: str | None = None
 
     def create(self, title: str = "", *, session_id: str | None = None) -> SessionInfo:
@@ -60,7 +63,7 @@ class SessionStore:
                 raise AgentError("invalid", f"there is a session {key!r} already")
             check_session_id(key)
             at = now()
-            made = self._sessions[key] = _Conversation(key, title or NEW_SESSION, at, at)
+            made = self._sessions[key] = _Conversation(key, title.strip() or NEW_SESSION, at, at)
             self._current = key
             return made.info()
 
@@ -84,9 +87,9 @@ class SessionStore:
             return True
 
     def list(self) -> list[SessionInfo]:
-        """Newest first."""
+        """The last one that changed first."""
         with self._lock:
-            return sorted((s.info() for s in self._sessions.values()), key=lambda s: s.updated_at, reverse=True)
+            return [session.info() for session in reversed(self._sessions.values())]
 
     def delete(self, session_id: str) -> bool:
         """False where there was none."""
@@ -99,16 +102,18 @@ class SessionStore:
         return self.add_messages(session_id, [message])
 
     def add_messages(self, session_id: str, messages: Iterable[Message]) -> bool:
-        """All of them, in order; False where there is no such session. The first message of a person gives an unnamed one its title."""
+        """All of them, in order, or none; False where there is no such session. The first message of a person names an unnamed one."""
+        whole = [*messages]
+        encoded = [encode_message(message) for message in whole]
         with self._lock:
             found = self._sessions.get(session_id)
             if found is None:
                 return False
-            for message in messages:
-                found.messages.append(encode_message(message))
-                if found.title == NEW_SESSION and message.role == "user" and message.text.strip():
-                    found.title = title_of(message.text)
-            found.updated_at = now()
+            found.messages += encoded
+            named = (m.text for m in whole if m.role == "user" and m.text.strip())
+            if found.title == NEW_SESSION:
+                found.title = title_of(next(named, ""))
+            self._touch(found)
             return True
 
     def get_messages(self, session_id: str) -> Sequence[Message]:
@@ -124,7 +129,7 @@ class SessionStore:
             if found is None:
                 return False
             found.messages.clear()
-            found.updated_at = now()
+            self._touch(found)
             return True
 
     def update_title(self, session_id: str, title: str) -> bool:
@@ -133,14 +138,23 @@ class SessionStore:
             if found is None:
                 return False
             found.title = title.strip() or NEW_SESSION
-            found.updated_at = now()
+            self._touch(found)
             return True
+
+    def _touch(self, changed: _Conversation) -> None:
+        changed.updated_at = now()
+        self._sessions[changed.id] = self._sessions.pop(changed.id)
 
 
 def title_of(text: str) -> str:
-    """The first line that says something, at most 60 characters."""
-    line = next((line.strip() for line in text.splitlines() if line.strip()), NEW_SESSION)
+    """The first line that says something, at most 60 characters of it, without what cannot be shown."""
+    line = next((shown for line in text.splitlines() if (shown := _shown(line))), NEW_SESSION)
     return line if len(line) <= TITLE_CHARS else line[: TITLE_CHARS - 1].rstrip() + "…"
+
+
+def _shown(line: str) -> str:
+    words = " ".join(line[: 20 * TITLE_CHARS].split())
+    return " ".join("".join(c for c in words if c.isprintable() or c == JOINER).split())
 
 
 def check_session_id(session_id: str) -> None:
