@@ -284,7 +284,6 @@ def test_threads_lose_nothing_of_each_other(store: SessionStore) -> None:
             store.list()
             store.get_messages(name)
             store.set_current(name)
-            store.current()
             store.update_title(name, f"{number}")
             extra = store.create()
             store.delete(extra.id)
