@@ -20,6 +20,7 @@ from tests.providers.loopback import SILENT_CUT, Answer, Server, Step, document,
 from tests.providers.test_contract import HELLO, WHOLE
 from treadle.errors import AgentError, ErrorKind
 from treadle.model import fold_stream
+from treadle.providers import http
 from treadle.providers.anthropic import AnthropicModel, connect
 from treadle.providers.http import HttpConnection
 
@@ -279,12 +280,60 @@ def _serve_in_a_thread(scripted: list[Answer]) -> tuple[int, Callable[[], None]]
 # ---------------------------------------------------------------- addresses and keys
 
 
-@pytest.mark.parametrize("url", ["", "api.anthropic.com", "ftp://host", "http://", "http://host:0", "http://host:99999", "https://ada:secret@host"])
+BAD_ADDRESSES = [
+    "",
+    "api.anthropic.com",
+    "ftp://host",
+    "http://",
+    "http://host:0",
+    "http://host:99999",
+    "http://host:8a",
+    "http://[::1",
+    "http://two..dots",
+    "http://" + "a" * 64,
+    "http://" + "ä" * 64,
+    "http://a host",
+    " http://host",
+    "http://host/?key=secret",
+    "http://host/#secret",
+    "https://ada:secret@host",
+]
+
+
+@pytest.mark.parametrize("url", BAD_ADDRESSES)
 def test_an_address_that_cannot_be_is_refused(url: str) -> None:
     with pytest.raises(AgentError) as raised:
         HttpConnection(url, {})
     assert raised.value.kind is ErrorKind.INVALID
     assert "secret" not in raised.value.message
+
+
+@pytest.mark.parametrize(
+    ("url", "host"),
+    [
+        ("https://host", "host:443"),
+        ("http://host.", "host.:80"),
+        ("http://[::1]:8080/v", "[::1]:8080"),
+        ("http://ho_st", "ho_st:80"),
+        ("http://hö.st", "hö.st:80"),
+    ],
+)
+def test_an_address_is_named_by_its_host_and_port(url: str, host: str) -> None:
+    assert HttpConnection(url, {}).host == host
+
+
+async def test_a_server_that_does_not_finish_connecting_times_out(own: ModelOn, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(http, "CONNECT_TIMEOUT_S", 0.2)
+
+    async def hang(stream: anyio.abc.ByteStream) -> None:
+        async with stream:
+            while True:
+                await stream.receive()
+
+    async with listening(hang) as port:
+        with pytest.raises(AgentError, match="no connection to") as raised:
+            await ask(own(f"https://127.0.0.1:{port}"))
+    assert raised.value.kind is ErrorKind.TIMEOUT
 
 
 async def test_a_name_that_nobody_knows_is_a_network_error(own: ModelOn, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -31,6 +31,8 @@ KEEP_ALIVE_S = 30.0
 """Well below the minutes after which routers forget an idle connection without telling anybody."""
 CONNECTIONS_PER_HOST = 2000
 
+_WELL_FORMED = "it must look like 'https://host' or 'http://host:port/path'"
+
 
 class HttpConnection:
     """POSTs below one base URL, over kept-alive connections; each event loop that it is used on has its own."""
@@ -67,16 +69,19 @@ class HttpConnection:
 
 def host_of(base_url: str) -> str:
     """`host:port`, as messages name it. Raises AgentError(invalid)."""
-    parts = urlsplit(base_url)
     try:
-        port = parts.port if parts.port is not None else (443 if parts.scheme == "https" else 80)
+        parts = urlsplit(base_url)
+        host, port = parts.hostname or "", parts.port
+        known = host if host.isascii() else host.encode("idna").decode()
     except ValueError:
-        port = 0
-    if parts.username or parts.password:
-        raise AgentError("invalid", f"base_url for {parts.hostname!r} holds a user name or a password: give a key as api_key or auth_token")
-    if parts.scheme not in ("http", "https") or not parts.hostname or not port:
-        raise AgentError("invalid", f"base_url {base_url!r} is no address: it must look like 'https://host' or 'http://host:port/path'")
-    return f"{parts.hostname}:{port}"
+        raise AgentError("invalid", f"base_url is no address: {_WELL_FORMED}") from None
+    if parts.username or parts.password or parts.query or parts.fragment:
+        raise AgentError("invalid", f"base_url for {host!r} holds more than an address (a user name, a query): give a key as api_key or auth_token")
+    labels_fit = all(0 < len(label) < 64 for label in known.removesuffix(".").split("."))
+    if parts.scheme not in ("http", "https") or not labels_fit or port == 0 or any(c <= " " for c in base_url):
+        raise AgentError("invalid", f"base_url {base_url!r} is no address: {_WELL_FORMED}")
+    named = f"[{host}]" if ":" in host else host
+    return f"{named}:{port or (443 if parts.scheme == 'https' else 80)}"
 
 
 class Pool:
