@@ -53,6 +53,27 @@ def test_reasoning_goes_back_with_its_signature_in_its_run_and_not_after() -> No
 
 
 @pytest.mark.parametrize(
+    "reasoning",
+    [
+        ReasoningPart(text="Hm.", provider="anthropic", provider_data='{"signature":"sig=="}'),
+        ProviderPart(provider="anthropic", data='{"type":"redacted_thinking","data":"xyz"}'),
+    ],
+)
+def test_a_message_never_ends_with_reasoning(reasoning: Part) -> None:
+    assert blocks(reasoning) == []
+    assert blocks(reasoning, TextPart(text=""), TextPart(text=" ")) == []
+    assert [b["type"] for b in blocks(reasoning, ToolCall(id="t", name="look"), reasoning)][1:] == ["tool_use"]
+
+
+def test_blank_text_is_sent_beside_other_text_only() -> None:
+    assert [b["text"] for b in blocks(TextPart(text="One."), TextPart(text="\n"), TextPart(text="Two."))] == ["One.", "\n", "Two."]
+    assert [b["type"] for b in blocks(TextPart(text=" "), ToolCall(id="t", name="look"))] == ["tool_use"]
+    assert blocks(TextPart(text=" \n"), role="user") == []
+    assert blocks(ToolResult(call_id="a", name="look", content=" \n", is_error=True), role="tool")[0]["content"].strip()
+    assert "content" not in blocks(ToolResult(call_id="a", name="look", content=(TextPart(text=" "),)), role="tool")[0]
+
+
+@pytest.mark.parametrize(
     "part",
     [
         ReasoningPart(text="Hm."),
@@ -302,8 +323,8 @@ def test_breakpoints_can_be_left_out() -> None:
 
 
 def test_a_block_that_takes_no_breakpoint_gets_none() -> None:
-    thought = Message.assistant([TextPart(text="Wait."), ProviderPart(provider="anthropic", data='{"type":"redacted_thinking","data":"x"}')])
-    assert _marks(body(HELLO, thought, settings=Settings(max_tokens=7))) == [".messages.0.content.0"]
+    paused = Message.assistant([TextPart(text="Wait."), ProviderPart(provider="anthropic", data='{"type":"server_tool_use","id":"s"}')])
+    assert _marks(body(HELLO, paused, settings=Settings(max_tokens=7))) == [".messages.0.content.0"]
     deferred: dict[str, object] = {"tools": [{"name": "go", "defer_loading": True}]}
     assert _marks(body(HELLO, settings=Settings(max_tokens=7, extra=deferred), tools=(LOOK, GO))) == [".tools.0", ".messages.0.content.0"]
     all_deferred: dict[str, object] = {"tools": [{"name": "look", "defer_loading": True}]}

@@ -9,7 +9,7 @@ from __future__ import annotations
 import base64
 import re
 from collections.abc import Iterator
-from typing import Any, TypeAlias, cast
+from typing import TypeAlias, cast
 
 import msgspec
 
@@ -19,6 +19,8 @@ from treadle.providers.anthropic_events import Fields
 from treadle.providers.surrogates import mended, mended_json
 
 Block: TypeAlias = dict[str, object]
+Typed: TypeAlias = tuple[str, Block | msgspec.Raw]
+"""A block after its type."""
 
 _IMAGES = frozenset({"image/jpeg", "image/png", "image/gif", "image/webp"})
 _MARKABLE = frozenset({"text", "image", "document", "tool_use", "tool_result"})
@@ -41,20 +43,32 @@ class MessageEncoder:
 
     def encode(self, message: Message, settled: bool) -> bytes:
         """b"" where nothing of the message is sent."""
-        if message.role == "assistant":
-            blocks = [block for part in message.parts if (block := _assistant_block(part, settled)) is not None]
-        elif message.role == "system":
-            blocks = [block for part in message.parts if isinstance(part, TextPart) and (block := _text(part)) is not None]
-        else:
-            blocks = [block for part in message.parts for block in _user_blocks(part)]
+        match message.role:
+            case "assistant":
+                blocks = [typed for part in message.parts if (typed := _assistant_block(part, settled)) is not None]
+            case "system":
+                blocks = [_text(part) for part in message.parts if isinstance(part, TextPart) and part.text]
+            case "user" | "tool":
+                blocks = [block for part in message.parts for block in _user_blocks(part)]
+        blocks = _without_blanks(blocks)
+        while blocks and blocks[-1][0] in _REASONING:  # cut there, or with nothing else to say: the API refuses such an end
+            blocks.pop()
         if not blocks:
             return b""
-        encoded = dumped({"role": "user" if message.role == "tool" else message.role, "content": blocks})
+        encoded = dumped({"role": "user" if message.role == "tool" else message.role, "content": [block for _, block in blocks]})
         if message.role == "assistant":
             self.asked = self.end
         self._length += len(encoded) + (self._length > 0)
-        self.end = self._length - 3 if _kind(blocks[-1]) in _MARKABLE else 0
+        self.end = self._length - 3 if blocks[-1][0] in _MARKABLE else 0
         return encoded
+
+
+def _without_blanks(blocks: list[Typed]) -> list[Typed]:
+    """The API refuses a message all of whose text is white space (but takes such text beside other)."""
+    for kind, block in blocks:
+        if kind == "text" and isinstance(block, dict) and str(block["text"]).strip():
+            return blocks
+    return [typed for typed in blocks if typed[0] != "text"]
 
 
 def dumped(value: object) -> bytes:
@@ -82,10 +96,6 @@ def _raw(text: JsonText) -> msgspec.Raw:
         return msgspec.Raw(mended(text).encode())
 
 
-def _kind(block: Block | msgspec.Raw) -> object:
-    return block["type"] if isinstance(block, dict) else None
-
-
 def _extra(part: TextPart | ReasoningPart | ToolCall) -> Fields:
     """What we were given to send back with this part."""
     if part.provider != PROVIDER or part.provider_data is None:
@@ -96,27 +106,26 @@ def _extra(part: TextPart | ReasoningPart | ToolCall) -> Fields:
 # ---------------------------------------------------------------- assistant
 
 
-def _assistant_block(part: Part, settled: bool) -> Block | msgspec.Raw | None:
+def _assistant_block(part: Part, settled: bool) -> Typed | None:
     match part:
         case TextPart():
-            block = _text(part)
-            return block if block is None or part.provider_data is None else {**block, **_extra(part)}
+            return ("text", {"type": "text", "text": part.text, **_extra(part)}) if part.text else None
         case ToolCall():
-            return {"type": "tool_use", "id": _name(part.id), "name": _name(part.name), "input": _arguments(part.arguments_json), **_extra(part)}
+            return "tool_use", {"type": "tool_use", "id": _name(part.id), "name": _name(part.name), "input": _arguments(part.arguments_json), **_extra(part)}
         case ReasoningPart():
             given = {} if settled else _extra(part)
-            return {"type": "thinking", "thinking": part.text, **given} if "signature" in given else None
+            return ("thinking", {"type": "thinking", "thinking": part.text, **given}) if "signature" in given else None
         case ProviderPart(provider="anthropic"):
-            return None if settled and _provider_kind(part) in _REASONING else _raw(part.data)
+            kind = _provider_kind(part)
+            return None if settled and kind in _REASONING else (kind, _raw(part.data))
         case MediaPart():
-            return {"type": "text", "text": _described(part)}
+            return "text", {"type": "text", "text": _described(part)}
         case _:
             return None
 
 
-def _text(part: TextPart) -> Block | None:
-    """The API refuses empty ones."""
-    return {"type": "text", "text": part.text} if part.text else None
+def _text(part: TextPart) -> Typed:
+    return "text", {"type": "text", "text": part.text}
 
 
 def _name(name: str) -> str:
@@ -135,31 +144,38 @@ def _arguments(text: JsonText) -> msgspec.Raw | dict[str, str]:
     return {"INVALID_JSON": text}
 
 
-def _provider_kind(part: ProviderPart) -> object:
+class _Kind(msgspec.Struct):
+    type: str = ""
+
+
+def _provider_kind(part: ProviderPart) -> str:
     try:
-        return msgspec.json.decode(part.data, type=dict[str, Any]).get("type")
+        return msgspec.json.decode(part.data, type=_Kind).type
     except (ValueError, RecursionError):
-        return None
+        return ""
 
 
 # ---------------------------------------------------------------- user
 
 
-def _user_blocks(part: Part) -> Iterator[Block]:
+def _user_blocks(part: Part) -> Iterator[Typed]:
     match part:
         case ToolResult():
-            yield _tool_result(part)
-        case TextPart() if (block := _text(part)) is not None:
-            yield block
+            yield "tool_result", _tool_result(part)
+        case TextPart() if part.text:
+            yield _text(part)
         case MediaPart():
-            yield _media(part)
+            yield "image", _media(part)
         case _:
             pass
 
 
 def _tool_result(part: ToolResult) -> Block:
     block: Block = {"type": "tool_result", "tool_use_id": _name(part.call_id)}
-    content = part.content if isinstance(part.content, str) else [inner for p in part.content for inner in _user_blocks(p)]
+    if isinstance(part.content, str):
+        content = part.content if part.content.strip() else ""
+    else:
+        content = [inner for _, inner in _without_blanks([typed for p in part.content for typed in _user_blocks(p)])]
     if not content and part.is_error:
         content = "It failed without saying why."  # the API refuses an error without content
     if content:
