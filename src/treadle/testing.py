@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import AsyncGenerator, AsyncIterable
+from contextlib import aclosing
 from typing import TypeVar
 
 import anyio
@@ -26,8 +27,9 @@ class ScriptedModel(scripted.ScriptedModel):
     @override
     async def stream(self, request: model.ModelRequest) -> AsyncGenerator[model.Delta, None]:
         self.requests.append(msgspec.structs.replace(request, messages=tuple(request.messages)))
-        async for delta in super().stream(request):
-            yield delta
+        async with aclosing(super().stream(request)) as deltas:
+            async for delta in deltas:
+                yield delta
 
     @property
     def requests(self) -> list[model.ModelRequest]:

@@ -40,6 +40,10 @@ class _Error(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     retry_after_s: float | None = None
 
 
+class _Usage(Usage, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """What a misspelt count would leave out in silence is refused."""
+
+
 class ScriptEntry(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
     """One answer of the model. Everything is optional; an `error` comes after whatever else the entry says."""
 
@@ -49,7 +53,7 @@ class ScriptEntry(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_on
     stop: StopReason | None = None
     delay_ms: float = 0
     """Before each delta."""
-    usage: Usage | None = None
+    usage: _Usage | None = None
     error: _Error | None = None
 
 
@@ -76,18 +80,28 @@ class ScriptedModel:
         return frozenset()
 
     async def stream(self, request: ModelRequest) -> AsyncGenerator[Delta, None]:
-        if self.place >= len(self._entries):
-            raise AgentError("agent", f"{self._name} is used up: it has {len(self._entries)} entries, and the model was asked once more. Add an entry to it")
-        entry = self._entries[self.place]
+        entry, number = self._take()
+        whole = False
+        try:
+            for delta in _deltas(entry):
+                if entry.delay_ms:
+                    await anyio.sleep(entry.delay_ms / 1000)
+                yield delta
+            whole = True
+            if entry.error is not None:
+                text = f"{self._name}: its entry {number} is a {entry.error.kind} error"
+                raise AgentError(entry.error.kind, text, status=entry.error.status, retry_after_s=entry.error.retry_after_s)
+            yield _end(entry, request)
+        finally:
+            if not whole:  # cut short: it gave neither a response nor an error, and is there for the next one
+                self.place -= 1
+
+    def _take(self) -> tuple[ScriptEntry, int]:
+        if (place := self.place) >= (count := len(self._entries)):
+            entries = f"{count} {'entry' if count == 1 else 'entries'}"
+            raise AgentError("agent", f"{self._name} is used up: it has {entries}, and the model was asked once more. Add an entry to it")
         self.place += 1
-        for delta in _deltas(entry):
-            if entry.delay_ms:
-                await anyio.sleep(entry.delay_ms / 1000)
-            yield delta
-        if entry.error is not None:
-            text = f"{self._name}: its entry {self.place} is a {entry.error.kind} error"
-            raise AgentError(entry.error.kind, text, status=entry.error.status, retry_after_s=entry.error.retry_after_s)
-        yield _end(entry, request)
+        return self._entries[place], self.place
 
 
 def _deltas(entry: ScriptEntry) -> list[Delta]:
@@ -109,7 +123,7 @@ def _pieces(text: str) -> list[str]:
 
 def _end(entry: ScriptEntry, request: ModelRequest) -> ResponseEnd:
     stop = entry.stop or (StopReason.TOOL_USE if entry.tool_calls else StopReason.COMPLETE)
-    usage = entry.usage
+    usage = Usage() + entry.usage if entry.usage is not None else None
     if usage is None:  # about four characters a token, so that summaries and limits have something to count
         said = len(entry.text) + len(entry.reasoning) + sum(len(str(c.arguments)) + 20 for c in entry.tool_calls)
         heard = sum(len(m.text) + 40 for m in request.messages)
