@@ -15,9 +15,9 @@ from typing import TYPE_CHECKING, Any
 
 import msgspec
 
-from treadle.errors import AgentError
-from treadle.events import ErrorInfo
-from treadle.message import encode_json
+from treadle.errors import AgentError, ErrorKind
+from treadle.json_text import decode_json, encode_json
+from treadle.message import Part, ToolCall, ToolResult
 from treadle.model import Delta, Model, ModelRequest
 
 TAPE_SCHEMA = 1
@@ -30,18 +30,37 @@ class _Head(msgspec.Struct, frozen=True):
     refuses: tuple[str, ...] = ()
 
 
-class _Exchange(msgspec.Struct, frozen=True, omit_defaults=True):
-    request: dict[str, Any]
-    deltas: list[Delta]
-    error: ErrorInfo | None = None
+class _Failure(msgspec.Struct, frozen=True, omit_defaults=True):
+    kind: ErrorKind
+    message: str
+    status: int | None = None
+    request_id: str | None = None
     retry_after_s: float | None = None
 
 
-def _comparable(request: ModelRequest) -> dict[str, Any]:
-    """A request without what is new every time: the ids and times of messages, and the ids we gave to calls stay."""
-    messages = [{"role": m.role, "parts": msgspec.to_builtins(m.parts)} for m in request.messages]
-    head = msgspec.to_builtins({"system": request.system, "tools": request.tools, "settings": request.settings})
-    return json.loads(encode_json({**head, "messages": messages}))
+class _Exchange(msgspec.Struct, frozen=True, omit_defaults=True):
+    request: dict[str, Any]
+    deltas: list[Delta]
+    error: _Failure | None = None
+
+
+def _comparable(request: ModelRequest, clean: Callable[[str], str]) -> dict[str, Any]:
+    """A request without what is new every time, the ids and times of messages and the ids of calls, and without secrets."""
+    numbers: dict[str, str] = {}
+    messages = [{"role": m.role, "parts": [_numbered(part, numbers) for part in m.parts]} for m in request.messages]
+    whole = {"system": request.system, "tools": request.tools, "settings": request.settings, "messages": messages}
+    return json.loads(clean(encode_json(whole).decode()))
+
+
+def _numbered(part: Part, numbers: dict[str, str]) -> Part:
+    """Calls and their results under numbers in the place of ids."""
+    match part:
+        case ToolCall():
+            return msgspec.structs.replace(part, id=numbers.setdefault(part.id, f"call {len(numbers) + 1}"))
+        case ToolResult():
+            return msgspec.structs.replace(part, call_id=numbers.setdefault(part.call_id, f"call {len(numbers) + 1}"))
+        case _:
+            return part
 
 
 class RecordingModel:
@@ -63,15 +82,15 @@ class RecordingModel:
         return self._model.refuses
 
     async def stream(self, request: ModelRequest) -> AsyncGenerator[Delta, None]:
-        asked, deltas = _comparable(request), list[Delta]()
+        asked, deltas = _comparable(request, self._clean), list[Delta]()
         try:
             async with aclosing(self._model.stream(request)) as source:
                 async for delta in source:
                     deltas.append(delta)
                     yield delta
         except AgentError as e:
-            info = ErrorInfo(kind=e.kind.value, message=e.message, status=e.status, request_id=e.request_id)
-            self._write(_Exchange(request=asked, deltas=deltas, error=info, retry_after_s=e.retry_after_s), "a")
+            error = _Failure(kind=e.kind, message=e.message, status=e.status, request_id=e.request_id, retry_after_s=e.retry_after_s)
+            self._write(_Exchange(request=asked, deltas=deltas, error=error), "a")
             raise
         self._write(_Exchange(request=asked, deltas=deltas), "a")
 
@@ -86,9 +105,10 @@ class RecordingModel:
 class TapeModel:
     """Plays a tape back in order; a request that differs from the recorded one is an error that shows the difference."""
 
-    def __init__(self, path: Path) -> None:
-        """Raises AgentError(invalid) where the tape cannot be read."""
+    def __init__(self, path: Path, *, clean: Callable[[str], str] = lambda text: text) -> None:
+        """Raises AgentError(invalid) where the tape cannot be read. `clean` is what the tape was recorded with."""
         self._path = path
+        self._clean = clean
         self._head, self._exchanges = _read_tape(path)
         self._place = 0
 
@@ -102,17 +122,18 @@ class TapeModel:
 
     async def stream(self, request: ModelRequest) -> AsyncGenerator[Delta, None]:
         if self._place >= len(self._exchanges):
-            raise AgentError("agent", f"the tape {str(self._path)!r} is used up after {self._place} exchange(s), and the model was asked once more")
+            exchanges = f"{self._place} exchange{'' if self._place == 1 else 's'}"
+            raise AgentError("agent", f"the tape {str(self._path)!r} is used up after {exchanges}, and the model was asked once more")
         exchange = self._exchanges[self._place]
         self._place += 1
-        asked = _comparable(request)
+        asked = _comparable(request, self._clean)
         if asked != exchange.request:
             difference = _difference(exchange.request, asked)
             raise AgentError("agent", f"request {self._place} differs from the tape {str(self._path)!r} (- tape, + now):\n{difference}")
         for delta in exchange.deltas:
             yield delta
         if (error := exchange.error) is not None:
-            raise AgentError(error.kind, error.message, status=error.status, request_id=error.request_id, retry_after_s=exchange.retry_after_s)
+            raise AgentError(error.kind, error.message, status=error.status, request_id=error.request_id, retry_after_s=error.retry_after_s)
 
 
 def _difference(recorded: object, asked: object) -> str:
@@ -128,8 +149,8 @@ def _read_tape(path: Path) -> tuple[_Head, list[_Exchange]]:
     except OSError as e:
         raise AgentError("invalid", f"the tape {str(path)!r} cannot be read: {e.strerror or e}") from e
     try:
-        parsed = msgspec.json.decode(head, type=_Head)
-    except (msgspec.DecodeError, RecursionError) as e:
+        parsed = decode_json(head, _Head)
+    except ValueError as e:
         raise AgentError("invalid", f"{str(path)!r} is no tape: {e}") from e
     if parsed.treadle_tape > TAPE_SCHEMA:
         raise AgentError("invalid", f"the tape {str(path)!r} was recorded by a newer Treadle: upgrade, or record it again")
@@ -139,8 +160,8 @@ def _read_tape(path: Path) -> tuple[_Head, list[_Exchange]]:
 
 def _read_exchange(path: Path, number: int, line: bytes) -> _Exchange:
     try:
-        return msgspec.json.decode(line, type=_Exchange)
-    except (msgspec.DecodeError, RecursionError) as e:
+        return decode_json(line, _Exchange)
+    except ValueError as e:
         raise AgentError("invalid", f"the tape {str(path)!r} is broken at line {number}: {e}. Record it again with record:FILE=MODEL") from e
 
 
