@@ -14,13 +14,12 @@ how events reach anybody (hub.py). Entry: `Event`.
 
 from __future__ import annotations
 
-from datetime import datetime
 from typing import Literal, TypeAlias
 
 import msgspec
 
 from treadle.message import Message
-from treadle.types import Effect, Outcome, Usage, Value
+from treadle.types import Effect, Outcome, Time, Usage, Value
 
 
 class _Event(Value, frozen=True, kw_only=True, omit_defaults=False, tag_field="type"):
@@ -28,7 +27,7 @@ class _Event(Value, frozen=True, kw_only=True, omit_defaults=False, tag_field="t
     session_id: str | None
     seq: int
     """Rises by one with each event of this process's run."""
-    at: datetime
+    at: Time
     id: str | msgspec.UnsetType = msgspec.UNSET
     """`ENTRY.K`: the journal's sequence and the place among that entry's events; only on durable events."""
     parent_run_id: str | msgspec.UnsetType = msgspec.UNSET

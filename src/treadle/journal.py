@@ -11,7 +11,6 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterator, Mapping, Sequence
-from datetime import datetime
 from typing import Any, Literal, Protocol, TypeAlias, cast, get_args
 
 import msgspec
@@ -21,14 +20,14 @@ from treadle.errors import AgentError
 from treadle.events import ErrorInfo, Event
 from treadle.json_text import JsonText, decode_json, encode_json, members, object_of
 from treadle.message import Message, ToolCall, ToolResult, decode_message, decode_part
-from treadle.types import Effect, Limits, Mode, Outcome, StopReason, Usage, Value
+from treadle.types import Effect, Limits, Mode, Outcome, StopReason, Time, Usage, Value
 
 SCHEMA = 1
 """Major version of the entries; it stands in run.started, and a reader refuses a higher one."""
 
 
 class _Entry(Value, frozen=True, kw_only=True, tag_field="type"):
-    at: datetime
+    at: Time
 
 
 class RunStarted(_Entry, frozen=True, kw_only=True, tag="run.started"):

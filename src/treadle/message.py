@@ -7,7 +7,6 @@ from __future__ import annotations
 
 import json
 from collections.abc import Sequence
-from datetime import datetime
 from typing import Any, Literal, Self, TypeAlias, cast
 
 import msgspec
@@ -15,7 +14,7 @@ from typing_extensions import override
 
 from treadle.errors import AgentError
 from treadle.json_text import JsonText, decode_json, encode_json, items, members, object_of, parse_json
-from treadle.types import Value, new_id, now
+from treadle.types import Time, Value, new_id, now
 
 SCHEMA = 1
 """Major version of what is stored; a higher one is refused."""
@@ -110,7 +109,7 @@ class Message(Value, frozen=True, kw_only=True, forbid_unknown_fields=True):
     id: str
     role: Role
     parts: tuple[Part, ...]
-    created_at: datetime
+    created_at: Time
     source: JsonText | None = None
     """The stored text, kept only where it holds a word that this version does not know; it is written back as it was."""
 
@@ -181,7 +180,7 @@ class _Stored(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     id: str
     role: Role
     parts: tuple[Part, ...]
-    created_at: datetime
+    created_at: Time
     schema: int = SCHEMA
     source: JsonText | None = None
     """Written only where a message stands inside another value."""

@@ -10,7 +10,7 @@ import os
 import time
 from datetime import UTC, datetime
 from enum import StrEnum
-from typing import TYPE_CHECKING, Any, Literal, Self, TypeAlias, cast
+from typing import TYPE_CHECKING, Annotated, Any, Literal, Self, TypeAlias, cast
 
 import msgspec
 
@@ -22,12 +22,16 @@ if TYPE_CHECKING:
     from pydantic_core import CoreSchema
 
 
+Time: TypeAlias = Annotated[datetime, msgspec.Meta(extra_json_schema={"format": "date-time"})]
+"""Aware, in UTC."""
+
+
 def new_id(prefix: str) -> str:
     """`prefix_` and 26 hex digits that sort by time: 48 bits of milliseconds, then 56 random bits."""
     return f"{prefix}_{time.time_ns() // 1_000_000:012x}{os.urandom(7).hex()}"
 
 
-def now() -> datetime:
+def now() -> Time:
     return datetime.now(UTC)
 
 
