@@ -97,7 +97,7 @@ class Agent(Generic[Deps, Out]):
     def _check_tool(self, one: object) -> None:
         if isinstance(one, Agent):
             raise AgentError("invalid", f"agent {self.name!r}: agents among tools come in a later version")
-        if not hasattr(one, "definition"):
+        if not hasattr(one, "execute"):  # asked for its definition, it would make its schema, and load pydantic for it
             name = getattr(one, "__name__", None) or repr(one)
             raise AgentError("invalid", f"agent {self.name!r}: {name} is no tool: put @tool above the function, or make a FunctionTool")
 

@@ -1,0 +1,143 @@
+"""What can be imported from `treadle`, what cannot be yet, and that importing it costs next to nothing."""
+
+from __future__ import annotations
+
+import ast
+import importlib
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+import treadle
+
+PROMISED = {
+    "Message TextPart ReasoningPart ToolCall ToolResult MediaPart ProviderPart UnknownPart Usage StopReason ModelRequest ModelResponse Settings Limits",
+    "RunResult RunMetrics Model Tool Journal AgentError ToolRegistry SessionStore MAX_SESSION_MESSAGES Hub",
+    "Agent Runtime ToolContext tool FunctionTool Callbacks Happened DidNotHappen run run_sync",
+}
+BESIDE = "ErrorKind Event Input Outcome RunStream Session ToolFailed"
+"""What the promised names lead to in a user's annotations and excepts."""
+NAMES = " ".join(PROMISED).split() + BESIDE.split()
+LATER = "AgentRegistry Hook Approve Deny check_history repair_history tasks"
+HEAVY = {
+    *("anthropic", "httpx", "httpx2", "aiohttp", "pydantic", "pydantic_core", "yaml", "click", "jsonschema_rs", "pathspec", "pytest", "rich", "prompt_toolkit"),
+    *("anyio", "asyncio", "ssl", "email", "http", "multiprocessing", "sqlite3", "importlib.metadata"),
+}
+HEAVY_FOR_AN_AGENT = HEAVY - {"anyio", "asyncio", "ssl", "multiprocessing"}
+
+
+def loaded_after(code: str) -> set[str]:
+    """The modules that a fresh interpreter has loaded after running `code`."""
+    program = f"{code}\nimport sys\nprint(*sys.modules)"
+    done = subprocess.run([sys.executable, "-I", "-c", program], capture_output=True, text=True, timeout=30, check=False)
+    assert done.returncode == 0, done.stderr
+    return set(done.stdout.split())
+
+
+# ---------------------------------------------------------------- names
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_a_promised_name_can_be_imported(name: str) -> None:
+    assert getattr(treadle, name) is not None
+    assert name in treadle.__all__
+    assert name in dir(treadle)
+
+
+def test_there_are_no_other_names() -> None:
+    assert set(treadle.__all__) == set(NAMES)
+    assert sorted(treadle.__all__) == list(treadle.__all__)
+    assert {*treadle.__all__, "__version__"} == set(dir(treadle))
+
+
+@pytest.mark.parametrize("name", LATER.split())
+def test_a_name_that_comes_later_is_not_there_yet(name: str) -> None:
+    with pytest.raises(AttributeError, match=f"module 'treadle' has no attribute '{name}'"):
+        getattr(treadle, name)
+
+
+def test_a_misspelt_name_is_an_import_error() -> None:
+    with pytest.raises(ImportError, match="cannot import name 'Agnet'"):
+        exec("from treadle import Agnet")
+
+
+def test_checkers_see_the_same_names_from_the_same_modules_as_programs() -> None:
+    tree = ast.parse(Path(treadle.__file__).read_text(encoding="utf-8"))
+    (block,) = [node for node in tree.body if isinstance(node, ast.If)]
+    shown = {alias.asname: node.module for node in block.body if isinstance(node, ast.ImportFrom) for alias in node.names if alias.asname == alias.name}
+    assert shown.keys() == set(treadle.__all__)
+    for name, module in shown.items():
+        assert getattr(importlib.import_module(str(module)), name) is getattr(treadle, name)
+
+
+def test_the_decorator_is_not_hidden_by_a_module() -> None:
+    """Importing a submodule sets its name on the package."""
+    loaded = loaded_after(
+        "import treadle.runtime, treadle.tooling, treadle.tools.function\nfrom treadle import tool\n"
+        "assert callable(tool), tool\nimport treadle\nassert treadle.tool is tool"
+    )
+    assert "treadle.tool" not in loaded
+    modules = {path.stem for path in Path(treadle.__file__).parent.iterdir()}
+    assert not modules & set(treadle.__all__)
+
+
+def test_doubles_for_tests_of_others_are_public() -> None:
+    testing = importlib.import_module("treadle.testing")
+    for name in ("ScriptedModel", "MemoryJournal", "FakeClock", "collect"):
+        assert getattr(testing, name)
+
+
+def test_every_error_kind_of_the_promise_is_there() -> None:
+    kinds = "agent tool timeout rate_limit network invalid auth cancelled limit context_overflow busy"
+    assert {kind.value for kind in treadle.ErrorKind} == set(kinds.split())
+
+
+def test_every_outcome_of_the_promise_is_there() -> None:
+    outcomes = "completed turn_limit call_limit token_limit cost_limit timeout truncated looping refused invalid_output context_overflow approval_needed"
+    assert {outcome.value for outcome in treadle.Outcome} == {*outcomes.split(), "cancelled", "error"}
+
+
+@pytest.mark.parametrize("kind", treadle.ErrorKind)
+def test_an_error_says_by_its_kind_whether_asking_again_may_help(kind: treadle.ErrorKind) -> None:
+    error = treadle.AgentError(kind.value, "what happened", status=500, request_id="req_1", retry_after_s=1.5)
+    assert error.kind is kind
+    assert error.retryable is (kind in {"rate_limit", "network", "timeout"})
+    assert (str(error), error.message, error.status, error.request_id, error.retry_after_s) == ("what happened", "what happened", 500, "req_1", 1.5)
+    assert repr(error) == f"AgentError({kind.value!r}, 'what happened')"
+
+
+def test_an_error_of_no_kind_is_a_bug() -> None:
+    with pytest.raises(ValueError, match="bad luck"):
+        treadle.AgentError("bad luck", "x")
+
+
+# ---------------------------------------------------------------- what importing costs
+
+
+def test_importing_it_loads_nothing_but_itself() -> None:
+    loaded = loaded_after("import treadle")
+    assert {name for name in loaded if name.startswith("treadle")} == {"treadle"}
+    assert not loaded & {*HEAVY, "msgspec"}
+
+
+def test_an_agent_with_a_tool_loads_no_heavy_library() -> None:
+    loaded = loaded_after(
+        "from treadle import Agent, Limits, Message, Settings, tool\n"
+        "@tool(effect='pure')\n"
+        "async def weather(city: str, days: int = 1) -> str:\n"
+        "    'Forecast for a city.'\n"
+        "    return city\n"
+        "Agent(name='guide', instructions='Hi ${who}', tools=[weather], limits=Limits(turns=3), messages=[Message.user('x')])"
+    )
+    assert not loaded & HEAVY_FOR_AN_AGENT
+
+
+def test_a_runtime_loads_no_heavy_library() -> None:
+    loaded = loaded_after("from treadle import Runtime\nRuntime.open()")
+    assert not loaded & (HEAVY - {"anyio", "asyncio", "ssl"})
+
+
+def test_the_package_is_typed() -> None:
+    assert (Path(treadle.__file__).parent / "py.typed").is_file()
