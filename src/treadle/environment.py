@@ -5,8 +5,6 @@ from __future__ import annotations
 import os
 from collections.abc import Collection, Mapping
 
-from treadle.redaction import SECRET_MIN_CHARS
-
 KEY_VARIABLES = frozenset(
     {
         "TREADLE_AGENT_API_KEY",
@@ -19,11 +17,14 @@ KEY_VARIABLES = frozenset(
     }
 )
 
+SECRET_MIN_CHARS = 8
+"""Local servers are given keys like `x`, which stand in PATH by chance."""
+
 
 def child_environment(secrets: Collection[str], environment: Mapping[str, str] | None = None) -> dict[str, str]:
     """A copy without the variables that hold a provider's key, and without any other that holds one of `secrets`.
 
-    Secrets under 8 characters count for nothing: they stand in PATH by chance.
+    Secrets under 8 characters count for nothing.
     """
     source = os.environ if environment is None else environment
     known = [secret for secret in secrets if len(secret) >= SECRET_MIN_CHARS]
