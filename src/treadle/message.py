@@ -1,6 +1,6 @@
 """Messages and their parts, and how they become bytes and back without loss.
 
-Histories (context.py), storage (journal.py) and each provider's own encoding live elsewhere. Entry: `Message`.
+Histories (model.py), storage (journal.py) and each provider's own encoding live elsewhere. Entry: `Message`.
 """
 
 from __future__ import annotations

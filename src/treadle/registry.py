@@ -6,7 +6,7 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from treadle.config import Config, Endpoint
+from treadle.config import Config
 from treadle.errors import AgentError
 from treadle.model import Model
 
@@ -41,7 +41,7 @@ class Models:
             case "record":
                 return self._recorder(name, model_id, scope)
             case _:
-                return self._from_provider(self._config.endpoint(provider), name, model_id)
+                return self._from_provider(provider, name, model_id)
 
     def forget(self, scope: str) -> None:
         """The conversation is over: its scripts are let go."""
@@ -69,11 +69,14 @@ class Models:
             self._playing[key] = RecordingModel(self.get(model, scope=scope), Path(path), clean=self._clean)
         return self._playing[key]
 
-    def _from_provider(self, endpoint: Endpoint, name: str, model_id: str) -> Model:
-        if endpoint.type != "anthropic":
-            raise AgentError("invalid", f"{name!r}: providers of type {endpoint.type!r} come in a later version; this one speaks to type 'anthropic'")
+    def _from_provider(self, provider: str, name: str, model_id: str) -> Model:
+        configured = self._config.providers.get(provider)
+        wire = configured.type if configured is not None else provider
+        if wire != "anthropic":
+            raise AgentError("invalid", f"{name!r}: providers of type {wire!r} come in a later version; this one speaks to type 'anthropic'")
         from treadle.providers.anthropic import AnthropicModel, connect  # noqa: PLC0415  the wire is loaded when it is used
 
+        endpoint = self._config.endpoint(provider)
         connection = self._connections.get(endpoint.name)
         if connection is None:
             connection = self._connections[endpoint.name] = connect(
@@ -81,6 +84,7 @@ class Models:
                 auth_token=endpoint.auth_token.reveal() if endpoint.auth_token else None,
                 base_url=endpoint.base_url,
                 timeout_s=endpoint.timeout_s,
+                headers={header: value.reveal() for header, value in endpoint.headers.items()},
             )
         bearer = endpoint.auth_token is not None
         return AnthropicModel(model_id, connection=connection, preamble=endpoint.preamble, bearer=bearer, name=f"{endpoint.name}:{model_id}")

@@ -40,7 +40,7 @@ class _Conversation:
     created_at: datetime
     updated_at: datetime
     messages: list[bytes] = field(default_factory=list[bytes])
-    """Encoded: an idle conversation is a third of the size of its values."""
+    """Encoded: smaller than the values, and what a store on disk will hold."""
 
     def info(self) -> SessionInfo:
         return SessionInfo(id=self.id, title=self.title, created_at=self.created_at, updated_at=self.updated_at, message_count=len(self.messages))

@@ -40,7 +40,7 @@ async def own() -> AsyncIterator[ModelOn]:
 async def sdk() -> AsyncIterator[ModelOn]:
     """The same over a client of the vendor's SDK."""
     anthropic = pytest.importorskip("anthropic")
-    from treadle.providers.anthropic_sdk import SdkConnection
+    from treadle.providers.anthropic.sdk import SdkConnection
 
     clients = []
 

@@ -10,7 +10,7 @@ from typing import Any
 from tests.providers.loopback import Answer
 from treadle.message import MediaPart, Message, Part, TextPart, ToolCall, ToolResult
 from treadle.model import ModelRequest, ToolDefinition
-from treadle.providers.anthropic_messages import MessageEncoder
+from treadle.providers.anthropic.messages import MessageEncoder
 from treadle.types import Settings, SystemBlock
 
 FOLDER = Path(__file__).resolve().parents[3] / "shared" / "recordings" / "anthropic"

@@ -5,7 +5,7 @@ import json
 import pytest
 
 from treadle.errors import AgentError, ErrorKind
-from treadle.providers.anthropic_errors import refusal
+from treadle.providers.anthropic.errors import refusal
 
 CREDENTIAL = "the key: ANTHROPIC_API_KEY"
 

@@ -13,8 +13,8 @@ from tests.providers.recordings import FOLDER, NAMES, answer, blocks_of, exchang
 from treadle.errors import AgentError, ErrorKind
 from treadle.message import Message
 from treadle.model import Fold, ModelRequest, ModelResponse, fold_stream
-from treadle.providers.anthropic_errors import reported
-from treadle.providers.anthropic_stream import Decoder
+from treadle.providers.anthropic.errors import reported
+from treadle.providers.anthropic.stream import Decoder
 from treadle.types import Settings, StopReason, Usage
 
 pytestmark = pytest.mark.skipif(not FOLDER.is_dir(), reason="the folder `shared` with the recordings is not beside this checkout")

@@ -13,8 +13,8 @@ from hypothesis import strategies as st
 from treadle.errors import AgentError, ErrorKind
 from treadle.message import MediaPart, Message, Part, ProviderPart, ReasoningPart, TextPart, ToolCall, ToolResult, UnknownPart
 from treadle.model import History, ModelRequest, ToolDefinition
-from treadle.providers.anthropic_messages import MessageEncoder
-from treadle.providers.anthropic_request import RequestEncoder
+from treadle.providers.anthropic.messages import MessageEncoder
+from treadle.providers.anthropic.request import RequestEncoder
 from treadle.types import Settings, SystemBlock
 
 PLAIN = Settings(max_tokens=100, cache=False)

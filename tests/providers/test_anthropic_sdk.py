@@ -15,7 +15,7 @@ from treadle.errors import AgentError, ErrorKind
 from treadle.message import TextPart
 from treadle.model import Fold, fold_stream
 from treadle.providers.anthropic import AnthropicModel
-from treadle.providers.anthropic_sdk import SdkConnection
+from treadle.providers.anthropic.sdk import SdkConnection
 
 anthropic: Any = pytest.importorskip("anthropic")
 

@@ -13,8 +13,8 @@ from tests.providers.recordings import FOLDER, exchanges
 from treadle.errors import AgentError, ErrorKind
 from treadle.message import ProviderPart, ReasoningPart, TextPart, ToolCall
 from treadle.model import Fold, ModelResponse, Restart
-from treadle.providers.anthropic_errors import reported
-from treadle.providers.anthropic_stream import Decoder
+from treadle.providers.anthropic.errors import reported
+from treadle.providers.anthropic.stream import Decoder
 from treadle.types import StopReason, Usage
 
 START = {

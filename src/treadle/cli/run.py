@@ -77,10 +77,17 @@ def run(prompt: str, cwd: Path, attached: tuple[Path, ...], output: str, output_
         given = {f"--{name.replace('_', '-')}": value for name, value in flags.items() if value is not None}
         config = load(cwd=wish.cwd, flags=given)
         if not quiet:
-            for warning in config.warnings:
+            for warning in (*config.warnings, *_without_effect(config)):
                 click.echo(f"! {warning}", err=True)
         result = anyio.run(_run, config, wish)
     sys.exit(exit_code(result.outcome, result.error.kind if result.error else None))
+
+
+def _without_effect(config: Config) -> list[str]:
+    """What the configuration says in vain: a rule that nobody keeps must not look as if it were kept."""
+    if not any((config.permissions.allow, config.permissions.ask, config.permissions.deny)):
+        return []
+    return ["permissions in the configuration have no effect in this version: --mode alone decides what may run"]
 
 
 async def _run(config: Config, wish: Wish) -> RunResult[str]:

@@ -130,10 +130,10 @@ def _usable(read: Callable[[str], str], value: str, what: str) -> str:
 
 
 def _no_key(name: str, wire: str, *, own_address: bool) -> str:
-    exports = "".join(f"export {variable}=…, or: " for variable, _ in key_variables(name, wire, own_address=own_address)[:1])
+    variables = "".join(f"set {variable} in the environment, or: " for variable, _ in key_variables(name, wire, own_address=own_address)[:1])
     return (
         f"no key for the provider {name!r}. Three ways on:\n"
-        f"  set a key: {exports}treadle config set providers.{name}.api_key -\n"
+        f"  give it a key: {variables}treadle config set providers.{name}.api_key -\n"
         f"  point to a server on this machine, which needs none: treadle config set providers.{name}.base_url http://127.0.0.1:8080\n"
         "  see Treadle work without a model: treadle demo"
     )

@@ -1,7 +1,7 @@
 """The seam between a wire and the network: one POST, answered by a status, headers and bytes as they come.
 
 Which bytes to send and what the answer means is the wire's; keep-alive, proxies and TLS are the implementations' (http.py,
-anthropic_sdk.py). Entry: `Connection`.
+sdk.py). Entry: `Connection`.
 """
 
 from __future__ import annotations

@@ -48,10 +48,6 @@ def check_path(path: str) -> None:
         raise InvalidArguments(f"The path {path!r} holds a NUL character, which no file name can.")
     if len(path) > MAX_PATH_CHARS:
         raise InvalidArguments(f"The path is {len(path):,} characters long; at most {MAX_PATH_CHARS:,} are possible.")
-    try:
-        os.fsencode(path)
-    except UnicodeEncodeError as e:
-        raise InvalidArguments(f"The path {path!r} holds half a character (a lone surrogate), which no file name can.") from e
 
 
 def locate(path: str, cwd: Path) -> Path:
@@ -216,7 +212,7 @@ def _failed(error: OSError, doing: str, path: str, cwd: Path) -> ToolFailed:
     if isinstance(error, NotARegularFile):
         return ToolFailed(_not_a_file(path, error.kind, doing))
     if isinstance(error, NotADirectoryError):
-        return ToolFailed(f"{path!r} cannot be: something on the way to it is a file, not a directory.")
+        return ToolFailed(f"{path!r} cannot be: something on the way to it is no directory.")
     if isinstance(error, PermissionError):
         return ToolFailed(f"No permission to {doing} {path!r}. Nothing was changed.")
     if error.errno == errno.ELOOP:

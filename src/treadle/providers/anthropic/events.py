@@ -1,6 +1,6 @@
 """The events of a Messages stream, and its plain JSON body, as typed values: only what we look into, the rest stays the text it came as.
 
-What they mean is anthropic_stream.py's. Entry: `decode_event` (and `decode_rare` for what it refuses), `decode_body`.
+What they mean is stream.py's. Entry: `decode_event` (and `decode_rare` for what it refuses), `decode_body`.
 Source: https://platform.claude.com/docs/en/build-with-claude/streaming, and the types of SDK 2.10 (2026-11).
 """
 

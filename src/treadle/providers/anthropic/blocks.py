@@ -1,6 +1,6 @@
 """The content blocks of an answer while they come: each kind turns its pieces into deltas, and knows what to attach at its end.
 
-In which order blocks come is anthropic_stream.py's. Entry: `open_block`.
+In which order blocks come is stream.py's. Entry: `open_block`.
 """
 
 from __future__ import annotations
@@ -11,7 +11,7 @@ import msgspec
 
 from treadle.message import ProviderPart
 from treadle.model import ArgumentsDelta, Delta, PartEnd, ReasoningDelta, ReasoningStart, TextDelta, TextStart, ToolCallStart, WholePart
-from treadle.providers.anthropic_events import Fields, JsonPiece, TextPiece, ThinkingPiece, text_of
+from treadle.providers.anthropic.events import Fields, JsonPiece, TextPiece, ThinkingPiece, text_of
 from treadle.providers.surrogates import mended
 
 PROVIDER = "anthropic"

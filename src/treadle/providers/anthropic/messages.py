@@ -1,6 +1,6 @@
 """One message as the Messages API wants it: parts to content blocks, encoded once.
 
-What stands around the messages is anthropic_request.py's. Entry: `MessageEncoder`.
+What stands around the messages is request.py's. Entry: `MessageEncoder`.
 Source: https://platform.claude.com/docs/en/api/messages, version 2026-10-21: no documents in assistant messages, citations only there.
 """
 
@@ -14,8 +14,8 @@ from typing import TypeAlias, cast
 import msgspec
 
 from treadle.message import JsonText, MediaPart, Message, Part, ProviderPart, ReasoningPart, TextPart, ToolCall, ToolResult
-from treadle.providers.anthropic_blocks import PROVIDER
-from treadle.providers.anthropic_events import Fields
+from treadle.providers.anthropic.blocks import PROVIDER
+from treadle.providers.anthropic.events import Fields
 from treadle.providers.surrogates import mended, mended_json
 
 Block: TypeAlias = dict[str, object]

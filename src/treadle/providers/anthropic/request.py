@@ -1,6 +1,6 @@
 """A request as the bytes of the Messages API: same values, same bytes; only what is new is encoded.
 
-How one message is encoded is anthropic_messages.py's; headers that carry keys are the connection's. Entry: `RequestEncoder`.
+How one message is encoded is messages.py's; headers that carry keys are the connection's. Entry: `RequestEncoder`.
 """
 
 from __future__ import annotations
@@ -12,7 +12,7 @@ import msgspec
 
 from treadle.errors import AgentError
 from treadle.model import History, ModelRequest, ToolDefinition
-from treadle.providers.anthropic_messages import Block, MessageEncoder, dumped
+from treadle.providers.anthropic.messages import Block, MessageEncoder, dumped
 from treadle.types import DEFAULT_MAX_TOKENS, Settings, SystemBlock, Thinking
 
 WIRE = "anthropic"

@@ -1,21 +1,21 @@
 """Claude, and whatever else speaks Anthropic's Messages API: a request goes out as bytes, and its answer comes back as deltas.
 
-What the bytes are stands in anthropic_request.py and anthropic_messages.py, what the events mean in anthropic_stream.py, and the
-network in http.py and anthropic_sdk.py. No retries and no state between calls. Entry: `AnthropicModel`, `connect`.
+What the bytes are stands in request.py and messages.py, what the events mean in stream.py, and the
+network in http.py and sdk.py. No retries and no state between calls. Entry: `AnthropicModel`, `connect`.
 """
 
 from __future__ import annotations
 
-from collections.abc import AsyncGenerator
+from collections.abc import AsyncGenerator, Mapping
 from typing import Self
 
 import msgspec
 
 from treadle.errors import AgentError
 from treadle.model import Delta, ModelRequest
-from treadle.providers.anthropic_errors import refusal, reported
-from treadle.providers.anthropic_request import RequestEncoder
-from treadle.providers.anthropic_stream import Decoder
+from treadle.providers.anthropic.errors import refusal, reported
+from treadle.providers.anthropic.request import RequestEncoder
+from treadle.providers.anthropic.stream import Decoder
 from treadle.providers.connection import Connection, Reply, read_beginning, read_whole
 from treadle.providers.http import TIMEOUT_S, HttpConnection
 
@@ -29,17 +29,25 @@ _TOKEN_FROM = "the token: ANTHROPIC_AUTH_TOKEN, or auth_token in the configurati
 _CLIENT_FROM = "the credentials of the client"
 
 
-def connect(*, api_key: str | None = None, auth_token: str | None = None, base_url: str | None = None, timeout_s: float = TIMEOUT_S) -> HttpConnection:
+def connect(
+    *,
+    api_key: str | None = None,
+    auth_token: str | None = None,
+    base_url: str | None = None,
+    timeout_s: float = TIMEOUT_S,
+    headers: Mapping[str, str] | None = None,
+) -> HttpConnection:
     """Our own connection, which any number of models can share. Opens nothing yet. A base_url alone is a server that wants no key.
 
     A key and a token are both sent as `Authorization: Bearer`: that is how the vendor's SDK sends a key with this API version (2.10,
     measured), so its gateways take it too, and two headers for one key would only differ on old ones. `x-api-key` is not sent.
-    A token for Anthropic's own host also needs a beta header; a gateway is spared it, since it may not know it.
+    `headers` (a gateway's) go over ours. A token for Anthropic's own host also needs a beta header; a gateway is spared it, since it may not know it.
 
     Raises AgentError: auth (nothing to identify with, or it cannot be sent), invalid (the address).
     """
-    headers = {"anthropic-version": API_VERSION, "content-type": "application/json", "accept": "text/event-stream, application/json"}
-    return HttpConnection(base_url or BASE_URL, {**headers, **_credentials(api_key, auth_token, base_url)}, timeout_s)
+    ours = {"anthropic-version": API_VERSION, "content-type": "application/json", "accept": "text/event-stream, application/json"}
+    theirs = {name.lower(): value for name, value in (headers or {}).items()}
+    return HttpConnection(base_url or BASE_URL, {**ours, **_credentials(api_key, auth_token, base_url), **theirs}, timeout_s)
 
 
 def _credentials(api_key: str | None, auth_token: str | None, base_url: str | None) -> dict[str, str]:
@@ -85,7 +93,7 @@ class AnthropicModel:
 
         Raises AgentError(invalid) where the SDK is missing, or the client is of another kind.
         """
-        from treadle.providers.anthropic_sdk import SdkConnection  # noqa: PLC0415  only who has a client needs it
+        from treadle.providers.anthropic.sdk import SdkConnection  # noqa: PLC0415  only who has a client needs it
 
         model = cls(model_id, connection=SdkConnection(client))
         model._credential = _CLIENT_FROM

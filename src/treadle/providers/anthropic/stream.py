@@ -1,6 +1,6 @@
 """What the events of a Messages stream mean: deltas. Pure: bytes in, deltas out.
 
-Reading them off the network is anthropic.py's; the request is anthropic_request.py's. Entry: `Decoder`.
+Reading them off the network is anthropic.py's; the request is request.py's. Entry: `Decoder`.
 """
 
 from __future__ import annotations
@@ -12,8 +12,8 @@ import msgspec
 
 from treadle.errors import AgentError
 from treadle.model import Delta, Notice, ResponseEnd, Restart
-from treadle.providers.anthropic_blocks import Block, open_block
-from treadle.providers.anthropic_events import (
+from treadle.providers.anthropic.blocks import Block, open_block
+from treadle.providers.anthropic.events import (
     BlockPiece,
     BlockStart,
     BlockStop,
