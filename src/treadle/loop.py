@@ -247,13 +247,11 @@ class Run:
             return spent or (Outcome.LOOPING if any(circling) else None)
         if response.stop_reason is StopReason.MAX_TOKENS:
             return Outcome.TRUNCATED if settings.max_tokens == self.plan.settings.max_tokens else Outcome.TOKEN_LIMIT
-        if self._goes_on(response):
-            return spent
+        if response.stop_reason is StopReason.PAUSE or self._empty_responses == 1:
+            return spent  # a pause is sent back as it is, an empty response is asked for once more
+        if self._inbox and spent is None:
+            return None  # a person's words still reach the model
         return self._cut_by or (Outcome.APPROVAL_NEEDED if self._unapproved else Outcome.COMPLETED)
-
-    def _goes_on(self, response: ModelResponse) -> bool:
-        """A pause is sent back as it is; an empty response is asked for once more; a person's words still reach the model."""
-        return self._empty_responses == 1 or response.stop_reason is StopReason.PAUSE or bool(self._inbox)
 
     # ------------------------------------------------------------ history and journal
 

@@ -70,6 +70,7 @@ class RunStream(Generic[Out]):
 
     def steer(self, text: str) -> None:
         """Text that the model reads at its next turn. Raises AgentError(invalid) where it is empty, or the run is over."""
+        check_steering(text)
         if self._begun.result is not None:
             raise AgentError("invalid", "this run is over: nobody would read the text")
         self._begun.run.steer(text)
@@ -91,13 +92,19 @@ class RunStream(Generic[Out]):
     async def __aexit__(self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None) -> bool | None:
         if self._begun.result is None:
             self._begun.run.cancel()
-        if isinstance(error, Exception):  # the caller's own: not for the group, which would wrap it
-            await self._group.__aexit__(None, None, None)
-            return None
-        return await self._group.__aexit__(kind, error, trace)
+        if isinstance(error, anyio.get_cancelled_exc_class()):
+            return await self._group.__aexit__(kind, error, trace)
+        await self._group.__aexit__(None, None, None)  # the caller's own error is not for the group, which would wrap it
+        return None
 
     async def _main(self, job: Job[Out]) -> None:
         try:
             await job.drive(job)
         finally:
             self._events.close()
+
+
+def check_steering(text: str) -> None:
+    """Raises AgentError(invalid) where there are no words in it."""
+    if not text.strip():
+        raise AgentError("invalid", "the text to steer with is empty")

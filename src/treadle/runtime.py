@@ -38,7 +38,7 @@ from treadle.redaction import Redactor
 from treadle.registry import Models
 from treadle.result import Out, RunResult
 from treadle.retry import RetryPolicy
-from treadle.run_stream import Job, RunStream
+from treadle.run_stream import Job, RunStream, check_steering
 from treadle.session import RunOptions, Session
 from treadle.session_store import SessionStore
 from treadle.spill import Spill
@@ -200,8 +200,7 @@ class Runtime:
 
     def steer(self, session_id: str, text: str) -> None:
         """Text for the session's running run. Raises AgentError(invalid) where nothing runs in it, or the text is empty."""
-        if not text.strip():
-            raise AgentError("invalid", "the text to steer with is empty")
+        check_steering(text)
         if not self._tell(session_id, lambda run: run.steer(text)):
             raise AgentError("invalid", f"nothing runs in session {session_id!r}: send the text instead")
 
