@@ -202,6 +202,18 @@ async def test_the_closest_text_is_shown_with_its_first_difference(use: Use, sou
     assert source.read_text() == SOURCE
 
 
+async def test_nothing_like_it_is_said(use: Use, source: Path) -> None:
+    for old in ("\n\n\n\n", "@@@@", "     1\t\n"):
+        with pytest.raises(ToolFailed, match="old was not found"):
+            await use(EDIT, path="a.py", edits=one(old, "x"))
+    assert source.read_text() == SOURCE
+
+
+async def test_trailing_white_space_in_old_is_forgiven_and_new_taken_as_it_is(use: Use, source: Path) -> None:
+    assert "alike but for white space" in await use(EDIT, path="a.py", edits=one("    return 2  ", "    return 3"))
+    assert source.read_text() == SOURCE.replace("return 2", "return 3")
+
+
 async def test_line_numbers_copied_from_read_are_recognised(use: Use, source: Path) -> None:
     with pytest.raises(ToolFailed, match="begins its lines with numbers as the read tool shows them"):
         await use(EDIT, path="a.py", edits=one("     1\tdef first(a):\n     2\t    if a:", "x"))
@@ -219,8 +231,8 @@ async def test_a_missing_a_large_and_a_binary_file_are_refused(use: Use, tmp_pat
     (tmp_path / "large").write_bytes(b"x\n" * (files.MAX_WHOLE_BYTES // 2 + 1))
     (tmp_path / "binary").write_bytes(b"\0")
     (tmp_path / "a.py").touch()
-    context_seen = {"large": "larger than 16 MiB", "binary": "You have not read", "a.pi": "Did you mean 'a.py'"}
-    for path, said in context_seen.items():
+    refused = {"large": "larger than 16 MiB", "binary": "You have not read", "a.pi": "Did you mean 'a.py'"}
+    for path, said in refused.items():
         with pytest.raises(ToolFailed, match=said):
             await use(EDIT, path=path, edits=one("x", "y"))
 
@@ -361,6 +373,11 @@ def test_a_difference_is_short_and_empty_only_where_nothing_changed(before: list
     shown = short_difference("\n".join(before), "\n".join(after))
     assert shown.count("\n") < 40
     assert (shown == "") == ("\n".join(before) == "\n".join(after))
+
+
+def test_a_long_difference_says_how_much_is_missing() -> None:
+    shown = short_difference("\n".join("a" * 60), "\n".join("b" * 60)).split("\n")
+    assert (shown[0], len(shown), shown[-1]) == ("@@ -1,60 +1,60 @@", 40, "(… 82 more lines of difference)")
 
 
 def test_a_difference_too_large_to_show_says_so() -> None:

@@ -7,12 +7,14 @@ from pathlib import Path
 
 import anyio
 import pytest
+from anyio import from_thread
 from hypothesis import given
 from hypothesis import strategies as st
 
-from tests.tools.conftest import Use
+from tests.tools.conftest import MakeContext, Use
 from treadle.tooling import InvalidArguments, ToolFailed
-from treadle.tools.glob import Glob
+from treadle.tools import glob
+from treadle.tools.glob import Glob, GlobArguments
 from treadle.tools.patterns import GlobPattern
 from treadle.tools.walk import walk
 
@@ -137,13 +139,36 @@ async def test_a_deep_tree_and_names_that_are_no_utf8_are_walked(use: Use, tmp_p
     assert r"\udcff.txt" in shown
 
 
-async def test_a_walk_that_is_cancelled_stops(use: Use, tmp_path: Path) -> None:
+async def test_a_walk_that_is_cancelled_stops(make_context: MakeContext, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     for i in range(600):
         (tmp_path / str(i)).touch()
+    matched: list[str] = []
+
+    def cancelling(pattern: GlobPattern, path: str) -> bool:
+        matched.append(path)
+        if len(matched) == 1:
+            from_thread.run_sync(scope.cancel)
+        return True
+
+    monkeypatch.setattr(GlobPattern, "matches", cancelling)
     with anyio.fail_after(5), anyio.CancelScope() as scope:
-        scope.cancel()
-        await use(GLOB, pattern="**/*")
+        await GLOB.execute(make_context(tmp_path), GlobArguments(pattern="**/*"))
     assert scope.cancelled_caught
+    assert len(matched) < 600
+
+
+async def test_a_walk_that_takes_too_long_gives_what_it_has(use: Use, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    tree(tmp_path, *(f"{i:03}" for i in range(300)))
+    monkeypatch.setattr(glob, "MAX_SECONDS", -1.0)
+    assert await use(GLOB, pattern="0*") == "No file matches '0*' in '.'.\n(stopped after -1 s; there may be more: take a narrower path)"
+
+
+async def test_a_directory_that_cannot_be_opened_is_passed_over(use: Use, tmp_path: Path) -> None:
+    if os.geteuid() == 0:
+        pytest.skip("root may open everything")
+    tree(tmp_path, "open/a", "closed/b")
+    (tmp_path / "closed").chmod(0)
+    assert await use(GLOB, pattern="**/*") == "open/a"
 
 
 @pytest.mark.parametrize(

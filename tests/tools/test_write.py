@@ -159,7 +159,11 @@ async def test_a_directory_a_pipe_and_a_file_in_the_way_are_refused(use: Use, tm
     (tmp_path / "f").touch()
     os.mkfifo(tmp_path / "pipe")
     with anyio.fail_after(5):
-        for path, said in (("d", "is a directory: give the path of a file inside it"), ("f/x", "on the way to it is a file"), ("pipe", "is a named pipe")):
+        for path, said in (
+            ("d", "is a directory: give the path of a file inside it"),
+            ("f/x", "on the way to it is no directory"),
+            ("pipe", "is a named pipe"),
+        ):
             with pytest.raises(ToolFailed, match=said):
                 await use(WRITE, path=path, content="x")
     with pytest.raises(InvalidArguments, match="names a directory"):

@@ -43,7 +43,7 @@ SETTINGS = {
 """In the environment of every command, over what was there: nobody sits at a terminal."""
 
 _LAST_WORDS_S = 0.2
-"""How long output is awaited once the shell has ended."""
+"""How long the rest is awaited once the shell has ended."""
 _PROGRESS_S = 0.2
 _LONG_S = 5.0
 """From here on the result says how long it took. Below, the same command gives the same result, and a run that goes in circles is seen."""
@@ -220,18 +220,19 @@ async def _followed(process: Process, tree: Tree, timeout_s: float, output: _Out
         following.start_soon(output.follow)
         with limit:
             await process.wait()
-        if limit.cancelled_caught:
+        left_behind = not limit.cancelled_caught and not await _settled(tree, output)
+        if limit.cancelled_caught or left_behind:
             await tree.kill()
-        else:
-            await _wait(output.ended)
-            left_behind = not output.ended.is_set() or tree.group_lives()
-            if left_behind:
-                await tree.kill()
-        await _wait(output.ended)
+            with anyio.move_on_after(_LAST_WORDS_S):
+                await output.ended.wait()
         following.cancel_scope.cancel()
     return _Ended(await process.wait(), timed_out=limit.cancelled_caught, left_behind=left_behind)
 
 
-async def _wait(event: anyio.Event) -> None:
+async def _settled(tree: Tree, output: _Output) -> bool:
+    """Whether, now that the shell has ended, everything else of it does so too."""
     with anyio.move_on_after(_LAST_WORDS_S):
-        await event.wait()
+        await output.ended.wait()
+        await tree.group_ended()
+        return True
+    return False

@@ -68,7 +68,7 @@ def _glob(cwd: Path, arguments: GlobArguments, max_chars: int) -> str:
     with files.telling("list", arguments.path, cwd):
         newest = heapq.nlargest(MAX_FILES, search.run(MAX_SECONDS))
     if not newest:
-        return f"No file matches {arguments.pattern!r} in {arguments.path!r}.{_near_misses(arguments, top, cwd)}{search.was_cut}"
+        return f"No file matches {arguments.pattern!r} in {arguments.path!r}.{search.was_cut or _near_misses(arguments, top, cwd)}"
     lines = [files.shown(top / path, cwd) for _, path in newest]
     while sum(map(len, lines)) + len(lines) > max_chars - 200:
         lines.pop()

@@ -42,8 +42,7 @@ class Tree(msgspec.Struct, frozen=True):
         before = await to_thread.run_sync(self._members)
         _signal_group(self.leader, signal.SIGTERM)
         with anyio.move_on_after(GRACE_S):
-            while _group_lives(self.leader):  # noqa: ASYNC110  the kernel tells nobody that a group has become empty
-                await anyio.sleep(_POLL_S)
+            await self.group_ended()
         await self.kill(before)
 
     async def kill(self, before: frozenset[_Seen] = frozenset()) -> None:
@@ -58,8 +57,10 @@ class Tree(msgspec.Struct, frozen=True):
                 await anyio.sleep(_POLL_S)
                 found = await to_thread.run_sync(self._members)
 
-    def group_lives(self) -> bool:
-        return _group_lives(self.leader)
+    async def group_ended(self) -> None:
+        """Waits until nobody of the group is left."""
+        while _group_lives(self.leader):  # noqa: ASYNC110  the kernel tells nobody that a group has become empty
+            await anyio.sleep(_POLL_S)
 
     def _members(self) -> frozenset[_Seen]:
         """Empty where there is no /proc. Blocks for some 20 µs a process of this machine."""

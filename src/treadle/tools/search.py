@@ -16,6 +16,7 @@ import warnings
 from collections import deque
 from collections.abc import Iterator
 from functools import partial
+from importlib.util import find_spec
 from typing import BinaryIO, NamedTuple
 
 from treadle.tools.folder import Folder
@@ -30,7 +31,7 @@ _SHOWN_BYTES = 2_000
 _SNIFF_BYTES = 64 * 1024
 _WHOLE_BYTES = 4 * 1024 * 1024
 _UTF16 = ((b"\xff\xfe", "utf-16-le"), (b"\xfe\xff", "utf-16-be"))
-_START = "import sys; sys.path.append(sys.argv.pop(1)); from treadle.tools.search import main; main()"
+_START = "import json, sys; sys.path += json.loads(sys.argv.pop(1)); from treadle.tools.search import main; main()"
 
 INVALID_PATTERN = 3
 """Exit code: the pattern is wrong, and standard error says how. (0 and 1 as with grep: something, nothing was found.)"""
@@ -52,8 +53,8 @@ class Request(NamedTuple):
 
 def command(request: Request) -> list[str]:
     """What to start. Isolated from the environment and the working directory: nothing that lies there is ever imported."""
-    here = os.path.dirname(os.path.dirname(os.path.dirname(os.path.abspath(__file__))))
-    return [sys.executable, "-I", "-c", _START, here, json.dumps(request._asdict())]
+    places = {os.path.dirname(os.path.dirname(spec.origin)) for name in ("treadle", "pathspec") if (spec := find_spec(name)) is not None and spec.origin}
+    return [sys.executable, "-I", "-c", _START, json.dumps(sorted(places)), json.dumps(request._asdict())]
 
 
 def main() -> None:
