@@ -9,7 +9,7 @@ from typing import Any, get_args
 import msgspec
 import pytest
 from dirty_equals import IsPartialDict
-from hypothesis import given
+from hypothesis import given, settings
 
 from tests.strategies import examples_of, values_of
 from treadle import events
@@ -54,6 +54,7 @@ def responded(message: Message) -> ModelResponded:
 
 @pytest.mark.parametrize("kind", get_args(Entry), ids=lambda kind: kind.__name__)
 def test_every_entry_survives_storage(kind: type[RunStarted]) -> None:
+    @settings(max_examples=40)
     @given(values_of(kind))
     def holds(entry: Any) -> None:
         assert read_entry(entry.to_json()) == entry

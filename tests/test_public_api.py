@@ -12,11 +12,11 @@ import pytest
 
 import treadle
 
-PROMISED = {
+PROMISED = [
     "Message TextPart ReasoningPart ToolCall ToolResult MediaPart ProviderPart UnknownPart Usage StopReason ModelRequest ModelResponse Settings Limits",
     "RunResult RunMetrics Model Tool Journal AgentError ToolRegistry SessionStore MAX_SESSION_MESSAGES Hub",
     "Agent Runtime ToolContext tool FunctionTool Callbacks Happened DidNotHappen run run_sync",
-}
+]
 BESIDE = "ErrorKind Event Input Outcome RunStream Session ToolFailed"
 """What the promised names lead to in a user's annotations and excepts."""
 NAMES = " ".join(PROMISED).split() + BESIDE.split()

@@ -9,7 +9,7 @@ from typing import Any, get_args
 
 import jsonschema_rs
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 
 from tests.strategies import values_of, without_half_pairs
 from treadle import Agent, Limits, Runtime, ToolContext, tool
@@ -42,6 +42,7 @@ def test_they_are_schemas(schema: dict[str, Any]) -> None:
 
 @pytest.mark.parametrize("kind", get_args(Event), ids=lambda kind: kind.__name__)
 def test_any_event_fits(kind: type[Event]) -> None:
+    @settings(max_examples=20)
     @given(values_of(kind))
     def holds(event: Event) -> None:
         STREAM.validate(plain(event))

@@ -13,7 +13,7 @@ from typing import Any, get_args
 import jsonschema_rs
 import pydantic
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from tests.strategies import examples_of, values_of, without_half_pairs
@@ -57,6 +57,7 @@ def test_a_value_is_made_by_naming_its_fields(kind: type[Value]) -> None:
 
 @pytest.mark.parametrize("kind", PLAIN, ids=name_of)
 def test_a_value_survives_json(kind: type[Value]) -> None:
+    @settings(max_examples=40)
     @given(values_of(kind))
     def holds(value: Value) -> None:
         data = value.to_json()
