@@ -129,17 +129,21 @@ async def test_a_cancellation_from_inside_a_tool_is_its_failure_and_does_not_sto
     assert [event.unknown for event in seen.of(events.ToolCallEnd)] == [True] * together
 
 
-async def test_reading_and_judging_arguments_is_a_tools_own_code_and_may_break() -> None:
+async def test_reading_arguments_is_a_tools_own_code_and_may_break() -> None:
     def reads(text: str) -> object:
         raise ZeroDivisionError
 
+    seen = await one_call(gives("look", reads=reads))
+    assert seen.results == ["The arguments could not be read: ZeroDivisionError: "]
+    assert "tool_call_start" not in seen.kinds
+
+
+async def test_a_tool_that_breaks_when_it_is_asked_what_it_writes_is_not_trusted() -> None:
     def changes(arguments: object, cwd: Path) -> None:
         raise ZeroDivisionError
 
-    for one in (gives("look", reads=reads), gives("look", changes=changes)):
-        seen = await one_call(one, mode="accept-edits")
-        assert seen.results == ["The arguments could not be read: ZeroDivisionError: "]
-        assert "tool_call_start" not in seen.kinds
+    seen = await watch([asks(call("look", "c1")), says("done")], gives("look", changes=changes), mode="accept-edits")
+    assert (seen.outcome, status(seen)) == ("approval_needed", "denied")
 
 
 @pytest.mark.parametrize("strange", [None, 5, b"\xff", ["text"], {"a": 1}])

@@ -49,11 +49,11 @@ class Toolbox:
             return refused(call, unknown_tool(call.name, [t.name for t in self.registry]))
         try:
             arguments = tool.parse(call.arguments_json)
-            decision = decide(self.mode, tool, arguments, self.cwd)
         except InvalidArguments as e:
             return refused(call, e.message)
         except Exception as e:  # noqa: BLE001  a tool's own parse may be anybody's code, and its failure is for the model
             return refused(call, f"The arguments could not be read: {_words(e)}")
+        decision = decide(self.mode, tool, arguments, self.cwd)
         if decision.verdict == "deny":
             return refused(call, f"Not run: {decision.reason}.", status="denied")
         if decision.verdict == "ask":
