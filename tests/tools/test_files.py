@@ -7,9 +7,12 @@ import os
 import threading
 from contextlib import suppress
 from pathlib import Path
+from typing import Any
 
+import anyio
 import pytest
 
+from tests.tools.conftest import MakeContext
 from treadle.tooling import InvalidArguments, Tool, ToolFailed
 from treadle.tools import files, folder
 from treadle.tools.builtin import Builtin
@@ -96,9 +99,8 @@ def test_a_directory_that_flips_to_a_link_leads_nowhere_else(tmp_path: Path) -> 
             os.rename(inside / "aside", inside / "sub")
 
     flipper = threading.Thread(target=flip)
+    place, seen = inside.resolve() / "sub" / "f", set[bytes]()
     flipper.start()
-    place, seen = (inside / "sub" / "f").resolve(), set[bytes]()
-    place = inside.resolve() / "sub" / "f"
     try:
         for _ in range(2_000):
             with suppress(OSError):
@@ -187,3 +189,57 @@ def test_every_tool_describes_itself_and_its_example_is_right(tool: Builtin[obje
 def test_no_wrong_call_raises_anything_but_invalid_arguments(tool: Builtin[object], arguments: str) -> None:
     with pytest.raises(InvalidArguments, match=f"{tool.name}.*A right call"):
         tool.parse(arguments)
+
+
+# ---------------------------------------------------------------- attacks
+
+
+def prepare_attack(case: dict[str, Any], root: Path) -> str:
+    """Makes the workspace of one case below `root` and gives its path. What races is still here: see the flipping directory above."""
+    places = {"${WS}": root / "proj", "${OUT}": root / "outside", "${HOME}": root / "home"}
+    for place in (*places.values(), root / "proj-evil", root / "proj" / "src", root / "proj" / "dir"):
+        place.mkdir(parents=True)
+    for file in ("proj/a.txt", "proj/src/m.py", "outside/secret.txt", "proj-evil/secret.txt"):
+        (root / file).write_text("S3CRET\n" if "secret" in file else "text\n")
+
+    def filled(text: str) -> str:
+        for name, place in places.items():
+            text = text.replace(name, str(place))
+        return text
+
+    for kind, name, *target in case["input"]["setup"]:
+        path = root / "proj" / name
+        path.parent.mkdir(parents=True, exist_ok=True)
+        match kind:
+            case "symlink":
+                path.symlink_to(filled(target[0]))
+            case "hardlink":
+                os.link(filled(target[0]), path)
+            case "fifo":
+                os.mkfifo(path)
+            case "file":
+                path.write_text(target[0])
+            case _:
+                path.mkdir()
+    return filled(case["input"]["path"])
+
+
+async def test_every_known_attack_by_path_ends_in_a_result_or_in_words(make_context: MakeContext, shared: Path, tmp_path: Path) -> None:
+    tools = {tool.name: tool for tool in default_tools()}
+    for number, line in enumerate((shared / "attacks" / "paths.jsonl").read_text().splitlines()):
+        case, root = json.loads(line), tmp_path / str(number)
+        path = prepare_attack(case, root)
+        context, tool = make_context(root / "proj"), tools[case["input"]["tool"]]
+        pattern = {"pattern": path} if tool.name in ("glob", "grep") else {"path": path}
+        if tool.name == "write" and not files.locate(path, context.cwd).is_relative_to(root):
+            continue
+        with anyio.fail_after(10):
+            try:
+                arguments = tool.parse(json.dumps(pattern | ({"content": "x"} if tool.name == "write" else {})))
+                shown = await tool.execute(context, arguments)
+            except ToolFailed as e:
+                shown = e.message
+        assert isinstance(shown, str), case["id"]
+        if tool.name in ("glob", "grep"):
+            assert "secret.txt" not in shown, case["id"]
+            assert "S3CRET" not in shown.replace(path, ""), case["id"]

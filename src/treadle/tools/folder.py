@@ -63,7 +63,7 @@ class Folder:
             os.makedirs(path, exist_ok=True) if create else os.stat(path)
             return cls(path, None)
         if _NO_FOLLOW_ANY is not None and not create:
-            return cls(path, os.open(path, _LOOKUP | _NO_FOLLOW_ANY))
+            return cls(path, os.open(path, (_LOOKUP & ~os.O_NOFOLLOW) | _NO_FOLLOW_ANY))
         here = cls("/", os.open("/", _LOOKUP))
         for name in path.split("/"):
             if name:

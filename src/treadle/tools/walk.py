@@ -9,7 +9,7 @@ from __future__ import annotations
 import os
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
-from pathlib import PurePosixPath
+from pathlib import PurePath
 from typing import TYPE_CHECKING, Literal, NamedTuple
 
 from treadle.tools.folder import Folder
@@ -137,7 +137,7 @@ def rules_above(top: str) -> tuple[Rules, ...] | None:
 
     So it does outside a repository, and where they exclude it: who names an excluded directory wants to look into it.
     """
-    directories = [PurePosixPath(top), *PurePosixPath(top).parents]
+    directories = [PurePath(top), *PurePath(top).parents]
     root = next((i for i, directory in enumerate(directories) if os.path.lexists(directory / ".git")), None)
     if root is None:
         return None
@@ -145,7 +145,7 @@ def rules_above(top: str) -> tuple[Rules, ...] | None:
     for directory in directories[1 : root + 1]:
         spec = _spec_at(os.fspath(directory))
         if spec is not None:
-            rules.append(Rules(spec, above=f"{PurePosixPath(top).relative_to(directory)}/"))
+            rules.append(Rules(spec, above=f"{PurePath(top).relative_to(directory).as_posix()}/"))
     return None if any(rule.spec.check_file(rule.above).include for rule in rules) else tuple(rules)
 
 
