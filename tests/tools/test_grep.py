@@ -186,8 +186,8 @@ async def test_strange_names_are_only_names(grepping: Searcher, name: str) -> No
 
 async def test_a_missing_path_is_told(grepping: Searcher) -> None:
     grepping.files(name="")
-    with pytest.raises(ToolFailed, match=r"'nam' does not exist\. Did you mean 'name'"):
-        await grepping(pattern="x", path="nam")
+    with pytest.raises(ToolFailed, match=r"'names' does not exist\. Did you mean 'name'"):
+        await grepping(pattern="x", path="names")
 
 
 # ---------------------------------------------------------------- patterns
