@@ -40,7 +40,7 @@ from treadle.result import Out, RunResult
 from treadle.retry import RetryPolicy
 from treadle.run_stream import Job, RunStream, check_steering
 from treadle.session import RunOptions, Session
-from treadle.session_store import SessionStore
+from treadle.session_store import NEW_SESSION, SessionStore, title_of
 from treadle.spill import Spill
 from treadle.tooling import ToolContext, ToolRegistry
 from treadle.tools.function.threads import abandoned_calls, wait_for_abandoned
@@ -183,9 +183,17 @@ class Runtime:
         if plan.session_id is None:
             self.models.forget(plan.run_id)
             return
-        if job.run.ending is not None:
-            self.sessions.add_messages(plan.session_id, plan.history[job.new_from :])
-        self._let_go(plan.session_id)
+        try:
+            if job.run.ending is not None:
+                self._remember(plan.session_id, job)
+        finally:
+            self._let_go(plan.session_id)
+
+    def _remember(self, session_id: str, job: Job[Any]) -> None:
+        history, found = job.run.plan.history, self.sessions.get(session_id)
+        if found is not None and found.title == NEW_SESSION:  # named by the person's words, not by the agent's first messages
+            self.sessions.update_title(session_id, title_of(history[job.prompt_at].text))
+        self.sessions.add_messages(session_id, history[job.new_from :])
 
     def set_credentials(self, provider: str, *, api_key: str | None = None, auth_token: str | None = None) -> None:
         """Another key for a provider, from the next request on; sessions and their histories stay.

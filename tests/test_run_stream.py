@@ -1,0 +1,92 @@
+"""A run as a stream: when it begins, what can be asked of it when, and how the block is left."""
+
+from __future__ import annotations
+
+import anyio
+import pytest
+
+from tests.doubles import Gate, PlayedModel, agent, kind_of, open_runtime, says, text
+from treadle.errors import AgentError
+from treadle.model import TextDelta
+from treadle.testing import ScriptedModel, collect
+
+
+async def test_events_come_while_the_run_goes_on() -> None:
+    gate, kinds = Gate(), list[str]()
+    async with open_runtime().stream(agent(PlayedModel([TextDelta("Once"), gate.stop, *text(" upon")])), "go") as run:
+        async for event in run:
+            kinds.append(kind_of(event))
+            if kinds[-1] == "text_delta":
+                gate.opened.set()
+    assert kinds[-1] == "run_end"
+    assert run.result.text == "Once upon"
+
+
+async def test_a_stream_and_a_collected_run_come_to_the_same() -> None:
+    rt, script = open_runtime(), [says("hi", reasoning="hm")]
+    async with rt.stream(agent(script), "go") as run:
+        await collect(run)
+    result = await rt.run(agent(script), "go")
+    assert (run.result.outcome, run.result.output, run.result.metrics) == (result.outcome, result.output, result.metrics)
+
+
+async def test_nothing_begins_before_the_block() -> None:
+    model = ScriptedModel([says("hi")])
+    stream = open_runtime().stream(agent(model), "go", session="s")
+    for ask in (lambda: stream.run_id, lambda: stream.session_id, lambda: stream.result, stream.cancel):
+        with pytest.raises(AgentError, match="has not begun"):
+            ask()
+    assert model.requests == []
+    async with stream:
+        assert stream.run_id.startswith("run_")
+        assert stream.session_id == "s"
+
+
+async def test_what_is_wrong_is_said_when_the_block_is_entered() -> None:
+    with pytest.raises(AgentError, match="empty"):
+        async with open_runtime().stream(agent([]), " "):
+            pass
+
+
+async def test_the_result_is_there_after_the_end_and_not_before() -> None:
+    gate = Gate()
+    async with open_runtime().stream(agent(PlayedModel([gate.stop, *text("hi")])), "go") as run:
+        await gate.reached.wait()
+        with pytest.raises(AgentError, match="not over"):
+            _ = run.result
+        gate.opened.set()
+        await collect(run)
+        assert run.result.success, "also inside the block, once its events are read"
+
+
+async def test_leaving_the_block_early_stops_the_run() -> None:
+    model = PlayedModel([TextDelta("Once"), Gate().stop])
+    async with open_runtime().stream(agent(model), "go") as run:
+        async for event in run:
+            if kind_of(event) == "text_delta":
+                break
+    assert (run.result.outcome, run.result.text) == ("cancelled", "Once")
+    assert model.open == 0
+
+
+async def test_leaving_the_block_after_the_end_changes_nothing() -> None:
+    async with open_runtime().stream(agent([says("hi")]), "go") as run:
+        await anyio.wait_all_tasks_blocked()
+    assert run.result.outcome == "completed"
+
+
+@pytest.mark.parametrize("error", [ZeroDivisionError, KeyboardInterrupt])
+async def test_an_error_of_the_block_comes_out_as_it_is(error: type[BaseException]) -> None:
+    stream = open_runtime().stream(agent(PlayedModel([Gate().stop])), "go")
+    with pytest.raises(error):
+        async with stream:
+            raise error
+    assert stream.result.outcome == "cancelled"
+
+
+async def test_a_run_can_be_stopped_again_and_after_its_end() -> None:
+    async with open_runtime().stream(agent([says("hi")]), "go") as run:
+        await collect(run)
+        run.cancel()
+    run.cancel()
+    assert run.result.outcome == "completed"

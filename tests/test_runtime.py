@@ -1,0 +1,258 @@
+"""The runtime: opening and closing it, what a run is put together from, and the ways to run without one."""
+
+from __future__ import annotations
+
+import json
+import logging
+import threading
+from pathlib import Path
+from typing import Any
+
+import anyio
+import pytest
+
+import treadle
+from tests.doubles import Gate, PlayedModel, agent, asks, call, gives, open_runtime, says, text, watch
+from treadle import events, runtime
+from treadle.agent import Agent
+from treadle.config import Config, load
+from treadle.errors import AgentError, ErrorKind
+from treadle.journals.memory import MemoryJournal
+from treadle.runtime import Runtime
+from treadle.testing import FakeClock, ScriptedModel
+from treadle.tools.function import tool
+from treadle.types import Limits, Settings
+
+
+@pytest.fixture
+def script(tmp_path: Path) -> str:
+    """The name of a model whose script stands in a file."""
+    path = tmp_path / "script.json"
+    path.write_text(json.dumps([says("one"), says("two")]), encoding="utf-8")
+    return f"script:{path}"
+
+
+# ---------------------------------------------------------------- open and close
+
+
+async def test_a_runtime_is_opened_in_memory() -> None:
+    async with Runtime.open("memory:", config=Config()) as rt:
+        assert (await rt.run(agent([says("hi")]), "go")).success
+    async with Runtime.open(config=Config(), durability="power") as rt:
+        assert (await rt.run(agent([says("hi")]), "go")).success
+
+
+@pytest.mark.parametrize(
+    ("url", "words"), [("sqlite:///a.db", "later version"), ("postgresql://h/d", "later version"), ("mongo://h", "no journal"), ("", "no journal")]
+)
+async def test_a_journal_that_cannot_be_opened_is_refused(url: str, words: str) -> None:
+    with pytest.raises(AgentError, match=words) as caught:
+        Runtime.open(url)
+    assert caught.value.kind is ErrorKind.INVALID
+
+
+async def test_durability_is_one_of_two_words() -> None:
+    with pytest.raises(AgentError, match="durability"):
+        Runtime.open(durability="forever")  # pyright: ignore[reportArgumentType]  wrong on purpose
+
+
+async def test_closing_stops_what_runs_and_a_closed_runtime_runs_nothing() -> None:
+    rt, gate = open_runtime(), Gate()
+    with anyio.fail_after(5):
+        async with anyio.create_task_group() as group:
+            group.start_soon(rt.run, agent([asks(call("gate"))], gate.tool), "go")
+            await gate.reached.wait()
+            await rt.aclose()
+    await rt.aclose()
+    for session in (None, "s"):
+        with pytest.raises(AgentError, match="closed"):
+            await rt.run(agent([says("hi")]), "go", session=session)
+
+
+async def test_closing_gives_abandoned_threads_a_grace_and_names_those_that_stay(monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture) -> None:
+    monkeypatch.setattr(runtime, "CLOSE_GRACE_S", 0.01)
+    leave = threading.Event()
+
+    @tool(timeout_s=0.01)
+    def stubborn() -> str:
+        """Does not look at the clock."""
+        leave.wait(5)
+        return "ok"
+
+    with caplog.at_level(logging.WARNING, logger="treadle"):
+        async with open_runtime() as rt:
+            result = await rt.run(agent([asks(call("stubborn")), says("done")], stubborn), "go")
+    leave.set()
+    assert result.success
+    assert "'stubborn'" in caplog.text
+
+
+async def test_subscribers_are_told_that_the_runtime_is_closed() -> None:
+    async with open_runtime() as rt:
+        subscription = rt.hub.agents.subscribe()
+    assert [event async for event in subscription] == []
+
+
+# ---------------------------------------------------------------- what a run is made of
+
+
+@pytest.mark.parametrize(
+    ("call_settings", "agent_settings", "environment", "expected"),
+    [
+        (None, None, None, 8192),
+        (None, None, 700, 700),
+        (None, 600, 700, 600),
+        (500, 600, 700, 500),
+    ],
+)
+async def test_settings_come_from_the_call_then_the_agent_then_the_configuration(
+    call_settings: int | None, agent_settings: int | None, environment: int | None, expected: int
+) -> None:
+    config = load({}, files=False, flags={"--max-output-tokens": environment})
+    model = ScriptedModel([says("hi")])
+    one = agent(model, settings=Settings(max_tokens=agent_settings))
+    await open_runtime(config=config).run(one, "go", settings=Settings(max_tokens=call_settings))
+    assert model.requests[0].settings.max_tokens == expected
+
+
+async def test_settings_of_all_layers_are_put_together() -> None:
+    model = ScriptedModel([says("hi")])
+    one = agent(model, settings=Settings(stop=("END",), temperature=0.2))
+    config = load({}, files=False, flags={"--effort": "low"})
+    await open_runtime(config=config).run(one, "go", settings=Settings(temperature=0.9))
+    settings = model.requests[0].settings
+    assert (settings.temperature, settings.stop, settings.effort, settings.max_tokens) == (0.9, ("END",), "low", 8192)
+
+
+async def test_a_setting_that_the_model_refuses_is_an_error_where_the_call_gives_it() -> None:
+    model = PlayedModel(text("hi"), refuses=frozenset({"temperature"}))
+    with pytest.raises(AgentError, match="does not take temperature") as caught:
+        await open_runtime().run(agent(model), "go", settings=Settings(temperature=0.5))
+    assert caught.value.kind is ErrorKind.INVALID
+    assert model.requests == []
+
+
+async def test_a_setting_that_the_model_refuses_is_left_out_with_one_warning_where_it_is_a_default() -> None:
+    model = PlayedModel(text("hi"), refuses=frozenset({"temperature", "stop"}))
+    rt = open_runtime()
+    async with rt.stream(agent(model, settings=Settings(temperature=0.5, max_tokens=100)), "go") as stream:
+        warnings = [event.text async for event in stream if isinstance(event, events.Warned)]
+    assert warnings == ["played:model does not take temperature: it was left out"]
+    assert (model.requests[0].settings.temperature, model.requests[0].settings.max_tokens) == (None, 100)
+
+
+async def test_a_model_by_name_goes_on_where_its_conversation_left_it(script: str) -> None:
+    rt = open_runtime()
+    assert [(await rt.run(agent(script), "go", session="s")).text for _ in range(2)] == ["one", "two"]
+    assert [(await rt.run(agent(script), "go")).text for _ in range(2)] == ["one", "one"]
+
+
+async def test_an_agent_without_a_model_takes_the_large_one_of_the_configuration(script: str) -> None:
+    config = load({"TREADLE_MODEL": script}, files=False)
+    assert (await open_runtime(config=config).run(Agent(name="a"), "go")).text == "one"
+
+
+@pytest.mark.parametrize(("model", "kind"), [("anthropic:claude-opus-5-5", "auth"), ("nope:model", "invalid"), ("script:/no/such/file", "invalid")])
+async def test_a_model_that_cannot_be_had_is_said_before_the_run_starts(model: str, kind: str) -> None:
+    rt = open_runtime()
+    with pytest.raises(AgentError) as caught:
+        await rt.run(agent(model), "go", session="s")
+    assert caught.value.kind == kind
+    assert not rt.is_busy("s")
+
+
+async def test_inputs_fill_the_instructions_and_are_checked_before_the_run_starts() -> None:
+    model = ScriptedModel([says("hi")])
+    one = agent(model, instructions="You advise ${who}.")
+    with pytest.raises(AgentError, match="who"):
+        await open_runtime().run(one, "go")
+    await open_runtime().run(one, "go", inputs={"who": "Ada"})
+    assert model.requests[0].system[0].text == "You advise Ada."
+
+
+async def test_a_run_works_in_the_directory_it_is_given_or_in_the_current_one(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    seen: list[Path] = []
+
+    async def does(ctx: treadle.ToolContext[None], arguments: object) -> str:
+        seen.append(ctx.cwd)
+        return "ok"
+
+    one = gives("where")
+    one.does = does
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "sub").mkdir()
+    await watch([asks(call("where")), says("done")], one)
+    await watch([asks(call("where")), says("done")], one, cwd="sub")
+    assert seen == [tmp_path.resolve(), (tmp_path / "sub").resolve()]
+    with pytest.raises(AgentError, match="no directory"):
+        await open_runtime().run(agent([says("hi")]), "go", cwd=tmp_path / "none")
+
+
+async def test_without_a_mode_everything_is_allowed() -> None:
+    assert (await watch([asks(call("send")), says("done")], gives("send"))).results == ["ok"]
+
+
+async def test_no_key_of_a_provider_stands_in_a_tools_environment() -> None:
+    known: list[Any] = []
+
+    async def does(ctx: treadle.ToolContext[None], arguments: object) -> str:
+        known.append(ctx.environment)
+        return "ok"
+
+    one = gives("look")
+    one.does = does
+    config = load({"ANTHROPIC_API_KEY": "sk-ant-api03-CANARY-0815-4711"}, files=False)
+    await watch([asks(call("look")), says("done")], one, runtime=open_runtime(config=config))
+    assert "ANTHROPIC_API_KEY" not in known[0]
+    assert "CANARY" not in repr(known)
+
+
+async def test_credentials_can_be_replaced_and_the_new_ones_are_kept_secret_too() -> None:
+    rt = open_runtime()
+    await rt.run(agent([says("hi")]), "go", session="s")
+    rt.set_credentials("anthropic", api_key="sk-ant-api03-CANARY-second-one")
+    assert rt.redact("use sk-ant-api03-CANARY-second-one") == "use [redacted]"
+    assert len(rt.messages("s")) == 2
+    with pytest.raises(AgentError):
+        rt.set_credentials("nope", api_key="sk-ant-api03-CANARY-third-one")
+
+
+async def test_many_runs_at_once_do_not_disturb_each_other() -> None:
+    rt, outputs = open_runtime(), dict[int, str]()
+
+    async def drive(i: int) -> None:
+        result = await rt.run(agent([asks(call("look", at=i)), says(f"answer {i}")], gives("look")), f"question {i}")
+        outputs[i] = result.text
+
+    async with anyio.create_task_group() as group:
+        for i in range(100):
+            group.start_soon(drive, i)
+    assert outputs == {i: f"answer {i}" for i in range(100)}
+
+
+async def test_a_journal_and_a_clock_can_be_handed_in() -> None:
+    journal = MemoryJournal()
+    async with Runtime(config=Config(), journal=journal, clock=FakeClock()) as rt:
+        result = await rt.run(agent([says("hi")]), "go")
+        assert [entry.run_id for entry in await journal.runs()] == [result.run_id]
+
+
+# ---------------------------------------------------------------- without a runtime
+
+
+async def test_one_run_needs_no_runtime() -> None:
+    result = await treadle.run(agent([says("hi")]), "go", limits=Limits(turns=3))
+    assert result.unwrap() == "hi"
+
+
+def test_one_run_needs_no_event_loop() -> None:
+    assert treadle.run_sync(agent([says("hi")]), "go").unwrap() == "hi"
+    with pytest.raises(AgentError, match="empty") as caught:
+        treadle.run_sync(agent([]), "")
+    assert caught.value.__context__ is None
+
+
+async def test_run_sync_inside_a_loop_says_why_it_cannot() -> None:
+    with pytest.raises(AgentError, match="await treadle") as caught:
+        treadle.run_sync(agent([says("hi")]), "go")
+    assert caught.value.kind is ErrorKind.INVALID
