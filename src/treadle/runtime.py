@@ -321,11 +321,9 @@ class Runtime:
         """Call, agent, configuration, then 8192 tokens. What the model refuses is an error on the call, else dropped with a warning."""
         if wrong := sorted(call.given & model.refuses):
             raise AgentError("invalid", f"{model.name} does not take {wrong[0]}: leave it out")
-        settings = call.over(agent.settings).over(self.config.defaults.settings)
+        settings = call.over(agent.settings).over(self.config.defaults.settings).over(Settings(max_tokens=DEFAULT_MAX_TOKENS))
         dropped = sorted(settings.given & model.refuses)
         settings = msgspec.structs.replace(settings, **dict.fromkeys(dropped))
-        if settings.max_tokens is None:
-            settings = msgspec.structs.replace(settings, max_tokens=DEFAULT_MAX_TOKENS)
         return settings, tuple(f"{model.name} does not take {name}: it was left out" for name in dropped)
 
     def _limits(self, call: Limits | None, agent: Agent[Any, Any]) -> Limits:
