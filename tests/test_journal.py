@@ -104,18 +104,25 @@ def test_an_unknown_field_of_an_entry_does_not_keep_it_from_being_read() -> None
     assert read_entry(b'{"type":"cancel.asked","at":"2026-11-20T10:00:00Z","by":"user","mood":' + DEEP.encode() + b"}") == CancelAsked(at=AT, by="user")
 
 
-NEWER = (
-    '{"id":"msg_1", "role":"assistant","parts":[{"type":"hologram","x":1e400}, {"type":"text","text":"hi","mood":1.50}],"created_at":"2026-11-20T10:00:00Z"}'
-)
+HOLOGRAM = '{"type":"hologram","x":1e400}'
+NEWER = {
+    "an unknown part": (f'[{HOLOGRAM}, {{"type":"text","text":"hi"}}]', "", (UnknownPart(type="hologram", raw=HOLOGRAM), TextPart(text="hi"))),
+    "an unknown field of a part": ('[{"type":"text","text":"hi","mood":1.50}]', "", (TextPart(text="hi"),)),
+    "an unknown field of the message": ('[{"type":"text","text":"hi"}]', ', "mood":1.50', (TextPart(text="hi"),)),
+}
+"""Parts, more fields, and the parts that this version sees."""
 
 
+@pytest.mark.parametrize("what", NEWER)
 @pytest.mark.parametrize("entry", [STARTED, responded(PROMPT), InputAdded(at=AT, message=PROMPT, by="user")], ids=lambda entry: type(entry).__name__)
-def test_messages_of_a_newer_version_survive_inside_entries(entry: Any) -> None:
+def test_messages_of_a_newer_version_survive_inside_entries(entry: Any, what: str) -> None:
+    parts, more, seen = NEWER[what]
+    newer = f'{{"id":"msg_1", "role":"user","parts":{parts},"created_at":"2026-11-20T10:00:00Z"{more}}}'
     name = "input" if isinstance(entry, RunStarted) else "message"
-    stored = entry.to_json().decode().replace(f'"{name}":{PROMPT.to_json().decode()}', f'"{name}": {NEWER} ')
+    stored = entry.to_json().decode().replace(f'"{name}":{PROMPT.to_json().decode()}', f'"{name}": {newer} ')
     message = getattr(read_entry(stored.encode()), name)
-    assert message.parts == (UnknownPart(type="hologram", raw='{"type":"hologram","x":1e400}'), TextPart(text="hi"))
-    assert message.to_json() == NEWER.encode()
+    assert message.parts == seen
+    assert message.to_json() == newer.encode()
     again = msgspec.structs.replace(entry, **{name: message})
     assert read_entry(again.to_json()) == again
 

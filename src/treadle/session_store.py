@@ -94,8 +94,6 @@ class SessionStore:
     def delete(self, session_id: str) -> bool:
         """False where there was none."""
         with self._lock:
-            if self._current == session_id:
-                self._current = None
             return self._sessions.pop(session_id, None) is not None
 
     def add_message(self, session_id: str, message: Message) -> bool:
