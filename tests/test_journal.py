@@ -10,6 +10,7 @@ import msgspec
 import pytest
 from dirty_equals import IsPartialDict
 from hypothesis import given, settings
+from hypothesis import strategies as st
 
 from tests.strategies import examples_of, values_of
 from treadle import events
@@ -297,3 +298,29 @@ def test_events_say_their_type_first() -> None:
 )
 def test_arguments_are_shown_as_an_object_where_they_are_one(text: str, expected: object) -> None:
     assert shown_arguments(text) == expected
+
+
+@given(values_of(Entry), st.integers(0, 10_000), st.binary(max_size=5), st.integers(0, 5))
+def test_a_damaged_entry_is_an_entry_or_an_invalid_one(entry: Entry, place: int, new: bytes, gone: int) -> None:
+    data = entry.to_json()
+    place %= len(data) + 1
+    _reads_or_refuses(data[:place] + new + data[place + gone :])
+
+
+@pytest.mark.parametrize("name", ["type", "at", "schema", "message", "result", "mood"])
+@pytest.mark.parametrize("hard", [DEEP, "1e400", "NaN", '"\\ud800"', "9" * 5_000, "[1", "null", "{}"], ids=range(8))
+def test_whatever_stands_in_a_field_it_is_an_entry_or_an_invalid_one(name: str, hard: str) -> None:
+    for kind in get_args(Entry):
+        data = examples_of(kind)[0].to_json().removesuffix(b"}")
+        _reads_or_refuses(data + f',"{name}":{hard}}}'.encode())
+
+
+def _reads_or_refuses(data: bytes) -> None:
+    try:
+        entry = read_entry(data)
+    except AgentError as refused:
+        error = refused
+    else:
+        assert read_entry(entry.to_json()) == entry
+        return
+    assert error.kind == "invalid"

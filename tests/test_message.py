@@ -9,8 +9,9 @@ from typing import Any, get_args
 
 import pytest
 from hypothesis import given
+from hypothesis import strategies as st
 
-from tests.strategies import examples_of, values_of
+from tests.strategies import examples_of, json_value, nasty_text, values_of
 from treadle.errors import AgentError
 from treadle.message import (
     JsonText,
@@ -49,7 +50,7 @@ WRITTEN = {name: text for name, text in HARD.items() if name not in ("no JSON at
 
 def stored(part: str, *, more: str = "") -> bytes:
     """A message as another version may have written it."""
-    return f'{{"id": "msg_1", "role":"assistant",  "parts": [ {part} ], "created_at":"2026-11-20T10:00:00Z"{more}}}'.encode()
+    return f'{{"id": "msg_1", "role":"assistant",  "parts": [ {part} ], "created_at":"2026-11-20T10:00:00Z"{more}}}'.encode("utf-8", "surrogatepass")
 
 
 # ---------------------------------------------------------------- what a message reads
@@ -303,3 +304,34 @@ def test_what_is_no_message_is_refused_as_invalid(data: bytes) -> None:
         decode_message(data)
     assert caught.value.kind == "invalid"
     assert len(str(caught.value)) < 500
+
+
+@pytest.mark.parametrize("name", ["id", "role", "parts", "created_at", "schema", "source", "mood", "type", "text"])
+@pytest.mark.parametrize("hard", HARD.values(), ids=HARD)
+def test_whatever_stands_in_a_field_it_is_a_message_or_an_invalid_one(name: str, hard: str) -> None:
+    for part in ('{"type":"text","text":"hi"}', '{"type":"hologram"}'):
+        _reads_or_refuses(stored(part.replace("}", f',"{name}":{hard}}}')))
+        _reads_or_refuses(stored(part, more=f',"{name}":{hard}'))
+
+
+@given(st.binary(max_size=50) | nasty_text.map(lambda text: text.encode("utf-8", "surrogatepass")) | json_value.map(encode_json))
+def test_any_bytes_are_a_message_or_an_invalid_one(data: bytes) -> None:
+    _reads_or_refuses(data)
+
+
+@given(values_of(Message), st.integers(0, 10_000), st.binary(max_size=5), st.integers(0, 5))
+def test_a_damaged_message_is_a_message_or_an_invalid_one(message: Message, place: int, new: bytes, gone: int) -> None:
+    data = encode_message(message)
+    place %= len(data) + 1
+    _reads_or_refuses(data[:place] + new + data[place + gone :])
+
+
+def _reads_or_refuses(data: bytes) -> None:
+    try:
+        message = decode_message(data)
+    except AgentError as refused:
+        error = refused
+    else:
+        assert decode_message(message.to_json()) == message
+        return
+    assert error.kind == "invalid"

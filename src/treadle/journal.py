@@ -9,7 +9,6 @@ and the starts are appended before any of those calls begins; every result is ap
 
 from __future__ import annotations
 
-import json
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any, Literal, Protocol, TypeAlias, cast, get_args
 
@@ -198,8 +197,8 @@ def _read_strange(data: bytes) -> Entry:
     """Words of a newer version inside: the messages are read by their own rules, and the rest by this version's."""
     try:
         fields = members(data.decode())
-        _check_schema(json.loads(fields.get("schema", "1")))
-        tag = json.loads(fields.get("type", "null"))
+        _check_schema(decode_json(fields.get("schema", "1").encode(), int))
+        tag = decode_json(fields.get("type", "null").encode(), str)
         if (kind := _TYPES.get(tag)) is None:
             raise AgentError("invalid", f"an entry of type {tag!r} is unknown here: where a newer Treadle wrote it, upgrade to read it")
         for name in fields.keys() & _MESSAGES:
@@ -208,7 +207,7 @@ def _read_strange(data: bytes) -> Entry:
             fields["result"] = encode_json(decode_part(fields["result"])).decode()
         known = {"type", *kind.__struct_encode_fields__}
         return decode_json(object_of({name: value for name, value in fields.items() if name in known}).encode(), kind)
-    except (ValueError, TypeError) as e:
+    except ValueError as e:
         raise AgentError("invalid", f"this is no entry that can be read: {e}") from e
 
 
@@ -229,7 +228,8 @@ class RunWriter(Protocol):
     async def append(self, entries: Sequence[Entry]) -> int:
         """All or nothing, in order; gives the sequence of the first. When it returns, they are durable.
 
-        Raises AgentError(busy) where another driver has taken the run over. Callers shield the append of known results.
+        Raises AgentError(busy) where another driver has taken the run over; then nothing was appended. Cancellation: none. An
+        append that began is finished, also while its caller is being cancelled; the journal shields it where it waits.
         """
         ...
 

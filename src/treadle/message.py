@@ -5,7 +5,6 @@ Histories (model.py), storage (journal.py) and each provider's own encoding live
 
 from __future__ import annotations
 
-import json
 from collections.abc import Sequence
 from typing import Any, Literal, Self, TypeAlias, cast
 
@@ -221,12 +220,12 @@ def _decode_strange(data: bytes) -> Message:
     try:
         text = data.decode()
         fields = members(text)
-        _check_schema(json.loads(fields.get("schema", "1")))
+        _check_schema(decode_json(fields.get("schema", "1").encode(), int))
         parts = [decode_part(piece) for piece in items(fields["parts"])]
         head = decode_json(object_of({name: fields[name] for name in ("id", "role", "created_at")} | {"parts": "[]"}).encode(), _Stored)
     except KeyError as e:
         raise AgentError("invalid", f"this is no message that can be read: it has no {e}") from e
-    except (ValueError, TypeError) as e:
+    except ValueError as e:
         raise AgentError("invalid", f"this is no message that can be read: {_short(e)}") from e
     return Message(id=head.id, role=head.role, parts=tuple(parts), created_at=head.created_at, source=text)
 
@@ -237,7 +236,7 @@ def decode_part(piece: JsonText) -> Part:
         return decode_json(piece.encode(), cast("type[Part]", Part))
     except ValueError:
         fields = members(piece)
-        kind = json.loads(fields.get("type", "null"))
+        kind = parse_json(fields.get("type", "null"))
         if not isinstance(kind, str):
             raise
         if kind not in _KNOWN:
