@@ -57,24 +57,25 @@ def decode_json(data: bytes, kind: type[T]) -> T:
 
 def parse_json(text: JsonText) -> object:
     """Fresh Python values. Raises ValueError where the text is no JSON, or deeper than 200 levels."""
-    if text.count("[") + text.count("{") > LEVELS_MAX and levels(text) > LEVELS_MAX:
-        raise ValueError(f"the text is nested too deeply: {levels(text)} levels, and {LEVELS_MAX} are read")
+    if text.count("[") + text.count("{") > LEVELS_MAX and is_deeper(text, LEVELS_MAX):
+        raise ValueError(f"the text is nested too deeply: {LEVELS_MAX} levels are read")
     return json.loads(text)
 
 
 # ---------------------------------------------------------------- by its shape
 
 
-def levels(text: JsonText) -> int:
-    """How deep the brackets go."""
-    deepest = depth = 0
+def is_deeper(text: JsonText, levels: int) -> bool:
+    """Whether its brackets go deeper than that. Stops where it knows."""
+    depth = 0
     for token in _TOKEN.finditer(text):
         if token[0] in "[{":
             depth += 1
-            deepest = max(deepest, depth)
+            if depth > levels:
+                return True
         elif token[0] in "]}":
             depth -= 1
-    return deepest
+    return False
 
 
 def members(text: JsonText) -> dict[str, JsonText]:
