@@ -75,9 +75,9 @@ def test_a_message_reads_its_text_reasoning_calls_and_results() -> None:
         [
             ReasoningPart(text="so ", provider="p", provider_data='{"signature":"s1"}'),
             ReasoningPart(text="what"),
-            TextPart(text="Hel"),
+            TextPart(text="He"),
             ProviderPart(provider="p", data="{}"),
-            TextPart(text="lo"),
+            TextPart(text="llo"),
             call,
             result,
         ]

@@ -197,7 +197,7 @@ def test_a_restart_leaves_the_ids_of_earlier_turns_taken() -> None:
 # ---------------------------------------------------------------- ends
 
 
-@pytest.mark.parametrize("deltas", [[], [TextDelta("Hel")], [ToolCallStart("c", "f"), ArgumentsDelta("{}"), PartEnd()], [TextDelta("a"), Restart()]])
+@pytest.mark.parametrize("deltas", [[], [TextDelta("He")], [ToolCallStart("c", "f"), ArgumentsDelta("{}"), PartEnd()], [TextDelta("a"), Restart()]])
 def test_a_stream_without_its_end_is_a_network_error(deltas: list[Delta]) -> None:
     with pytest.raises(AgentError, match="ended before the response was complete") as caught:
         folded(deltas).response()

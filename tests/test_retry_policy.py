@@ -103,11 +103,11 @@ async def test_the_first_whole_answer_is_the_answer() -> None:
 
 
 async def test_a_passing_failure_is_asked_again_after_its_wait() -> None:
-    asked = Asked({"text": "Hel", **failing("network")}, failing("rate_limit", retry_after_s=7, status=429), {"text": "Hello"})
+    asked = Asked({"text": "He", **failing("network")}, failing("rate_limit", retry_after_s=7, status=429), {"text": "Hello"})
     assert await asked.answer() == "Hello"
     assert asked.failures == [(1, "network", 0.5), (2, "rate_limit", 7.0)]
     assert asked.clock.waits == [0.5, 7.0]
-    assert [asked.text(number) for number in (1, 2, 3)] == ["Hel", "", "Hello"]
+    assert [asked.text(number) for number in (1, 2, 3)] == ["He", "", "Hello"]
     assert (asked.attempt.number, asked.attempt.retries, asked.attempt.reached) == (3, 2, 3)
 
 
@@ -145,13 +145,13 @@ async def test_a_stream_that_ends_early_is_asked_again() -> None:
     class Cut(ScriptedModel):
         async def stream(self, request: ModelRequest):
             self.place += 1
-            yield TextDelta("Hel")
+            yield TextDelta("He")
             if self.place > 1:
                 async for delta in super().stream(request):
                     yield delta
 
     asked = Asked()
-    asked.model = Cut([{}, {}, {"text": "lo"}])
+    asked.model = Cut([{}, {}, {"text": "llo"}])
     assert await asked.answer() == "Hello"
     assert asked.failures == [(1, "network", 0.5)]
 
@@ -182,7 +182,7 @@ async def test_a_retry_gives_a_repeated_call_the_id_that_the_cut_one_had() -> No
 async def test_cancelling_leaves_what_there_was_of_the_attempt() -> None:
     class Stuck(ScriptedModel):
         async def stream(self, request: ModelRequest):
-            yield TextDelta("Hel")
+            yield TextDelta("He")
             await anyio.sleep_forever()
 
     asked = Asked()
@@ -192,7 +192,7 @@ async def test_cancelling_leaves_what_there_was_of_the_attempt() -> None:
             group.start_soon(asked.answer)
             await anyio.wait_all_tasks_blocked()
             group.cancel_scope.cancel()
-    assert asked.attempt.fold.partial() == (TextPart(text="Hel"),)
+    assert asked.attempt.fold.partial() == (TextPart(text="He"),)
     assert asked.attempt.reached == 1
     assert asked.failures == []
 
@@ -201,7 +201,7 @@ async def test_what_breaks_while_the_run_is_being_stopped_is_not_asked_again() -
     class Breaks(ScriptedModel):
         async def stream(self, request: ModelRequest):
             try:
-                yield TextDelta("Hel")
+                yield TextDelta("He")
                 await anyio.sleep_forever()
             except anyio.get_cancelled_exc_class():
                 raise AgentError("network", "the connection went with it") from None

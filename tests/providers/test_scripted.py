@@ -132,8 +132,8 @@ async def test_every_error_can_be_given(kind: ErrorKind) -> None:
 
 
 async def test_an_error_comes_after_what_was_said() -> None:
-    stream = ScriptedModel([{"text": "Hel", "error": {"kind": "network"}}]).stream(REQUEST)
-    assert await anext(stream) == TextDelta("Hel")
+    stream = ScriptedModel([{"text": "He", "error": {"kind": "network"}}]).stream(REQUEST)
+    assert await anext(stream) == TextDelta("He")
     with pytest.raises(AgentError, match="network"):
         await anext(stream)
 

@@ -68,9 +68,9 @@ async def test_a_tape_says_what_the_model_said(tape: Path) -> None:
 async def test_an_error_is_played_like_it_came(tape: Path) -> None:
     error = {"kind": "rate_limit", "status": 429, "retry_after_s": 2.5}
     request = asking()
-    (live,) = await recorded(tape, (request, {"text": "Hel", "error": error}))
+    (live,) = await recorded(tape, (request, {"text": "He", "error": error}))
     stream = TapeModel(tape).stream(request)
-    assert await anext(stream) == TextDelta("Hel")
+    assert await anext(stream) == TextDelta("He")
     with pytest.raises(AgentError) as caught:
         await anext(stream)
     assert isinstance(live, AgentError)
