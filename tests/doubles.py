@@ -195,8 +195,9 @@ class _WatchedWriter:
         return self._writer.run_id
 
     async def append(self, entries: Sequence[Entry]) -> int:
-        if self._journal.at is not None:
-            await self._journal.at(entries)
+        with anyio.CancelScope(shield=True):  # as the contract says
+            if self._journal.at is not None:
+                await self._journal.at(entries)
         first = await self._writer.append(entries)
         self._journal.note(entries)
         return first

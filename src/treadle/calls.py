@@ -64,18 +64,17 @@ class Batch:
     def __init__(self, run_id: str, prepared: Sequence[Ready | Refused] = ()) -> None:
         self._run_id = run_id
         self._prepared = list(prepared)
+        self.calls = [p.call for p in self._prepared]
         self._finished = {p.call.id: p.finished for p in prepared if isinstance(p, Refused)}
         self._open: set[str] = set()
         """Started in the journal, and without a result."""
         self._running: set[str] = set()
         """The tool has been called: it may have happened."""
+        self._in_order: anyio.Lock | None = None
+        """Calls that run together append one after the other, so that their events leave in the order of the entries."""
         self._failed: Exception | None = None
         self.told = False
         """True once the results became a message."""
-
-    @property
-    def calls(self) -> list[ToolCall]:
-        return [p.call for p in self._prepared]
 
     @property
     def unapproved(self) -> bool:
@@ -148,13 +147,21 @@ class Batch:
     async def _run(self, ready: Ready, runner: Runner, append: Append) -> None:
         call_id = ready.call.id
         if call_id not in self._open:
-            await append(self._start(ready))
+            await append(self._start(ready), hold=True)
+            await self._flush(append)
         await checkpoint_if_cancelled()  # from here on it may have happened
         self._running.add(call_id)
         finished = await runner.execute(ready)
         self._finished[call_id] = finished
         self._open.remove(call_id)
-        await append(finished, hold=not self._open)
+        await append(finished, hold=True)  # known from here on: whatever comes, the end appends it
+        if self._open:
+            await self._flush(append)
+
+    async def _flush(self, append: Append) -> None:
+        self._in_order = self._in_order or anyio.Lock(fast_acquire=True)
+        async with self._in_order:
+            await append()
 
     def cut(self, why: str) -> list[ToolFinished]:
         """Closes every call that has no result yet: `unknown` where it was running and may have happened."""

@@ -6,7 +6,7 @@ What an entry's events are is said in journal.py; what a front does with them is
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import AsyncIterator, Mapping, Sequence
+from collections.abc import AsyncIterator, Callable, Mapping, Sequence
 from typing import Any
 
 import anyio
@@ -119,10 +119,13 @@ class Feed:
         """What `hear` is told from now on belongs to this message."""
         self._message_id, self._attempt = message_id, attempt
 
+    @property
+    def listener(self) -> Callable[[model.Delta], None] | None:
+        """What a response's deltas are told to; None where nobody listens when it begins."""
+        return self.hear if self._stream is not None or self._hub.heard else None
+
     def hear(self, delta: model.Delta) -> None:
         """A delta of the open attempt, right after it was folded."""
-        if self._stream is None and not self._hub.heard:
-            return
         if isinstance(delta, model.TextDelta):
             if self._reasoning:
                 self.cut_reasoning()

@@ -19,6 +19,7 @@ from treadle.errors import AgentError
 from treadle.events import ErrorInfo, Event
 from treadle.json_text import JsonText, decode_json, encode_json, members, object_of
 from treadle.message import Message, ToolCall, ToolResult, decode_message, decode_part
+from treadle.model import ModelResponse
 from treadle.types import Effect, Limits, Mode, Outcome, StopReason, Time, Usage, Value
 
 SCHEMA = 1
@@ -214,6 +215,24 @@ def _read_strange(data: bytes) -> Entry:
 def _check_schema(schema: int) -> None:
     if schema > SCHEMA:
         raise AgentError("invalid", f"this run was written by a newer Treadle (schema {schema}; this version reads {SCHEMA}): upgrade to read it")
+
+
+def responded(message: Message, response: ModelResponse | None, usage: Usage, *, turn: int, attempt: int) -> ModelResponded:
+    """`response`: None where it was cut by the end of the run, and `message` holds what there was."""
+    if response is None:
+        return ModelResponded(at=message.created_at, turn=turn, attempt=attempt, message=message, usage=usage, stop_reason=None)
+    return ModelResponded(
+        at=message.created_at,
+        turn=turn,
+        attempt=attempt,
+        message=message,
+        usage=usage,
+        stop_reason=response.stop_reason,
+        raw_stop_reason=response.raw_stop_reason,
+        response_id=response.id,
+        model=response.model,
+        provider_data=response.provider_data,
+    )
 
 
 # ---------------------------------------------------------------- the contract

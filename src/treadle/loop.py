@@ -23,7 +23,7 @@ from treadle.errors import AgentError, ErrorKind
 from treadle.events import LimitWarning, Warned
 from treadle.execution import Toolbox
 from treadle.feed import Feed
-from treadle.journal import Entry, InputAdded, Journal, ModelRequested, ModelResponded, RunWriter
+from treadle.journal import Entry, InputAdded, Journal, ModelRequested, ModelResponded, RunWriter, responded
 from treadle.message import Message, Part, ToolCall, encode_json
 from treadle.model import ModelRequest, ModelResponse
 from treadle.plan import Ending, Plan, error_info
@@ -50,10 +50,8 @@ class Run:
         self._writer: RunWriter
         self._held: list[Entry] = []
         """Entries that ride with the next append."""
-        self._in_order = anyio.Lock(fast_acquire=True)
-        """Events leave in the order of their entries."""
         self._ledger = Ledger(plan.limits)
-        self._metrics = RunMetrics()
+        self._reached = self._retried = 0
         self._repetition = Repetition()
         self._call_ids = {call.id for message in plan.history for call in message.tool_calls}
         self._inbox: deque[str] = deque()
@@ -171,10 +169,18 @@ class Run:
         self._feed.begin_message(self._message_id, attempt)
         request = ModelRequest(messages=self.plan.history, tools=self._toolbox.definitions, system=self.plan.system, settings=settings)
         try:
-            response = await ask(self.plan.model, request, attempt, listen=self._feed.hear, failed=self._retry, policy=self._retries, clock=self._clock)
+            response = await ask(
+                self.plan.model,
+                request,
+                attempt,
+                listen=self._feed.listener,
+                failed=self._retry,
+                policy=self._retries,
+                clock=self._clock,
+            )
         finally:
-            counted = {"invocations": self._metrics.invocations + attempt.reached, "retries": self._metrics.retries + attempt.retries}
-            self._metrics = msgspec.structs.replace(self._metrics, **counted)
+            self._reached += attempt.reached
+            self._retried += attempt.retries
         if response.provider_data is not None:
             self._carried |= msgspec.json.decode(response.provider_data, type=dict[str, object])
         return response
@@ -201,21 +207,16 @@ class Run:
         self._call_ids.update(call.id for call in calls)
         self._batch = Batch(self.plan.run_id, self._admit(calls, response.stop_reason, last))
         self._unapproved |= self._batch.unapproved
-        responded = self._responded(response.parts, response.usage, response)
+        entry = self._responded(response.parts, response.usage, response)
         self._attempt = None
         if response.parts:
-            self._take(responded.message)
-        await self._append(responded, *self._batch.opening())
+            self._take(entry.message)
+        await self._append(entry, *self._batch.opening())
 
     def _responded(self, parts: Sequence[Part], usage: Usage, response: ModelResponse | None = None) -> ModelResponded:
         assert self._attempt is not None, "a response is an attempt's"
         message = Message(id=self._message_id, role="assistant", parts=tuple(parts), created_at=now())
-        turn = self._ledger.turns + (response is None)
-        entry = ModelResponded(at=now(), turn=turn, attempt=self._attempt.number, message=message, usage=usage, stop_reason=None)
-        if response is None:
-            return entry
-        same = {name: getattr(response, name) for name in ("stop_reason", "raw_stop_reason", "model", "provider_data")}
-        return msgspec.structs.replace(entry, response_id=response.id, **same)
+        return responded(message, response, usage, turn=self._ledger.turns + (response is None), attempt=self._attempt.number)
 
     def _admit(self, calls: Sequence[ToolCall], stop: StopReason, last: Outcome | None) -> list[Ready | Refused]:
         """Each call is ready, or has the result that says why it is not run."""
@@ -265,27 +266,31 @@ class Run:
             self._ledger.add_input(sum(len(encode_json(value)) for value in values))
 
     async def _append(self, *entries: Entry, hold: bool = False) -> None:
-        """Durable first, then seen. What is known is appended also while the run is being cancelled."""
+        """Durable first, then seen; `hold` leaves the entries to the next append. What the journal refuses is held for the end."""
         self._held.extend(entries)
-        if hold:
+        if hold or not self._held:
             return
         batch, self._held = self._held, []
-        with anyio.CancelScope(shield=True):
-            async with self._in_order:
-                try:
-                    first = await self._writer.append(batch)
-                except Exception:  # nothing was appended: the end tries once more
-                    self._held[:0] = batch
-                    raise
-                self._feed.appended(batch, first)
+        try:
+            first = await self._writer.append(batch)
+        except Exception:
+            self._held[:0] = batch
+            raise
+        self._feed.appended(batch, first)
 
     # ------------------------------------------------------------ the end
 
     async def _finish(self, outcome: Outcome, error: AgentError | None, *, start: int, begun: float) -> Ending:
         closing = self._close("The run timed out" if outcome is Outcome.TIMEOUT else "The run was stopped")
         text = next((m.text for m in reversed(self.plan.history[start:]) if m.role == "assistant" and m.text), "")
-        counted = {"turns": self._ledger.turns, "tool_calls": self._ledger.tool_calls, "usage": self._ledger.usage}
-        metrics = msgspec.structs.replace(self._metrics, **counted, duration_s=round(self._clock.monotonic() - begun, 6))
+        metrics = RunMetrics(
+            turns=self._ledger.turns,
+            invocations=self._reached,
+            tool_calls=self._ledger.tool_calls,
+            retries=self._retried,
+            usage=self._ledger.usage,
+            duration_s=round(self._clock.monotonic() - begun, 6),
+        )
         open_turn = self._ledger.turns + (self._attempt is not None) or None
         ending = Ending(outcome=outcome, text=text, error=error, metrics=metrics)
         for late in self._inbox:
@@ -301,9 +306,9 @@ class Run:
         """Leaves a valid history: the text of a response that was cut is kept, and each open call gets its result."""
         entries: list[Entry] = []
         if self._attempt is not None and (parts := self._attempt.fold.partial()):
-            responded = self._responded(parts, Usage())
-            entries.append(responded)
-            self._take(responded.message)
+            entry = self._responded(parts, Usage())
+            entries.append(entry)
+            self._take(entry.message)
         elif self._batch.calls and not self._batch.told:
             cut = self._batch.cut(why)
             self._ledger.tool_calls -= sum(not finished.started for finished in cut)

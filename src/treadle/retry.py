@@ -60,12 +60,12 @@ async def ask(
     request: ModelRequest,
     attempt: Attempt,
     *,
-    listen: Callable[[Delta], None],
+    listen: Callable[[Delta], None] | None,
     failed: Callable[[AgentError, float], Awaitable[None]],
     policy: RetryPolicy,
     clock: Clock,
 ) -> ModelResponse:
-    """The first whole response. `listen` hears every delta at once; `failed(error, wait_s)` is awaited
+    """The first whole response. `listen`, if any, hears every delta at once; `failed(error, wait_s)` is awaited
     before each wait, while `attempt` is still the one that failed.
 
     Raises the last AgentError where it is not retryable or the retries are used up. Cancellation closes the stream, and
@@ -84,14 +84,15 @@ async def ask(
             await clock.sleep(wait_s)
 
 
-async def _whole(model: Model, request: ModelRequest, attempt: Attempt, listen: Callable[[Delta], None]) -> ModelResponse:
+async def _whole(model: Model, request: ModelRequest, attempt: Attempt, listen: Callable[[Delta], None] | None) -> ModelResponse:
     reached = False
     try:
         async with aclosing(model.stream(request)) as deltas:
             async for delta in deltas:
                 reached = True
                 attempt.fold.add(delta)
-                listen(delta)
+                if listen is not None:
+                    listen(delta)
                 if type(delta) is Restart:
                     attempt.number += 1
         return attempt.fold.response()
