@@ -36,7 +36,7 @@ class Models:
             case "script" | "tape":
                 key = (name, scope)
                 if key not in self._playing:
-                    self._playing[key] = _player(provider, Path(model_id))
+                    self._playing[key] = _player(provider, Path(model_id), self._clean)
                 return self._playing[key]
             case "record":
                 return self._recorder(name, model_id, scope)
@@ -90,8 +90,8 @@ class Models:
         return AnthropicModel(model_id, connection=connection, preamble=endpoint.preamble, bearer=bearer, name=f"{endpoint.name}:{model_id}")
 
 
-def _player(kind: str, path: Path) -> Model:
+def _player(kind: str, path: Path, clean: Callable[[str], str]) -> Model:
     from treadle.providers.scripted import ScriptedModel  # noqa: PLC0415  only who plays needs them
     from treadle.providers.tape import TapeModel  # noqa: PLC0415
 
-    return ScriptedModel.from_file(path) if kind == "script" else TapeModel(path)
+    return ScriptedModel.from_file(path) if kind == "script" else TapeModel(path, clean=clean)

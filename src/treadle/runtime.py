@@ -202,6 +202,7 @@ class Runtime:
         """
         self.config = self.config.with_credentials(provider, api_key=api_key, auth_token=auth_token)
         self._redactor = Redactor(self.config.secrets())
+        self._environment = child_environment(self.config.secrets())
         self.models.use(self.config)
 
     # ------------------------------------------------------------ sessions, by id

@@ -10,6 +10,7 @@ import click
 from typing_extensions import override
 
 from treadle import __version__
+from treadle.cli.help import HELP
 
 COMMANDS = {
     "run": ("treadle.cli.run:run", "Run a prompt to its end, headless."),
@@ -48,7 +49,7 @@ class Commands(click.Group):
             formatter.write_dl([(name, line) for name, (_, line) in COMMANDS.items()])
 
 
-@click.group(cls=Commands, context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 100})
+@click.group(cls=Commands, context_settings=HELP)
 @click.version_option(__version__, "-V", "--version", message="treadle %(version)s")
 def app() -> None:
     """Treadle runs agents: a language model, tools, and the loop between them.

@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING
 import click
 
 from treadle.cli.exits import Failed, failing
+from treadle.cli.help import HELP
 from treadle.config import ConfigFile, Layers, config_files, home, load
 from treadle.config.file import SIZE_MAX_BYTES, Broken, read_text, write_text
 from treadle.config.keys import Key, KeyPath, Wrong, find_key, read_value, refusal
@@ -25,7 +26,7 @@ if TYPE_CHECKING:
 folder = click.option("--cwd", type=click.Path(path_type=Path), metavar="DIR", default=".", help="Where the project's files are looked for.")
 
 
-@click.group()
+@click.group(context_settings=HELP)
 def config() -> None:
     """Show, check and set settings.
 
@@ -33,7 +34,7 @@ def config() -> None:
     """
 
 
-@config.command()
+@config.command(context_settings=HELP)
 @click.option("--json", "as_json", is_flag=True, help="One object: key -> value, source, name, line.")
 @folder
 def show(as_json: bool, cwd: Path) -> None:
@@ -52,7 +53,7 @@ def show(as_json: bool, cwd: Path) -> None:
         click.echo(f"{text:<{width}}  # {origin}")
 
 
-@config.command()
+@config.command(context_settings=HELP)
 @folder
 def path(cwd: Path) -> None:
     """The files that are looked for, in the order in which they are read."""
@@ -60,7 +61,7 @@ def path(cwd: Path) -> None:
         click.echo(f"{file.path}  ({'there' if file.path.exists() else 'not there'}, {'of the project' if file.root else 'your own'})")
 
 
-@config.command()
+@config.command(context_settings=HELP)
 @click.argument("file", required=False, type=click.Path(path_type=Path))
 @folder
 def check(file: Path | None, cwd: Path) -> None:
@@ -80,7 +81,7 @@ def check(file: Path | None, cwd: Path) -> None:
     click.echo(f"ok: {', '.join(there) or 'no file, only defaults and the environment'}")
 
 
-@config.command("set")
+@config.command("set", context_settings=HELP)
 @click.argument("key")
 @click.argument("value")
 def set_(key: str, value: str) -> None:

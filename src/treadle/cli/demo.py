@@ -16,6 +16,7 @@ import click
 from treadle import events
 from treadle.agent import Agent
 from treadle.cli.exits import Failed
+from treadle.cli.help import HELP
 from treadle.cli.render import one_line, plain, summary
 from treadle.cli.run import follow
 from treadle.config import Config
@@ -37,7 +38,7 @@ PYTEST = f"PYTEST_DISABLE_PLUGIN_AUTOLOAD=1 {shlex.quote(sys.executable)} -m pyt
 OUTPUT_LINES = 12
 
 
-@click.command()
+@click.command(context_settings=HELP)
 @click.option("--keep", is_flag=True, help="Leave the project where it was worked on.")
 @click.option("--fast", is_flag=True, help="Without the pauses that make it readable.")
 def demo(keep: bool, fast: bool) -> None:

@@ -15,6 +15,7 @@ import anyio
 import click
 
 from treadle import __version__
+from treadle.cli.help import HELP
 from treadle.config import Config, config_files, load
 from treadle.errors import AgentError, ErrorKind
 from treadle.message import Message
@@ -33,7 +34,7 @@ class Finding:
     text: str
 
 
-@click.command()
+@click.command(context_settings=HELP)
 @click.option("--offline", is_flag=True, help="Without connecting to the provider.")
 @click.option("--json", "as_json", is_flag=True, help="As a list of findings.")
 def doctor(offline: bool, as_json: bool) -> None:

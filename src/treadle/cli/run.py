@@ -20,6 +20,7 @@ import click
 
 from treadle.agent import Agent
 from treadle.cli.exits import Failed, exit_code, failing
+from treadle.cli.help import HELP
 from treadle.cli.render import renderer
 from treadle.config import Config, load
 from treadle.events import Event
@@ -45,7 +46,7 @@ class Wish:
     verbose: bool
 
 
-@click.command()
+@click.command(context_settings=HELP)
 @click.argument("prompt", required=False, default="")
 @click.option("--model", metavar="M", help="provider:id, or script:FILE, tape:FILE, record:FILE=MODEL.")
 @click.option(
