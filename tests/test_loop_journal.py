@@ -188,6 +188,17 @@ async def test_an_append_that_is_under_way_ends_before_a_cancelled_run_does(labe
     assert sum(isinstance(entry, ModelResponded) for entry in entries) == 1
 
 
+async def test_a_call_whose_start_is_kept_while_the_run_is_cancelled_does_not_run() -> None:
+    journal = WatchedJournal()
+    held, rt = Held(journal, "model.responded"), open_runtime(journal=journal)
+    one = agent([asks(call("look", "c1"))], notes(journal, "look"))
+    with anyio.fail_after(5):
+        await _cancelled(lambda: rt.run(one, "go", session="s"), held, native=False)
+    assert "run c1" not in journal.log
+    assert [r.text for m in rt.messages("s") for r in m.tool_results] == ["Not run: The run was stopped."]
+    assert journal.log[-1] == "append tool.finished:c1:cancelled run.finished"
+
+
 async def _cancelled(what: Callable[[], Coroutine[Any, Any, object]], held: Held, *, native: bool) -> None:
     """Cancels it while the append is held, as an anyio scope does or as plain asyncio does, and lets the append go on."""
     if native:
@@ -300,6 +311,15 @@ async def test_what_a_writer_refused_once_is_offered_again_at_the_end(what: str)
     assert [event.id for event in seen if isinstance(event.id, str)][-1].startswith(f"{records[-1].seq}.")
 
 
+async def test_a_writer_that_refuses_the_result_of_one_call_stops_those_beside_it() -> None:
+    journal, gate = WatchedJournal(at=refuses("tool.finished:a")), Gate("gate")
+    rt = open_runtime(journal=journal)
+    with anyio.fail_after(5):
+        result = await rt.run(agent([asks(call("gate", "b"), call("look", "a"))], gives("look"), gate.tool), "go")
+    assert result.outcome == "error"
+    assert [r.unknown for m in result.messages for r in m.tool_results] == [True, False]
+
+
 async def test_a_journal_that_breaks_is_an_error_like_one_that_refuses() -> None:
     for what in ("model.responded", "tool.finished:a", "run.finished"):
         result, _ = await tried(WatchedJournal(at=refuses(what, error=OSError("the disk is full"))), WISHES, says("done"))
@@ -337,6 +357,14 @@ async def test_a_run_that_cannot_begin_raises_and_leaves_nothing_behind(error: E
         await session.send("go", on_event=print)
     assert not session.is_busy
     assert await session.history() == []
+
+
+async def test_a_run_lets_go_of_its_journal_at_its_end() -> None:
+    for entries in ([says("hi")], [fails("auth")]):
+        rt = open_runtime(journal=(journal := WatchedJournal()))
+        result = await rt.run(agent(entries), "go")
+        with pytest.raises(AgentError, match="finished"):
+            await journal.take_over(result.run_id)
 
 
 # ---------------------------------------------------------------- what it says afterwards

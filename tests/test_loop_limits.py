@@ -199,7 +199,7 @@ async def test_text_that_utf8_cannot_hold_can_be_counted() -> None:
 
 async def test_a_timeout_ends_the_run_at_once_inside_a_tool() -> None:
     gate = Gate()
-    seen = await watch([asks(call("gate", "c1"))], gate.tool, limits=Limits(seconds=0.02))
+    seen = await watch([asks(call("gate", "c1"))], gate.tool, limits=Limits(seconds=0.2))
     assert seen.outcome == "timeout"
     assert "tool.finished:c1:unknown" in seen.entries
     assert "The run timed out while this call was running" in seen.results[0]
@@ -211,14 +211,14 @@ async def test_a_timeout_ends_the_run_at_once_inside_a_tool() -> None:
 async def test_a_timeout_ends_the_run_at_once_inside_a_stream_and_keeps_its_text() -> None:
     gate = Gate()
     model = PlayedModel([TextDelta("Once upon"), gate.stop])
-    seen = await watch(model, limits=Limits(seconds=0.02))
+    seen = await watch(model, limits=Limits(seconds=0.2))
     assert (seen.outcome, seen.result.text) == ("timeout", "Once upon")
     assert model.open == 0
 
 
 async def test_a_timeout_ends_the_run_at_once_inside_a_backoff() -> None:
     rt = open_runtime(clock=Clock())
-    seen = await watch([{"error": {"kind": "rate_limit", "status": 429, "retry_after_s": 500}}], runtime=rt, limits=Limits(seconds=0.02))
+    seen = await watch([{"error": {"kind": "rate_limit", "status": 429, "retry_after_s": 500}}], runtime=rt, limits=Limits(seconds=0.2))
     assert seen.outcome == "timeout"
     assert seen.kinds[-3:] == ["retry", "turn_end", "run_end"]
 

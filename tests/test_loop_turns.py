@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 import pytest
 
-from tests.doubles import PlainTool, PlayedModel, Step, agent, asks, breaks, call, end, fails, gives, open_runtime, says, text, watch, wishes
+from tests.doubles import PlainTool, PlayedModel, Step, WatchedJournal, agent, asks, breaks, call, end, fails, gives, open_runtime, says, text, watch, wishes
 from treadle import ToolContext
 from treadle.errors import AgentError, ErrorKind
+from treadle.journal import Entry, RunFinished
 from treadle.message import Message, ReasoningPart, ToolCall
 from treadle.model import PartEnd, ReasoningDelta, TextDelta
 from treadle.testing import ScriptedModel
@@ -110,6 +113,16 @@ async def test_a_model_that_breaks_ends_the_run_in_an_error_and_raises_nothing()
     assert seen.result.error.kind is ErrorKind.AGENT
     assert "ZeroDivisionError: oh" in seen.result.error.message
     assert seen.result.text == "Half an"
+
+
+async def test_a_stream_that_makes_no_sense_is_closed_before_the_run_ends() -> None:
+    model = PlayedModel([TextDelta(None), end()])  # pyright: ignore[reportArgumentType]  wrong on purpose
+
+    async def closed(entries: Sequence[Entry]) -> None:
+        assert model.open == 0 or not isinstance(entries[-1], RunFinished)
+
+    seen = await watch(model, runtime=open_runtime(journal=WatchedJournal(at=closed)))
+    assert seen.outcome == "error"
 
 
 async def test_a_model_that_is_no_stream_ends_the_run_in_an_error() -> None:

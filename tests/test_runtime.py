@@ -73,7 +73,7 @@ async def test_closing_gives_abandoned_threads_a_grace_and_names_those_that_stay
     monkeypatch.setattr(runtime, "CLOSE_GRACE_S", 0.01)
     leave = threading.Event()
 
-    @tool(timeout_s=0.01)
+    @tool(timeout_s=0.2)
     def stubborn() -> str:
         """Does not look at the clock."""
         leave.wait(5)

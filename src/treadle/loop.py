@@ -121,7 +121,7 @@ class Run:
             logger.error("run %s failed inside", self.plan.run_id, exc_info=error)
             error = AgentError("agent", f"the run failed inside: {type(error).__name__}: {error}")
         error.message = self.plan.redactor.text(error.message)
-        error.args = (error.message,)
+        error.args = (error.kind, error.message)
         return error
 
     # ------------------------------------------------------------ a turn
@@ -305,7 +305,7 @@ class Run:
     def _close(self, why: str) -> list[Entry]:
         """Leaves a valid history: the text of a response that was cut is kept, and each open call gets its result."""
         entries: list[Entry] = []
-        if self._attempt is not None and (parts := self._attempt.fold.partial()):
+        if self._attempt is not None and (parts := self._attempt.partial()):
             entry = self._responded(parts, Usage())
             entries.append(entry)
             self._take(entry.message)

@@ -13,6 +13,7 @@ from anyio.lowlevel import checkpoint_if_cancelled
 
 from treadle.clock import Clock
 from treadle.errors import AgentError
+from treadle.message import Part
 from treadle.model import Delta, Fold, Model, ModelRequest, ModelResponse, Restart
 
 LONGEST_WAIT_S = 600.0
@@ -53,6 +54,13 @@ class Attempt:
         self.number += 1
         self.retries += 1
         self.fold = Fold(self._taken)
+
+    def partial(self) -> tuple[Part, ...]:
+        """What can be kept of it where it was cut; nothing where its deltas make no sense."""
+        try:
+            return self.fold.partial()
+        except Exception:  # noqa: BLE001  a model may be anybody's code, and the run has to end all the same
+            return ()
 
 
 async def ask(
