@@ -35,8 +35,11 @@ def now() -> Time:
     return datetime.now(UTC)
 
 
-class Value(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
-    """Base of every value: frozen, keyword-only, usable as a field of a pydantic model."""
+class Value(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True, gc=False):
+    """Base of every value: frozen, keyword-only, usable as a field of a pydantic model.
+
+    Values are trees that were whole when they were made, so they hold no cycles, and the cyclic collector need not look at them.
+    """
 
     @classmethod
     def from_json(cls, data: bytes | str) -> Self:
