@@ -114,6 +114,32 @@ async def test_cancelling_the_task_that_awaits_a_callback_closes_the_run() -> No
     assert [m.text for m in rt.messages("s")] == ["go", "Once"]
 
 
+async def test_callbacks_of_a_stream_are_told_as_it_is_read() -> None:
+    heard: list[str] = []
+    callbacks = Callbacks(on_text_delta=heard.append, on_complete=lambda result: heard.append(result.outcome.value))
+    kinds: list[str] = []
+    async with open_runtime().stream(agent(SCRIPT, gives("look")), "go", callbacks=callbacks, on_event=lambda event: kinds.append(kind_of(event))) as run:
+        seen = [kind_of(event) async for event in run]
+        assert heard == ["Let me look.", "All is well."]
+    assert heard[-1] == "completed"
+    assert kinds == seen
+
+
+async def test_callbacks_of_a_stream_that_is_left_are_told_of_the_rest() -> None:
+    heard: list[str] = []
+    callbacks = Callbacks(on_text_delta=heard.append, on_complete=lambda result: heard.append(result.outcome.value))
+    model = PlayedModel([TextDelta("Once"), Gate().stop])
+
+    async def leave() -> None:
+        async with open_runtime().stream(agent(model), "go", callbacks=callbacks):
+            await anyio.wait_all_tasks_blocked()
+            raise ZeroDivisionError
+
+    with pytest.raises(ZeroDivisionError):
+        await leave()
+    assert heard == ["Once", "cancelled"]
+
+
 async def test_callbacks_are_not_told_of_a_run_that_could_not_start() -> None:
     heard: list[object] = []
     callbacks = Callbacks(on_complete=heard.append, on_error=heard.append)

@@ -188,6 +188,20 @@ async def test_a_run_works_in_the_directory_it_is_given_or_in_the_current_one(tm
         await open_runtime().run(agent([says("hi")]), "go", cwd=tmp_path / "none")
 
 
+@pytest.mark.parametrize("options", [{"mode": "yolo"}, {"limit": 3}, {"on_approval": print}])
+async def test_an_option_that_there_is_not_is_refused_and_not_ignored(options: dict[str, Any]) -> None:
+    with pytest.raises(AgentError, match=next(iter(options))) as caught:
+        await open_runtime().run(agent([says("hi")]), "go", **options)
+    assert caught.value.kind is ErrorKind.INVALID
+
+
+@pytest.mark.parametrize("name", ["resume", "replay", "fork", "diff", "submit"])
+async def test_what_comes_later_says_so(name: str) -> None:
+    with pytest.raises(AgentError, match="later version") as caught:
+        await getattr(open_runtime(), name)("run_1", deps=None)
+    assert caught.value.kind is ErrorKind.INVALID
+
+
 async def test_without_a_mode_everything_is_allowed() -> None:
     assert (await watch([asks(call("send")), says("done")], gives("send"))).results == ["ok"]
 

@@ -1,4 +1,4 @@
-"""Functions that are told of a run's events as they come; the run itself never waits for them. Entry: `Callbacks`."""
+"""Functions that are told of a run's events as they are read; the run itself never waits for them. Entry: `Callbacks`."""
 
 from __future__ import annotations
 
@@ -41,6 +41,27 @@ class Callbacks:
             await call(self.on_error, result.error)
         if self.on_complete:
             await call(self.on_complete, result)
+
+
+@dataclass(frozen=True, slots=True)
+class Listeners:
+    """All that is called while the events of one run are read; false where nothing is."""
+
+    callbacks: Callbacks | None = None
+    on_event: Callable[[Event], object] | None = None
+
+    def __bool__(self) -> bool:
+        return self.callbacks is not None or self.on_event is not None
+
+    async def hear(self, event: Event) -> None:
+        if self.on_event is not None:
+            await call(self.on_event, event)
+        if self.callbacks is not None:
+            await self.callbacks.hear(event)
+
+    async def end(self, result: RunResult[Any]) -> None:
+        if self.callbacks is not None:
+            await self.callbacks.end(result)
 
 
 async def call(callback: Callable[[Any], object], value: object) -> None:

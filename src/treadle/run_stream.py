@@ -9,6 +9,7 @@ from typing import Generic, Self
 
 import anyio
 
+from treadle.callbacks import Listeners
 from treadle.errors import AgentError
 from treadle.events import Event
 from treadle.feed import EventStream
@@ -35,11 +36,12 @@ class RunStream(Generic[Out]):
     """`async with … as run: async for event in run: …`, then `run.result`.
 
     The run begins with the block and goes on in a task of its own; leaving the block before its end cancels it. Events come
-    once, to one reader.
+    once, to one reader. Callbacks are told of each as it is read, and of what nobody read when the block is left.
     """
 
-    def __init__(self, start: Callable[[EventStream], Job[Out]]) -> None:
+    def __init__(self, start: Callable[[EventStream], Job[Out]], listeners: Listeners) -> None:
         self._start = start
+        self._listeners = listeners
         self._events = EventStream()
         self._group = anyio.create_task_group()
         self._job: Job[Out] | None = None
@@ -80,7 +82,12 @@ class RunStream(Generic[Out]):
         self._begun.run.cancel()
 
     def __aiter__(self) -> AsyncIterator[Event]:
-        return self._events
+        return self if self._listeners else self._events
+
+    async def __anext__(self) -> Event:
+        event = await anext(self._events)
+        await self._listeners.hear(event)
+        return event
 
     async def __aenter__(self) -> Self:
         """Raises AgentError for what is wrong before the run starts."""
@@ -95,6 +102,11 @@ class RunStream(Generic[Out]):
         if isinstance(error, anyio.get_cancelled_exc_class()):
             return await self._group.__aexit__(kind, error, trace)
         await self._group.__aexit__(None, None, None)  # the caller's own error is not for the group, which would wrap it
+        if self._listeners:
+            async for _ in self:
+                pass
+            if isinstance(self._begun.result, RunResult):
+                await self._listeners.end(self._begun.result)
         return None
 
     async def _main(self, job: Job[Out]) -> None:

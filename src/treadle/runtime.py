@@ -8,18 +8,18 @@ from __future__ import annotations
 import asyncio
 import logging
 import threading
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Coroutine, Sequence
 from contextlib import suppress
 from functools import partial
 from pathlib import Path
-from typing import Any, Literal, NamedTuple, Self, cast
+from typing import Any, Literal, NamedTuple, NoReturn, Self, cast, get_args
 
 import anyio
 import msgspec
 from typing_extensions import Unpack
 
 from treadle.agent import Agent, Deps, expand, expand_message
-from treadle.callbacks import call
+from treadle.callbacks import Listeners
 from treadle.calls import Ready, idempotency_key
 from treadle.clock import Clock
 from treadle.config import Config, load
@@ -44,7 +44,7 @@ from treadle.session_store import NEW_SESSION, SessionStore, title_of
 from treadle.spill import Spill
 from treadle.tooling import ToolContext, ToolRegistry
 from treadle.tools.function.threads import abandoned_calls, wait_for_abandoned
-from treadle.types import DEFAULT_MAX_TOKENS, Limits, Outcome, Settings, SystemBlock, new_id
+from treadle.types import DEFAULT_MAX_TOKENS, Limits, Mode, Outcome, Settings, SystemBlock, new_id
 
 logger = logging.getLogger("treadle")
 
@@ -61,6 +61,13 @@ class _Active(NamedTuple):
     """None while it is being put together."""
     inside: Callable[[Callable[[], None]], None]
     """Calls a function in the run's event loop."""
+
+
+def _later(name: str) -> Callable[..., Coroutine[Any, Any, NoReturn]]:
+    async def method(*_: object, **__: object) -> NoReturn:
+        raise AgentError("invalid", f"Runtime.{name} comes in a later version")
+
+    return method
 
 
 class Runtime:
@@ -138,21 +145,15 @@ class Runtime:
 
         Cancelling the awaiting task closes the run first: its history is valid and its outcome journaled.
         """
-        callbacks, on_event = options.get("callbacks"), options.get("on_event")
-        heard = callbacks is not None or on_event is not None
-        async with RunStream(lambda events: self._start(agent, text, deps, options, events if heard else None)) as stream:
-            async for event in stream:
-                if on_event is not None:
-                    await call(on_event, event)
-                if callbacks is not None:
-                    await callbacks.hear(event)
-        if callbacks is not None:
-            await callbacks.end(stream.result)
+        listeners = _listeners(options)
+        async with RunStream(lambda events: self._start(agent, text, deps, options, events if listeners else None), listeners) as stream:
+            async for _ in stream:
+                pass
         return stream.result
 
     def stream(self, agent: Agent[Deps, Out], text: str | Sequence[Part], *, deps: Deps = None, **options: Unpack[RunOptions]) -> RunStream[Out]:
         """The same run, its events as they come: `async with rt.stream(…) as run: async for event in run: …`. It begins with the block."""
-        return RunStream(lambda events: self._start(agent, text, deps, options, events))
+        return RunStream(lambda events: self._start(agent, text, deps, options, events), _listeners(options))
 
     def session(self, session_id: str | None = None, *, agent: Agent[Deps, Out]) -> Session[Deps, Out]:
         """Opens a session, or makes it where there is none of this id."""
@@ -205,6 +206,12 @@ class Runtime:
         self._environment = child_environment(self.config.secrets())
         self.models.use(self.config)
 
+    resume = _later("resume")
+    replay = _later("replay")
+    fork = _later("fork")
+    diff = _later("diff")
+    submit = _later("submit")
+
     # ------------------------------------------------------------ sessions, by id
 
     def steer(self, session_id: str, text: str) -> None:
@@ -247,6 +254,10 @@ class Runtime:
         """Everything that can be wrong before a run starts is said here. The session is claimed before its history is read."""
         if self._closed:
             raise AgentError("invalid", "this runtime is closed: open another one")
+        if strange := sorted(set(options) - RunOptions.__optional_keys__):
+            raise AgentError("invalid", f"this version knows no option {strange[0]!r} of a run; it knows: {', '.join(sorted(RunOptions.__optional_keys__))}")
+        if options.get("mode", "full") not in get_args(Mode):
+            raise AgentError("invalid", f"mode={options.get('mode')!r} is none of: {', '.join(get_args(Mode))}")
         prompt = _prompt(text)
         session_id = self._session_id(options.get("session"))
         if session_id is None:
@@ -371,6 +382,10 @@ class Runtime:
             context=context,
             definitions=registry.definitions(),
         )
+
+
+def _listeners(options: RunOptions) -> Listeners:
+    return Listeners(options.get("callbacks"), options.get("on_event"))
 
 
 def _prompt(text: str | Sequence[Part]) -> Message:
