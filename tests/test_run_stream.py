@@ -84,6 +84,17 @@ async def test_an_error_of_the_block_comes_out_as_it_is(error: type[BaseExceptio
     assert stream.result.outcome == "cancelled"
 
 
+async def test_a_stream_is_one_run_and_is_entered_once() -> None:
+    rt = open_runtime()
+    stream = rt.stream(agent([says("hi"), says("ho")]), "go", session="s")
+    async with stream:
+        await collect(stream)
+    with pytest.raises(AgentError, match="entered already"):
+        await stream.__aenter__()
+    assert not rt.is_busy("s")
+    assert stream.result.output == "hi"
+
+
 async def test_a_run_can_be_stopped_again_and_after_its_end() -> None:
     async with open_runtime().stream(agent([says("hi")]), "go") as run:
         await collect(run)

@@ -69,6 +69,15 @@ async def test_closing_stops_what_runs_and_a_closed_runtime_runs_nothing() -> No
             await rt.run(agent([says("hi")]), "go", session=session)
 
 
+async def test_closing_stops_a_run_that_was_entered_and_did_nothing_yet() -> None:
+    rt = open_runtime()
+    model = ScriptedModel([says("never")])
+    async with rt.stream(agent(model), "go") as stream:
+        await rt.aclose()
+        assert stream.result.outcome == "cancelled"
+    assert model.requests == []
+
+
 async def test_closing_gives_abandoned_threads_a_grace_and_names_those_that_stay(monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture) -> None:
     monkeypatch.setattr(runtime, "CLOSE_GRACE_S", 0.01)
     leave = threading.Event()

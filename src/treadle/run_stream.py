@@ -91,6 +91,8 @@ class RunStream(Generic[Out]):
 
     async def __aenter__(self) -> Self:
         """Raises AgentError for what is wrong before the run starts."""
+        if self._job is not None:
+            raise AgentError("invalid", "this run was entered already: make another stream for another run")
         self._job = self._start(self._events)
         await self._group.__aenter__()
         self._group.start_soon(self._main, self._job)

@@ -162,7 +162,6 @@ class Runtime:
         return Session(session_id, agent, self)
 
     async def _drive(self, job: Job[Out]) -> None:
-        self._jobs.add(job)
         try:
             await job.run.drive()
         except AgentError as e:
@@ -300,7 +299,9 @@ class Runtime:
         feed = Feed(run_id, session_id, self.hub, stream)
         toolbox = self._toolbox(agent, plan, deps, feed)
         run = Run(plan, toolbox, self._journal, feed, clock=self._clock, retries=self._retries)
-        return Job(run=run, drive=self._drive, new_from=len(past), prompt_at=len(past) + len(fresh), over=anyio.Event())
+        job = Job[Out](run=run, drive=self._drive, new_from=len(past), prompt_at=len(past) + len(fresh), over=anyio.Event())
+        self._jobs.add(job)
+        return job
 
     def redact(self, text: str) -> str:
         """Without known secrets: what every sink is given."""
