@@ -52,6 +52,16 @@ def test_stream_json_is_every_event_and_fits_its_schema(cli: Cli):
         validator.validate(event)
 
 
+@pytest.mark.parametrize("output", ["text", "json", "stream-json"])
+def test_a_key_that_the_model_repeats_is_shown_nowhere(cli: Cli, output: str):
+    said = f"it is {KEY}"
+    model = cli.script({"reasoning": said, "text": said, **bash(f"echo {KEY}")}, {"text": said})
+    answer = cli("run", f"my key is {KEY}", "-v", "--output", output, "--model", model, "--mode", "full", ANTHROPIC_API_KEY=KEY)
+    assert answer.code == 0
+    assert KEY not in answer.out + answer.err
+    assert "[redacted]" in answer.out
+
+
 def test_piped_input_is_added_to_the_prompt_or_is_the_prompt(cli: Cli):
     both = cli.home / "both.tape"
     answer = cli("run", "Sum up:", "--model", f"record:{both}={cli.script({'text': 'ok'})}", stdin="piped é\n")

@@ -7,9 +7,12 @@ import re
 import sys
 from typing import IO, Protocol
 
+from typing_extensions import override
+
 from treadle import events
 from treadle.events import Event
 from treadle.message import encode_json
+from treadle.redaction import Redactor
 from treadle.types import Outcome
 
 _CONTROL = re.compile(r"\x1b\[[0-?]*[ -/]*[@-~]|\x1b\][^\x07\x1b]*(?:\x07|\x1b\\)|[\x00-\x08\x0b-\x1f\x7f-\x9f]")
@@ -34,24 +37,22 @@ class Renderer(Protocol):
 class StreamJson:
     """Every event, one JSON object a line."""
 
-    def __init__(self, out: IO[bytes]) -> None:
+    def __init__(self, out: IO[bytes], secrets: Redactor) -> None:
         self._out = out
+        self._secrets = secrets
 
     def show(self, event: Event) -> None:
-        self._out.write(encode_json(event) + b"\n")
+        self._out.write(self._secrets.exact(encode_json(event).decode()).encode() + b"\n")
         self._out.flush()
 
 
-class Json:
+class Json(StreamJson):
     """The last event alone."""
 
-    def __init__(self, out: IO[bytes]) -> None:
-        self._out = out
-
+    @override
     def show(self, event: Event) -> None:
         if isinstance(event, events.RunEnd):
-            self._out.write(encode_json(event) + b"\n")
-            self._out.flush()
+            super().show(event)
 
 
 class Text:
@@ -60,12 +61,12 @@ class Text:
     Words are shown when their message is complete, because a retry takes back what an attempt had said.
     """
 
-    def __init__(self, out: IO[bytes], *, quiet: bool, verbose: bool) -> None:
+    def __init__(self, out: IO[bytes], secrets: Redactor, *, quiet: bool, verbose: bool) -> None:
         self._out = out
+        self._secrets = secrets
         self._quiet = quiet
         self._verbose = verbose
         self._colour = sys.stderr.isatty() and not os.environ.get("NO_COLOR")
-        self._last_text = ""
 
     def show(self, event: Event) -> None:
         if isinstance(event, events.RunEnd):
@@ -110,7 +111,7 @@ class Text:
 
     def _end(self, event: events.RunEnd) -> None:
         if event.text:
-            text = plain_answer(event.text) if self._out.isatty() else event.text
+            text = self._secrets.exact(plain_answer(event.text) if self._out.isatty() else event.text)
             self._out.write(text.encode("utf-8", "replace") + (b"" if text.endswith("\n") else b"\n"))
             self._out.flush()
         if event.outcome is not Outcome.COMPLETED:
@@ -119,6 +120,7 @@ class Text:
             self._say(summary(event), "2")
 
     def _say(self, text: str, style: str = "") -> None:
+        text = self._secrets.text(text)
         sys.stderr.write(f"\x1b[{style}m{text}\x1b[0m\n" if style and self._colour else f"{text}\n")
         sys.stderr.flush()
 
@@ -159,11 +161,12 @@ def _count(number: int, noun: str) -> str:
     return f"{number:,} {noun}{'' if number == 1 else 's'}"
 
 
-def renderer(output: str, out: IO[bytes], *, quiet: bool, verbose: bool) -> Renderer:
+def renderer(output: str, out: IO[bytes], secrets: Redactor, *, quiet: bool, verbose: bool) -> Renderer:
+    """`secrets` are taken out of whatever is shown: a model may repeat what a person told it."""
     match output:
         case "stream-json":
-            return StreamJson(out)
+            return StreamJson(out, secrets)
         case "json":
-            return Json(out)
+            return Json(out, secrets)
         case _:
-            return Text(out, quiet=quiet, verbose=verbose)
+            return Text(out, secrets, quiet=quiet, verbose=verbose)

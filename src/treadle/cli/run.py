@@ -25,6 +25,7 @@ from treadle.cli.render import renderer
 from treadle.config import Config, load
 from treadle.events import Event
 from treadle.message import MediaPart, Part, TextPart
+from treadle.redaction import Redactor
 from treadle.result import RunResult
 from treadle.run_stream import RunStream
 from treadle.runtime import Runtime
@@ -95,7 +96,7 @@ async def _run(config: Config, wish: Wish) -> RunResult[str]:
     out = BytesIO() if wish.output_file else sys.stdout.buffer
     if wish.output_file is not None:
         _check_writable(wish.output_file)
-    show = renderer(wish.output, out, quiet=wish.quiet, verbose=wish.verbose).show
+    show = renderer(wish.output, out, Redactor(config.secrets()), quiet=wish.quiet, verbose=wish.verbose).show
     async with Runtime(config=config) as runtime:
         session = runtime.session(agent=coding_agent(config))
         stream = session.stream(wish.prompt, limits=config.limits, mode=config.defaults.mode, cwd=wish.cwd)
