@@ -11,7 +11,7 @@ from tests.doubles import PlainTool, PlayedModel, Seen, agent, asks, call, check
 from treadle import ToolContext, events, feed
 from treadle.events import Event
 from treadle.feed import EventStream
-from treadle.hub import Missed
+from treadle.hub import Missed, Subscription
 from treadle.model import ArgumentsDelta, PartEnd, ReasoningDelta, TextDelta, ToolCallStart
 from treadle.testing import collect
 from treadle.types import Limits
@@ -180,16 +180,16 @@ async def test_a_slow_subscriber_is_told_how_many_events_it_missed() -> None:
 
 async def test_a_subscriber_that_comes_late_or_leaves_early_gets_what_was_said_meanwhile() -> None:
     rt = open_runtime()
-    late = list[Event]()
+    late = list[Subscription]()
 
     async def does(ctx: ToolContext[None], arguments: object) -> str:
         with rt.hub.agents.subscribe() as subscription:
             await anyio.lowlevel.checkpoint()
-            late.append(subscription)  # pyright: ignore[reportArgumentType]  looked at below
+            late.append(subscription)
         return "ok"
 
     result = await rt.run(agent([asks(call("look")), says("done")], PlainTool(name="look", does=does)), "go")
     assert result.success
     assert not rt.hub.heard
     [left] = late
-    assert await collect(left) == []  # pyright: ignore[reportArgumentType]  a subscription
+    assert await collect(left) == []

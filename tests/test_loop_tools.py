@@ -271,6 +271,13 @@ async def test_progress_is_told_from_the_loop_and_from_threads() -> None:
     assert told == [("c1", "half", 1, 2), ("c2", "begun"), ("c2", "done", 2)]
 
 
+async def test_progress_outside_a_run_is_told_to_nobody(tmp_path: Path) -> None:
+    known: dict[str, Any] = {"run_id": "r", "session_id": None, "call_id": "c", "user_id": None, "cwd": tmp_path}
+    ctx = ToolContext[None](deps=None, deadline=None, attempt=1, idempotency_key="k", spill=lambda text: tmp_path, **known)
+    ctx.progress("half", 1, 2)
+    assert not ctx.cancelled
+
+
 async def test_what_an_abandoned_thread_says_after_its_call_is_told_to_nobody() -> None:
     goes_on, said = threading.Event(), threading.Event()
 

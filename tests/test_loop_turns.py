@@ -24,6 +24,7 @@ async def test_an_answer_in_words_completes_the_run() -> None:
     assert [m.role for m in seen.result.messages] == ["user", "assistant"]
     assert seen.result.new_messages == seen.result.messages
     assert (seen.result.turn_count, seen.result.metrics.invocations, seen.result.metrics.retries) == (1, 1, 0)
+    assert seen.result.terminate_reason is seen.result.outcome
 
 
 async def test_a_call_is_run_and_its_result_goes_back_to_the_model() -> None:

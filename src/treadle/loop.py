@@ -105,7 +105,6 @@ class Run:
         self._feed.appended([entry], 1)
         for text in plan.warnings:
             self._feed.say(Warned, {"text": text})
-        self._count_input((*plan.history, *plan.system, *self._toolbox.definitions))
 
     async def _outcome(self) -> tuple[Outcome, AgentError | None]:
         try:
@@ -127,6 +126,7 @@ class Run:
     # ------------------------------------------------------------ a turn
 
     async def _turns(self) -> Outcome:
+        self._count_input((*self.plan.history, *self.plan.system, *self._toolbox.definitions))
         while True:
             await checkpoint()  # also a model and tools that never wait can be stopped, and let others run
             last = self._ledger.last_turn()
