@@ -133,7 +133,12 @@ def test_without_a_key_there_are_three_ways_on() -> None:
     with pytest.raises(AgentError) as e:
         load({}, files=False).endpoint("anthropic")
     assert e.value.kind == "auth"
-    for way in ("set ANTHROPIC_API_KEY in the environment", "treadle config set providers.anthropic.api_key", "providers.anthropic.base_url http://127.0.0.1", "treadle demo"):
+    for way in (
+        "set ANTHROPIC_API_KEY in the environment",
+        "treadle config set providers.anthropic.api_key",
+        "providers.anthropic.base_url http://127.0.0.1",
+        "treadle demo",
+    ):
         assert way in e.value.message
 
 
