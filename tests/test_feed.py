@@ -1,4 +1,4 @@
-"""A run's own stream: nothing is lost and nothing comes out of order, however slowly it is read."""
+"""A run's own stream: nothing but outdated progress is lost and nothing comes out of order, however slowly it is read."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from treadle.events import Event, ReasoningDelta, TextDelta, ToolCallDelta, TurnStart
+from treadle.events import Event, ReasoningDelta, TextDelta, ToolCallDelta, ToolProgress, TurnStart
 from treadle.feed import JOINED_CHARS, STREAM_BUFFER, EventStream
 
 AT = datetime(2026, 11, 20, tzinfo=UTC)
@@ -29,6 +29,10 @@ def thought(seq: int, piece: str = "x", *, message: str = "m", attempt: int = 1)
 
 def arguments(seq: int, piece: str = "x", *, call: str = "c", message: str = "m", attempt: int = 1) -> ToolCallDelta:
     return ToolCallDelta(**SHARED, seq=seq, message_id=message, attempt=attempt, call_id=call, name="f", arguments=piece)
+
+
+def progress(seq: int, said: str, *, call: str = "c") -> ToolProgress:
+    return ToolProgress(**SHARED, seq=seq, call_id=call, text=said)
 
 
 def turn(seq: int) -> TurnStart:
@@ -105,6 +109,30 @@ async def test_neighbouring_pieces_of_one_thing_are_joined(make: Any) -> None:
     rest = (await read(stream))[STREAM_BUFFER:]
     assert [(said(event), event.seq) for event in rest] == [("abc", STREAM_BUFFER + 2)]
     assert type(rest[0]) is type(make(0))
+
+
+async def test_of_calls_that_never_stop_talking_a_slow_reader_hears_the_last_word_of_each() -> None:
+    stream = filled()
+    for seq in range(STREAM_BUFFER, 9 * STREAM_BUFFER, 2):
+        stream.put(progress(seq, f"a{seq}", call="a"))
+        stream.put(progress(seq + 1, f"b{seq}", call="b"))
+    rest = (await read(stream))[STREAM_BUFFER:]
+    last = 9 * STREAM_BUFFER - 2
+    assert [(said(event), event.seq) for event in rest] == [(f"a{last}", last), (f"b{last}", last + 1)]
+
+
+async def test_progress_from_before_another_event_is_kept() -> None:
+    stream, told = filled(), [progress(STREAM_BUFFER, "1"), turn(STREAM_BUFFER + 1), progress(STREAM_BUFFER + 2, "2")]
+    for event in told:
+        stream.put(event)
+    assert (await read(stream))[STREAM_BUFFER:] == told
+
+
+async def test_while_the_reader_keeps_up_all_progress_is_told() -> None:
+    stream = EventStream()
+    for seq in range(STREAM_BUFFER):
+        stream.put(progress(seq, str(seq)))
+    assert len(await read(stream)) == STREAM_BUFFER
 
 
 @pytest.mark.parametrize(

@@ -26,7 +26,9 @@ JOINED_CHARS = 16_384
 
 
 class EventStream:
-    """The run's events, in order. Nothing is dropped: when the reader is slow, a delta is joined to the one before it."""
+    """The run's events, in order. While the reader is slow, a delta is joined to the one before it, and a call's progress stands for
+    what it had said just before; nothing else is dropped.
+    """
 
     def __init__(self) -> None:
         self._events: deque[Event] = deque()
@@ -38,6 +40,8 @@ class EventStream:
         if len(waiting) >= STREAM_BUFFER and isinstance(event, events.DELTAS) and (joined := _join(waiting[-1], event)):
             waiting[-1] = joined
             return
+        if len(waiting) >= STREAM_BUFFER and isinstance(event, events.ToolProgress):
+            _drop_older(waiting, event)
         waiting.append(event)
         if len(waiting) == 1:
             self._news.set()
@@ -56,6 +60,17 @@ class EventStream:
             self._news = anyio.Event()
             await self._news.wait()
         return self._events.popleft()
+
+
+def _drop_older(waiting: deque[Event], new: events.ToolProgress) -> None:
+    """Looks no further back than the last event that is no progress: what several calls say at once stays bounded by their number."""
+    for i in range(len(waiting) - 1, -1, -1):
+        older = waiting[i]
+        if not isinstance(older, events.ToolProgress):
+            return
+        if older.call_id == new.call_id:
+            del waiting[i]
+            return
 
 
 def _join(last: Event, new: Event) -> Event | None:
