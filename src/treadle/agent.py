@@ -1,6 +1,6 @@
 """What an agent is: a frozen definition, validated when it is made, with its templates and declared inputs.
 
-Running one is the runtime's business; agents in files come in order 05. Entry: `Agent`.
+Running one is the runtime's business; agents in files come in a later version. Entry: `Agent`.
 """
 
 from __future__ import annotations
@@ -63,7 +63,7 @@ class Agent(Generic[Deps, Out]):
     """`provider:id`, a Model object, or None for the configuration's large model."""
     tools: Sequence[Tool[Deps]] = field(default_factory=tuple[Tool[Any], ...])
     output: type[Out] | None = None
-    """Typed output comes in order 05."""
+    """Typed output comes in a later version."""
     limits: Limits | None = None
     settings: Settings = field(default_factory=Settings)
     messages: Sequence[Message] = ()

@@ -1,6 +1,6 @@
 """What a run has spent and what its limits leave: counted before each request and each call, never after the fact alone.
 
-Reservations shared with children, and money, come on top of this in orders 05 and 03. Entry: `Ledger`.
+Not here: reservations shared with children, and money. Entry: `Ledger`.
 """
 
 from __future__ import annotations

@@ -54,7 +54,7 @@ class ModelRequested(_Entry, frozen=True, kw_only=True, tag="model.requested"):
     turn: int
     attempt: int = 1
     reserved: None = None
-    """What the attempt may cost (05)."""
+    """What the attempt may cost; always null in this version."""
     failed: ErrorInfo | None = None
     wait_s: float = 0.0
 

@@ -1,6 +1,6 @@
 """Whether a call may run: a pure decision from the mode, the tool's effect and what the call would change.
 
-Rules and the parsing of shell commands come on top of this in order 04; asking a person is the loop's business. Entry: `decide`.
+Rules and the parsing of shell commands are no part of it; asking a person is the loop's business. Entry: `decide`.
 """
 
 from __future__ import annotations
