@@ -108,7 +108,7 @@ async def test_a_call_that_comes_again_in_the_next_attempt_keeps_its_id() -> Non
 
 
 async def test_a_stream_that_ends_without_its_end_is_asked_again() -> None:
-    seen = await watch(PlayedModel([TextDelta("Hel")], [TextDelta("Hello."), PartEnd()], text("Hello.")))
+    seen = await watch(PlayedModel([TextDelta("He")], [TextDelta("Hello."), PartEnd()], text("Hello.")))
     assert (seen.outcome, seen.result.output, seen.result.metrics.retries) == ("completed", "Hello.", 2)
 
 
