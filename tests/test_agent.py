@@ -83,6 +83,34 @@ def test_a_function_that_is_no_tool_is_named() -> None:
     refused("'weather' is no tool", tools=["weather"])
 
 
+def test_what_is_only_a_part_of_a_tool_is_refused_with_what_it_lacks() -> None:
+    class Half:
+        name = "half"
+        effect = "pure"
+
+        async def execute(self, ctx: object, arguments: object) -> str:
+            return "never"
+
+    refused("'guide'.*Half.* lacks definition, max_output, needs_approval, parallel, parse, timeout_s, writes", tools=[Half()])
+
+
+def test_a_tool_may_stand_for_another() -> None:
+    class Wrapper:
+        def __getattr__(self, name: str) -> Any:
+            return getattr(weather, name)
+
+    wrapper: Any = Wrapper()
+    assert Agent(name="guide", tools=[wrapper]).fingerprint == Agent(name="guide", tools=[weather]).fingerprint
+
+
+def test_a_tool_whose_parameters_are_no_json_is_told_before_a_run_starts() -> None:
+    strange = FunctionTool(name="strange", description="", parameters={"type": "object"}, execute=answer)
+    strange.definition.parameters["default"] = object()
+    with pytest.raises(AgentError, match=r"'guide'.*no JSON") as caught:
+        _ = Agent(name="guide", tools=[strange]).fingerprint
+    assert caught.value.kind == "invalid"
+
+
 def test_what_comes_later_says_so() -> None:
     refused("output=.*later version", output=dict)
     refused("agents among tools.*later version", tools=[Agent(name="other")])

@@ -14,7 +14,7 @@ from functools import cached_property
 from typing import Any, Generic, Literal
 
 import msgspec
-from typing_extensions import TypeVar
+from typing_extensions import TypeVar, get_protocol_members
 
 from treadle.errors import AgentError
 from treadle.json_text import encode_json
@@ -27,6 +27,7 @@ from treadle.types import Limits, Settings
 Deps = TypeVar("Deps", contravariant=True, default=object)
 
 _NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9_.-]{0,63}")
+_TOOL_MEMBERS = get_protocol_members(Tool)
 _HOLE = re.compile(r"\$\$|\$\{([A-Za-z_][A-Za-z0-9_]*)\}")
 _TYPES: dict[str, tuple[type, ...]] = {
     "string": (str,),
@@ -97,9 +98,12 @@ class Agent(Generic[Deps, Out]):
     def _check_tool(self, one: object) -> None:
         if isinstance(one, Agent):
             raise AgentError("invalid", f"agent {self.name!r}: agents among tools come in a later version")
-        if not hasattr(one, "execute"):  # asked for its definition, it would make its schema, and load pydantic for it
+        has = dir(one)  # asked for its definition, it would make its schema, and load pydantic for it
+        if "execute" not in has and not hasattr(one, "execute"):
             name = getattr(one, "__name__", None) or repr(one)
             raise AgentError("invalid", f"agent {self.name!r}: {name} is no tool: put @tool above the function, or make a FunctionTool")
+        if missing := sorted(name for name in _TOOL_MEMBERS.difference(has) if not hasattr(one, name)):
+            raise AgentError("invalid", f"agent {self.name!r}: {one!r} is no whole tool: it lacks {', '.join(missing)} (the protocol treadle.Tool)")
 
     def _holes(self) -> set[str]:
         texts = [self.instructions, *(m.text for m in self.messages)]
@@ -130,10 +134,17 @@ class Agent(Generic[Deps, Out]):
 
     @cached_property
     def fingerprint(self) -> str:
-        """A hash of what the model is told: resuming under another one is reported."""
-        tools = [msgspec.to_builtins(tool.definition) for tool in self.tools]
+        """A hash of what the model is told: resuming under another one is reported.
+
+        Raises AgentError(invalid) where a tool's parameters are nothing that JSON has a word for.
+        """
         said = [(message.role, msgspec.to_builtins(message.parts)) for message in self.messages]
-        return hashlib.sha256(json.dumps([self.instructions, tools, said], sort_keys=True).encode()).hexdigest()[:16]
+        try:
+            tools = [msgspec.to_builtins(tool.definition) for tool in self.tools]
+            text = json.dumps([self.instructions, tools, said], sort_keys=True)
+        except (TypeError, ValueError, RecursionError) as e:
+            raise AgentError("invalid", f"agent {self.name!r}: what a tool's parameters say is no JSON: {e}") from e
+        return hashlib.sha256(text.encode()).hexdigest()[:16]
 
 
 def _must_be_json(agent: str, name: str, value: object) -> None:
