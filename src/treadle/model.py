@@ -297,11 +297,15 @@ class Fold:
         self._pieces.clear()
 
     def partial(self) -> tuple[Part, ...]:
-        """What can be kept of a response that was cut: whole parts and the open text. A call is never kept: it was not whole."""
+        """What can be kept of a response that was cut: its text and its reasoning, without the provider's own data.
+
+        A call was not whole, and a block of the provider (or a citation of one) may want another that never came.
+        """
         if self._kind is ToolCall:
             self._pieces.clear()
         self._close()
-        return tuple(p for p in self._parts if not isinstance(p, ToolCall))
+        kept = (p for p in self._parts if isinstance(p, (TextPart, ReasoningPart)))
+        return tuple(TextPart(text=p.text) if isinstance(p, TextPart) else ReasoningPart(text=p.text) for p in kept if p.text)
 
     def response(self) -> ModelResponse:
         """Raises AgentError(network) where the stream ended before its ResponseEnd: a cut that nobody reported."""
