@@ -13,6 +13,7 @@ def main() -> None:
 
         print(f"treadle {__version__}")
         return
+    _open_closed_streams()
     try:
         from treadle.cli.app import app  # noqa: PLC0415  click costs 35 ms
 
@@ -28,6 +29,13 @@ def main() -> None:
         print(f"treadle: this is a bug in Treadle: {type(bug).__name__}: {_safe(bug)}", file=sys.stderr)
         print("  Set TREADLE_TRACEBACK=1 to see where, and please report it.", file=sys.stderr)
         sys.exit(1)
+
+
+def _open_closed_streams() -> None:
+    """A closed stream is as good as an empty one, and no other file takes its number."""
+    for name, mode in (("stdin", "r"), ("stdout", "w"), ("stderr", "w")):
+        if getattr(sys, name) is None:
+            setattr(sys, name, open(os.devnull, mode, encoding="utf-8"))  # noqa: SIM115  as long as the process
 
 
 def _safe(bug: Exception) -> str:

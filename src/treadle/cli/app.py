@@ -4,12 +4,15 @@ from __future__ import annotations
 
 import difflib
 import importlib
+import os
+import sys
 from typing import Any
 
 import click
 from typing_extensions import override
 
 from treadle import __version__
+from treadle.cli.exits import Failed
 from treadle.cli.help import HELP
 
 COMMANDS = {
@@ -37,11 +40,18 @@ class Commands(click.Group):
 
     @override
     def resolve_command(self, ctx: click.Context, args: list[str]) -> Any:
-        if args and args[0] not in COMMANDS and not args[0].startswith("-"):
+        if args and args[0] not in COMMANDS and not args[0].startswith("-") and not ctx.resilient_parsing:  # which is how completion asks
             near = difflib.get_close_matches(args[0], COMMANDS, n=1)
             hint = f" Did you mean {near[0]!r}?" if near else f" There are: {', '.join(COMMANDS)}."
             raise click.UsageError(f"No such command {args[0]!r}.{hint}", ctx)
         return super().resolve_command(ctx, args)
+
+    @override
+    def invoke(self, ctx: click.Context) -> Any:
+        try:
+            return super().invoke(ctx)
+        except KeyboardInterrupt:  # before click takes it for an error
+            sys.exit(130)
 
     @override
     def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
@@ -51,8 +61,15 @@ class Commands(click.Group):
 
 @click.group(cls=Commands, context_settings=HELP)
 @click.version_option(__version__, "-V", "--version", message="treadle %(version)s")
-def app() -> None:
+@click.pass_context
+def app(ctx: click.Context) -> None:
     """Treadle runs agents: a language model, tools, and the loop between them.
 
     Start with `treadle demo`, or set ANTHROPIC_API_KEY and `treadle run "…"`.
     """
+    if os.environ.get("NO_COLOR"):
+        ctx.color = False  # of every command's output, on a terminal too
+    try:
+        os.getcwd()
+    except OSError as e:
+        raise Failed("the working directory is gone: change to one that is there") from e

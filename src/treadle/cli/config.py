@@ -18,7 +18,7 @@ from treadle.cli.help import HELP
 from treadle.config import ConfigFile, Layers, config_files, home, load
 from treadle.config.file import SIZE_MAX_BYTES, Broken, read_text, write_text
 from treadle.config.keys import Key, KeyPath, Wrong, find_key, read_value, refusal
-from treadle.redaction import Secret
+from treadle.redaction import Redactor, Secret
 
 if TYPE_CHECKING:
     from treadle.config.document import Plain
@@ -97,13 +97,16 @@ def set_(key: str, value: str) -> None:
         raise Failed(str(e.args[0])) from None
     if value == "-":
         value = _from_input(key)
+    if any("\ud800" <= character <= "\udfff" for character in value):  # how Python shows bytes that are no text
+        raise Failed(f"{key}: the value is not UTF-8 text")
     try:
         plain, read = _meant(found, value)
     except Wrong as e:
         raise Failed(refusal(names, e, "" if found.secret else repr(value))) from None
     with failing():
         _write(file, names, plain)
-    click.echo(f"{key}: {read if isinstance(read, Secret) else json.dumps(plain, ensure_ascii=False)}  # {file}")
+    shown = str(read) if isinstance(read, Secret) else Redactor(()).text(json.dumps(plain, ensure_ascii=False))
+    click.echo(f"{key}: {shown}  # {file}")
 
 
 def _from_input(key: str) -> str:

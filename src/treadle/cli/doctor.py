@@ -16,6 +16,7 @@ import click
 
 from treadle import __version__
 from treadle.cli.help import HELP
+from treadle.cli.render import plain
 from treadle.config import Config, config_files, load
 from treadle.errors import AgentError, ErrorKind
 from treadle.message import Message
@@ -46,7 +47,7 @@ def doctor(offline: bool, as_json: bool) -> None:
     findings: list[Finding] = []
     mask: Callable[[str], str] = Redactor(()).text
     for finding in _findings(offline):
-        findings.append(Finding(finding.what, finding.state, mask(finding.text)))
+        findings.append(Finding(finding.what, finding.state, plain(mask(finding.text))))
         if not as_json:
             mark, colour = {"ok": ("✓", "green"), "note": ("-", "yellow"), "bad": ("✗", "red")}[finding.state]
             click.echo(f"{click.style(mark, fg=colour)} {finding.what:<14} {findings[-1].text}")

@@ -1,7 +1,8 @@
-"""Exit codes, and the one way in which a command fails. Entry: `exit_code`, `Failed`, `failing`."""
+"""Exit codes, and the one way in which a command fails. Entry: `exit_code`, `Failed`, `failing`, `unwritable`."""
 
 from __future__ import annotations
 
+import os
 import sys
 from collections.abc import Generator
 from contextlib import contextmanager
@@ -41,6 +42,19 @@ class Failed(click.ClickException):
     def show(self, file: IO[Any] | None = None) -> None:
         click.echo(f"treadle: {Redactor(()).text(self.message)}", err=True, file=file)
         sys.exit(self.code)  # here, because click's own exit code belongs to the class
+
+
+def unwritable(error: OSError) -> Exception:
+    """What to raise where stdout takes no more: a reader that has left needs no word about it."""
+    silence(sys.stdout)
+    return error if isinstance(error, BrokenPipeError) else Failed(f"standard output cannot be written: {error.strerror or error}", 1)
+
+
+def silence(stream: IO[str]) -> None:
+    """Sends what is still to come to nowhere, so that the end of the process does not fail on it again."""
+    nowhere = os.open(os.devnull, os.O_WRONLY)
+    os.dup2(nowhere, stream.fileno())
+    os.close(nowhere)
 
 
 @contextmanager

@@ -10,13 +10,15 @@ from typing import IO, Protocol
 from typing_extensions import override
 
 from treadle import events
+from treadle.cli.exits import silence
 from treadle.events import Event
 from treadle.message import encode_json
 from treadle.redaction import Redactor
 from treadle.types import Outcome
 
-_CONTROL = re.compile(r"\x1b\[[0-?]*[ -/]*[@-~]|\x1b\][^\x07\x1b]*(?:\x07|\x1b\\)|[\x00-\x08\x0b-\x1f\x7f-\x9f]")
+_CONTROL = re.compile(r"(?:\x1b\[|\x9b)[0-?]*[ -/]*[@-~]|\x1b\][^\x07\x1b]*(?:\x07|\x1b\\)|[\x00-\x08\x0b-\x1f\x7f-\x9f]")
 LINE_CHARS = 120
+NAME_CHARS = 64
 RESULT_LINES = 6
 
 
@@ -80,7 +82,8 @@ class Text:
                 self._words(event)
             case events.ToolCallAsked():
                 arguments = event.arguments if isinstance(event.arguments, str) else " ".join(str(v) for v in event.arguments.values())
-                self._say(f"• {event.name} {one_line(arguments, LINE_CHARS - len(event.name) - 3)}")
+                name = one_line(event.name, NAME_CHARS)
+                self._say(f"• {name} {one_line(arguments, LINE_CHARS - len(name) - 3)}")
             case events.ToolCallEnd():
                 self._result(event)
             case events.Retry():
@@ -103,7 +106,7 @@ class Text:
         mark = "?" if event.unknown else "✗" if event.is_error else "✓"
         lines = plain(event.result).strip().splitlines()
         shown = lines[:RESULT_LINES] if self._verbose else lines[:1] if event.is_error else []
-        self._say(f"  {mark} {event.name} {event.duration_ms / 1000:.1f} s", "31" if event.is_error else "2")
+        self._say(f"  {mark} {one_line(event.name, NAME_CHARS)} {event.duration_ms / 1000:.1f} s", "31" if event.is_error else "2")
         for line in shown:
             self._say(f"    {line[:LINE_CHARS]}", "2")
         if self._verbose and len(lines) > RESULT_LINES:
@@ -120,9 +123,12 @@ class Text:
             self._say(summary(event), "2")
 
     def _say(self, text: str, style: str = "") -> None:
-        text = self._secrets.text(text)
-        sys.stderr.write(f"\x1b[{style}m{text}\x1b[0m\n" if style and self._colour else f"{text}\n")
-        sys.stderr.flush()
+        text = plain(self._secrets.text(text))
+        try:
+            sys.stderr.write(f"\x1b[{style}m{text}\x1b[0m\n" if style and self._colour else f"{text}\n")
+            sys.stderr.flush()
+        except OSError:  # nobody can be told; the run and its answer count all the same
+            silence(sys.stderr)
 
 
 def plain_answer(text: str) -> str:

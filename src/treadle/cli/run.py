@@ -19,7 +19,7 @@ import anyio
 import click
 
 from treadle.agent import Agent
-from treadle.cli.exits import Failed, exit_code, failing
+from treadle.cli.exits import Failed, exit_code, failing, unwritable
 from treadle.cli.help import HELP
 from treadle.cli.render import renderer
 from treadle.config import Config, load
@@ -115,17 +115,28 @@ def coding_agent(config: Config) -> Agent[object, str]:
 
 
 async def follow(stream: RunStream[Any], show: Callable[[Event], None]) -> None:
-    """Shows a run's events to its end; Ctrl-C and SIGTERM cancel it."""
+    """Shows a run's events to its end; Ctrl-C, SIGTERM and the end of the terminal cancel it.
+
+    Raises BrokenPipeError where the reader has left, and Failed where the output cannot be written. Then the run is cancelled.
+    """
+    lost: OSError | None = None
     async with stream, anyio.create_task_group() as group:
         group.start_soon(_cancel_on_signals, stream)
         async for event in stream:
-            show(event)
+            try:
+                show(event)
+            except OSError as e:
+                lost = e
+                break
         group.cancel_scope.cancel()
+    if lost is not None:  # raised here, where no task group wraps it
+        raise unwritable(lost)
 
 
 async def _cancel_on_signals(stream: RunStream[Any]) -> None:
     """A second signal ends the process at once."""
-    with anyio.open_signal_receiver(signal.SIGINT, signal.SIGTERM) as signals:
+    heard = [s for s in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP) if signal.getsignal(s) is not signal.SIG_IGN]  # nohup, and jobs of scripts
+    with anyio.open_signal_receiver(*heard) as signals:
         async for number in signals:
             stream.cancel()
             signal.signal(number, signal.SIG_DFL)
@@ -150,7 +161,10 @@ def _piped() -> str:
         return ""
     if not (stat.S_ISFIFO(kind) or stat.S_ISREG(kind) or stat.S_ISSOCK(kind)):
         return ""
-    data = sys.stdin.buffer.read(STDIN_BYTES_MAX + 1)
+    try:
+        data = sys.stdin.buffer.read(STDIN_BYTES_MAX + 1)
+    except OSError as e:
+        raise Failed(f"standard input cannot be read: {e.strerror or e}") from e
     if len(data) > STDIN_BYTES_MAX:
         raise Failed(f"standard input is larger than {STDIN_BYTES_MAX // 1024 // 1024} MiB: save it to a file and name the file in the prompt")
     return data.decode("utf-8", "replace").rstrip("\n")

@@ -1,0 +1,143 @@
+"""What is at the other end of the command line: readers that leave, full disks, closed streams, signals."""
+
+from __future__ import annotations
+
+import os
+import signal
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from tests.cli.conftest import Answer, Cli
+
+LONG = "word " * 60_000
+
+
+def shell(cli: Cli, command: str, *, cwd: Path | None = None) -> Answer:
+    """`command` in a shell, where `$TREADLE` is ours."""
+    environment = cli.environment(TREADLE=f"{sys.executable} -m treadle")
+    done = subprocess.run(["bash", "-c", command], capture_output=True, stdin=subprocess.DEVNULL, cwd=cwd or cli.workspace, env=environment, timeout=50)
+    answer = Answer(done.returncode, done.stdout.decode(), done.stderr.decode())
+    assert "Traceback" not in answer.err
+    assert "this is a bug" not in answer.err
+    assert "Exception ignored" not in answer.err
+    return answer
+
+
+@pytest.mark.parametrize("output", ["text", "json", "stream-json"])
+def test_a_reader_that_leaves_ends_the_run_in_silence(cli: Cli, output: str):
+    answer = shell(cli, f"$TREADLE run x --output {output} --model {cli.script({'text': LONG})} | head -c 10; exit ${{PIPESTATUS[0]}}")
+    assert (answer.code, answer.err) == (1, "")
+
+
+@pytest.mark.skipif(not Path("/dev/full").exists(), reason="only Linux has a device that is always full")
+@pytest.mark.parametrize("output", ["text", "json", "stream-json"])
+def test_a_full_disk_under_stdout_is_told(cli: Cli, output: str):
+    answer = shell(cli, f"$TREADLE run x --output {output} --model {cli.script({'text': LONG})} > /dev/full")
+    assert (answer.code, answer.err) == (1, "treadle: standard output cannot be written: No space left on device\n")
+
+
+@pytest.mark.skipif(not Path("/dev/full").exists(), reason="only Linux has a device that is always full")
+def test_a_run_does_not_depend_on_its_stderr(cli: Cli):
+    answer = shell(cli, f"$TREADLE run x --model {cli.script({'text': 'hi'})} 2> /dev/full")
+    assert (answer.code, answer.out) == (0, "hi\n")
+
+
+@pytest.mark.parametrize(("closed", "out"), [("<&-", "hi\n"), ("2>&-", "hi\n"), (">&-", ""), ("<&- >&- 2>&-", "")])
+def test_closed_streams_are_as_good_as_empty_ones(cli: Cli, closed: str, out: str):
+    answer = shell(cli, f"$TREADLE run x -q --model {cli.script({'text': 'hi'})} {closed}")
+    assert (answer.code, answer.out, answer.err) == (0, out, "")
+
+
+def test_standard_input_that_cannot_be_read_is_told(cli: Cli):
+    answer = shell(cli, f"$TREADLE run x --model {cli.script({'text': 'hi'})} 0> made")
+    assert (answer.code, answer.err) == (2, "treadle: standard input cannot be read: Bad file descriptor\n")
+
+
+@pytest.mark.parametrize("command", ["run x --model script:x", "config show", "config path", "doctor --offline"])
+def test_a_working_directory_that_is_gone_is_told(cli: Cli, command: str):
+    answer = shell(cli, f"mkdir gone; cd gone; rmdir ../gone; $TREADLE {command}")
+    assert answer.code == 2
+    assert answer.err == "treadle: the working directory is gone: change to one that is there\n"
+
+
+def test_ctrl_c_before_the_run_begins_is_130(cli: Cli):
+    command = [sys.executable, "-X", "importtime", "-m", "treadle", "run", "--model", cli.script({"text": "hi"})]
+    with subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.PIPE, env=cli.environment(), cwd=cli.workspace) as process:
+        assert process.stderr is not None
+        for line in process.stderr:
+            if line.split()[-1] == b"treadle.cli.render":  # the last of what the command needs
+                break
+        process.send_signal(signal.SIGINT)
+        process.wait(20)
+        rest = process.stderr.read()
+    assert process.returncode == 130
+    assert b"Traceback" not in rest
+    assert b"Abort" not in rest
+
+
+@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGHUP])
+def test_the_end_of_a_terminal_ends_a_run_with_all_that_it_started(cli: Cli, number: signal.Signals):
+    fifo = cli.workspace / "alive"
+    os.mkfifo(fifo)
+    model = cli.script({"tool_calls": [{"name": "bash", "arguments": {"command": f"exec 3>{fifo}; echo up >&3; sleep 100"}}]}, {"text": "no"})
+    command = [sys.executable, "-m", "treadle", "run", "x", "--mode", "full", "--output", "json", "--model", model]
+    with subprocess.Popen(
+        command, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.PIPE, env=cli.environment(), cwd=cli.workspace
+    ) as process:
+        with fifo.open() as alive:
+            assert alive.readline() == "up\n"
+            process.send_signal(number)
+            assert alive.read() == ""  # which is when nobody holds the other end any more
+        out, _ = process.communicate(timeout=20)
+    assert process.returncode == 130
+    assert b'"outcome":"cancelled"' in out
+
+
+def test_a_signal_that_is_ignored_stays_ignored(cli: Cli):
+    model = cli.script({"tool_calls": [{"name": "bash", "arguments": {"command": "kill -HUP $PPID; sleep 0.2; echo on"}}]}, {"text": "done"})
+    answer = shell(cli, f"nohup $TREADLE run x -q --mode full --model {model}")
+    assert (answer.code, answer.out) == (0, "done\n")
+
+
+def test_what_is_no_text_can_be_no_setting(cli: Cli):
+    answer = shell(cli, r"$TREADLE config set models.large $(printf 'anthropic:\377')")
+    assert answer.code == 2
+    assert "models.large" in answer.err
+
+
+def test_what_a_model_says_commands_no_terminal(cli: Cli):
+    evil = "\x1b]0;owned\x07\x1b[2J\x9b31m\r"
+    call = {"name": f"no{evil}pe" + "e" * 5000, "arguments": {"x": evil}}
+    model = cli.script({"reasoning": evil, "text": f"Look{evil}.", "tool_calls": [call]}, {"text": "ok"})
+    answer = cli("run", "x", "-v", "--model", model)
+    assert answer.code == 0
+    assert "nope" in answer.err
+    assert not {"\x1b", "\x07", "\x9b", "\r"} & set(answer.err)
+    assert max(map(len, answer.err.splitlines())) < 500
+
+
+def test_a_terminal_without_colour_gets_none(cli: Cli):
+    master, slave = os.openpty()
+    command = [sys.executable, "-m", "treadle", "config", "nope"], [sys.executable, "-m", "treadle", "doctor", "--offline"]
+    for each in command:
+        subprocess.run(each, stdin=subprocess.DEVNULL, stdout=slave, stderr=slave, env=cli.environment(), cwd=cli.workspace, timeout=50, check=False)
+    shown = os.read(master, 65536)
+    os.close(slave)
+    os.close(master)
+    assert b"treadle" in shown
+    assert b"\x1b" not in shown
+
+
+def test_completion_of_what_is_no_command_says_nothing(cli: Cli):
+    answer = cli(COMP_WORDS="treadle nope ", COMP_CWORD="2", _TREADLE_COMPLETE="bash_complete")
+    assert answer.err == ""
+
+
+def test_a_password_in_a_setting_is_not_repeated(cli: Cli):
+    answer = cli("config", "set", "providers.anthropic.base_url", "http://me:pass-4471bd@host.invalid/v1")
+    assert answer.code == 0
+    assert "pass-4471bd" not in answer.out + answer.err
+    assert "pass-4471bd" not in cli("config", "show").out
