@@ -128,7 +128,7 @@ async def test_a_delay_is_before_each_delta() -> None:
 async def test_every_error_can_be_given(kind: ErrorKind) -> None:
     error = await failure(ScriptedModel([{"error": {"kind": kind.value, "status": 418, "retry_after_s": 1.5}}], name="script:x"))
     assert (error.kind, error.status, error.retry_after_s) == (kind, 418, 1.5)
-    assert str(error) == f"script:x: its entry 1 is a {kind.value} error"
+    assert str(error) == f"script:x: its entry 1 is an error of the kind {kind.value}"
 
 
 async def test_an_error_comes_after_what_was_said() -> None:
@@ -279,3 +279,9 @@ async def test_a_double_remembers_what_it_was_asked_and_how_it_was_then() -> Non
     assert [message.role for message in first.messages] == ["user"]
     assert [message.role for message in second.messages] == ["user", "assistant", "tool"]
     assert first.system[0].text == "Be brief."
+
+
+@pytest.mark.parametrize("delay", [-1, float("nan")])
+def test_a_delay_that_is_none_is_refused(delay: float):
+    with pytest.raises(AgentError, match="entry 1 is no script entry"):
+        ScriptedModel([{"text": "x", "delay_ms": delay}])

@@ -115,6 +115,6 @@ async def _ask(config: Config, name: str) -> Finding:
         except TimeoutError:
             return Finding("answer", "bad", f"none within {CONNECT_WITHIN_S:.0f} s")
         except AgentError as e:
-            advice = {ErrorKind.AUTH: " Check the key.", ErrorKind.NETWORK: " Check the address, the network and the proxy."}.get(e.kind, "")
+            advice = ". Check the address, the network and the proxy" if e.kind is ErrorKind.NETWORK else ""
             return Finding("answer", "bad", f"{e.kind.value}: {runtime.redact(e.message)}{advice}")
     return Finding("answer", "ok", f"{response.model or name} answered with {response.usage.total_tokens} tokens")

@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 from collections.abc import AsyncGenerator, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Literal
+from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 import anyio
 import msgspec
@@ -51,7 +51,7 @@ class ScriptEntry(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_on
     reasoning: str = ""
     tool_calls: tuple[_Call, ...] = ()
     stop: StopReason | None = None
-    delay_ms: float = 0
+    delay_ms: Annotated[float, msgspec.Meta(ge=0)] = 0
     """Before each delta."""
     usage: _Usage | None = None
     error: _Error | None = None
@@ -89,7 +89,7 @@ class ScriptedModel:
                 yield delta
             whole = True
             if entry.error is not None:
-                text = f"{self._name}: its entry {number} is a {entry.error.kind} error"
+                text = f"{self._name}: its entry {number} is an error of the kind {entry.error.kind}"
                 raise AgentError(entry.error.kind, text, status=entry.error.status, retry_after_s=entry.error.retry_after_s)
             yield _end(entry, request)
         finally:
