@@ -77,6 +77,11 @@ class Batch:
         """True once the results became a message."""
 
     @property
+    def ended_by(self) -> ToolResult | None:
+        """The first result with which a tool ends the run."""
+        return next((f.result for f in self._finished.values() if f.ends_run), None)
+
+    @property
     def unapproved(self) -> bool:
         return any(isinstance(p, Refused) and p.unapproved for p in self._prepared)
 

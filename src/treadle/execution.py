@@ -7,17 +7,17 @@ from __future__ import annotations
 
 import asyncio
 import math
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar
 
 import anyio
 
 from treadle.calls import NOBODY_KNOWS, Ready, Refused, refused
 from treadle.clock import Clock
 from treadle.journal import ToolFinished
-from treadle.message import MediaPart, TextPart, ToolCall, ToolResult
+from treadle.message import MediaPart, Part, TextPart, ToolCall, ToolResult
 from treadle.model import ToolDefinition
 from treadle.output import cap_output
 from treadle.policy import decide, headless_denial
@@ -39,6 +39,8 @@ class Toolbox:
     """Takes known secrets out of a result."""
     context: Callable[[Ready, float | None, Callable[[], bool]], ToolContext[Any]]
     """Makes the context of a call from its deadline and a way to ask whether the run is being stopped."""
+    takes_images: bool = True
+    """Whether the run's model does."""
     scope: anyio.CancelScope = field(default_factory=anyio.CancelScope)
     """The run's."""
 
@@ -63,19 +65,21 @@ class Toolbox:
     async def execute(self, ready: Ready) -> ToolFinished:
         """Runs it. Whatever it does, short of cancellation, is a result."""
         begun = self.clock.monotonic()
-        result = await self._result(ready)
+        result, ends_run = await self._result(ready)
         status = "unknown" if result.unknown else "error" if result.is_error else "ok"
-        return ToolFinished(at=now(), status=status, result=result, duration_ms=round((self.clock.monotonic() - begun) * 1000, 3))
+        duration_ms = round((self.clock.monotonic() - begun) * 1000, 3)
+        return ToolFinished(at=now(), status=status, result=result, duration_ms=duration_ms, ends_run=ends_run)
 
-    async def _result(self, ready: Ready) -> ToolResult:
-        call, tool = ready.call, ready.tool
+    async def _result(self, ready: Ready) -> tuple[ToolResult, bool]:
+        """And whether it ends the run."""
+        call, tool, ends_run = ready.call, ready.tool, False
         once = tool.effect == "once"
         ctx = self.context(ready, self._deadline(tool), self._is_stopping)
         try:
             output = await _run(tool, ctx, ready.arguments)
-            return ToolResult(call_id=call.id, name=call.name, content=await self._capped(output, tool, ctx))
+            return ToolResult(call_id=call.id, name=call.name, content=await self._capped(output, tool, ctx)), False
         except ToolFailed as e:
-            text, unknown = str(e.message), once and e.happened is None
+            text, unknown, ends_run = str(e.message), once and e.happened is None, e.ends_run
         except _TimedOut:
             text, unknown = f"Timed out after {tool.timeout_s} s. {NOBODY_KNOWS if once else ''}".strip(), once
         except (Exception, SystemExit) as e:  # noqa: BLE001  the edge of a tool: its failure is told to the model
@@ -84,7 +88,7 @@ class Toolbox:
             if _somebody_cancels():
                 raise
             text, unknown = f"It was cancelled from inside: {_words(e)}", once
-        return failure(call.id, call.name, await self._capped_text(text, tool, ctx), unknown=unknown)
+        return failure(call.id, call.name, await self._capped_text(text, tool, ctx), unknown=unknown), ends_run
 
     def _deadline(self, tool: Tool[Any]) -> float | None:
         own = math.inf if tool.timeout_s is None else anyio.current_time() + tool.timeout_s
@@ -99,7 +103,8 @@ class Toolbox:
             return await self._capped_text(output, tool, ctx)
         if not all(isinstance(part, (TextPart, MediaPart)) for part in output):  # pyright: ignore[reportUnnecessaryIsInstance]  it is anybody's code
             raise TypeError(f"it gave {output!r:.200}: a tool gives text, or a sequence of TextPart and MediaPart")
-        return tuple([TextPart(text=await self._capped_text(p.text, tool, ctx)) if isinstance(p, TextPart) else p for p in output])
+        shown = output if self.takes_images else without_images(output)
+        return tuple([TextPart(text=await self._capped_text(p.text, tool, ctx)) if isinstance(p, TextPart) else p for p in shown])
 
     async def _capped_text(self, text: str, tool: Tool[Any], ctx: ToolContext[Any]) -> str:
         text = self.clean(text)
@@ -108,6 +113,19 @@ class Toolbox:
         with anyio.CancelScope(shield=True):  # the result is known, and is kept
             text = await anyio.to_thread.run_sync(lambda: cap_output(text, max_chars=tool.max_output, spill=ctx.spill))
         return text
+
+
+P = TypeVar("P", bound=Part)
+
+
+def without_images(parts: Sequence[P]) -> list[P | TextPart]:
+    """For a model that takes none: a line says what was there."""
+    return [_described(p) if isinstance(p, MediaPart) and p.media_type.startswith("image/") else p for p in parts]
+
+
+def _described(image: MediaPart) -> TextPart:
+    where = image.url or f"{len(image.data or '') * 3 // 4:,} bytes"
+    return TextPart(text=f"[{image.name or 'an image'}, {image.media_type}, {where}: not shown, because this model takes no images]")
 
 
 class _TimedOut(Exception):

@@ -90,6 +90,8 @@ class ToolFinished(_Entry, frozen=True, kw_only=True, tag="tool.finished"):
     duration_ms: float = 0.0
     started: bool = True
     """False: the call was refused before it could start, and has no tool.started."""
+    ends_run: bool = False
+    """The tool said that the run must end here."""
 
 
 class ToolLate(_Entry, frozen=True, kw_only=True, tag="tool.late"):

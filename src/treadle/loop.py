@@ -245,7 +245,11 @@ class Run:
             return Outcome.CONTEXT_OVERFLOW
         if self._batch.calls:
             circling = [self._repetition.found(*pair) for pair in zip(self._batch.calls, self._batch.results, strict=True)]
-            return spent or (Outcome.LOOPING if any(circling) else None)
+            if (last_word := self._batch.ended_by) is not None:
+                raise AgentError("tool", f"{last_word.name} ended the run: {last_word.text}")
+            if any(circling):  # whoever asks for the same again and again because nobody approves it needs an approval
+                return spent or (Outcome.APPROVAL_NEEDED if self._unapproved else Outcome.LOOPING)
+            return spent
         if response.stop_reason is StopReason.MAX_TOKENS:
             return Outcome.TRUNCATED if settings.max_tokens == self.plan.settings.max_tokens else Outcome.TOKEN_LIMIT
         if response.stop_reason is StopReason.PAUSE or self._empty_responses == 1:

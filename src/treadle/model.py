@@ -196,7 +196,7 @@ class Model(Protocol):
 
     @property
     def refuses(self) -> frozenset[str]:
-        """Names of `Settings` fields that this model does not take."""
+        """Names of `Settings` fields that this model does not take; and `images`, where it takes none."""
         ...
 
     def stream(self, request: ModelRequest) -> AsyncGenerator[Delta, None]:

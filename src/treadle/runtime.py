@@ -25,7 +25,7 @@ from treadle.clock import Clock
 from treadle.config import Config, load
 from treadle.environment import child_environment
 from treadle.errors import AgentError
-from treadle.execution import Toolbox
+from treadle.execution import Toolbox, without_images
 from treadle.feed import EventStream, Feed
 from treadle.hub import Hub
 from treadle.journal import Journal
@@ -40,7 +40,7 @@ from treadle.result import Out, RunResult
 from treadle.retry import RetryPolicy
 from treadle.run_stream import Job, RunStream, check_steering
 from treadle.session import RunOptions, Session
-from treadle.session_store import NEW_SESSION, SessionStore, title_of
+from treadle.session_store import NEW_SESSION, SessionStore, check_session_id, title_of
 from treadle.spill import Spill
 from treadle.tooling import ToolContext, ToolRegistry
 from treadle.tools.function.threads import abandoned_calls, wait_for_abandoned
@@ -264,6 +264,8 @@ class Runtime:
         inside = self._claim(session_id)
         try:
             job = self._job(agent, prompt, deps, options, stream)
+            if self.sessions.get(session_id) is None:  # only now: what cannot run leaves no empty session behind
+                self.sessions.create(session_id=session_id)
         except BaseException:
             self._let_go(session_id)
             raise
@@ -276,6 +278,8 @@ class Runtime:
         session_id = self._session_id(options.get("session"))
         run_id = new_id("run")
         model = self._model(agent, session_id or run_id)
+        if "images" in model.refuses:
+            prompt = prompt.with_parts(without_images(prompt.parts))
         past = [] if session_id is None else self.messages(session_id)
         fresh = [] if past else [expand_message(m, values) for m in agent.messages]
         settings, warnings = self._settings(options.get("settings", Settings()), agent, model)
@@ -322,8 +326,8 @@ class Runtime:
     def _session_id(self, session: Session[Any, Any] | str | None) -> str | None:
         if isinstance(session, Session):
             session = session.id
-        if session is not None and self.sessions.get(session) is None:
-            self.sessions.create(session_id=session)
+        if session is not None:
+            check_session_id(session)
         return session
 
     def _model(self, agent: Agent[Any, Any], scope: str) -> Model:
@@ -382,6 +386,7 @@ class Runtime:
             clean=self.redact,
             context=context,
             definitions=registry.definitions(),
+            takes_images="images" not in plan.model.refuses,
         )
 
 

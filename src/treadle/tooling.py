@@ -36,12 +36,14 @@ class ToolFailed(Exception):
     """Raised by a tool to tell the model, in its own words, what went wrong and how to mend the call. Becomes an error result.
 
     `happened=False` says that the effect surely did not take place, `None` that nobody knows: the result is then `unknown`.
+    `ends_run=True` ends the run after this turn, in the outcome `error` of kind `tool`: asking the model again is no use.
     """
 
-    def __init__(self, message: str, *, happened: bool | None = False) -> None:
+    def __init__(self, message: str, *, happened: bool | None = False, ends_run: bool = False) -> None:
         super().__init__(message)
         self.message = message
         self.happened = happened
+        self.ends_run = ends_run
 
 
 class InvalidArguments(ToolFailed):

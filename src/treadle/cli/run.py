@@ -87,9 +87,18 @@ def run(prompt: str, cwd: Path, attached: tuple[Path, ...], output: str, output_
 
 def _without_effect(config: Config) -> list[str]:
     """What the configuration says in vain: a rule that nobody keeps must not look as if it were kept."""
-    if not any((config.permissions.allow, config.permissions.ask, config.permissions.deny)):
+    permissions = config.permissions
+    said = {
+        "permissions": bool(permissions.allow or permissions.ask or permissions.deny),
+        "defaults.sandbox: on": config.defaults.sandbox == "on",
+        "mcp_servers": bool(config.mcp_servers),
+        "agents": bool(config.agents),
+        "journal": config.journal is not None,
+    }
+    vain = [key for key, is_said in said.items() if is_said]
+    if not vain:
         return []
-    return ["permissions in the configuration have no effect in this version: --mode alone decides what may run"]
+    return [f"{', '.join(vain)} in the configuration: without effect in this version. --mode alone decides what may run, and runs are kept in memory"]
 
 
 async def _run(config: Config, wish: Wish) -> RunResult[str]:
@@ -134,12 +143,18 @@ async def follow(stream: RunStream[Any], show: Callable[[Event], None]) -> None:
 
 
 async def _cancel_on_signals(stream: RunStream[Any]) -> None:
-    """A second signal ends the process at once."""
-    heard = [s for s in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP) if signal.getsignal(s) is not signal.SIG_IGN]  # nohup, and jobs of scripts
+    """The first signal closes the run, which takes half a second at most; the third ends the process where it stands."""
+    heard = [signal.SIGINT, signal.SIGTERM]
+    hang_up = getattr(signal, "SIGHUP", None)  # not on Windows; what nohup ignores stays ignored
+    if hang_up is not None and signal.getsignal(hang_up) is not signal.SIG_IGN:
+        heard.append(hang_up)
     with anyio.open_signal_receiver(*heard) as signals:
+        count = 0
         async for number in signals:
             stream.cancel()
-            signal.signal(number, signal.SIG_DFL)
+            count += 1
+            if count == 2:
+                signal.signal(number, signal.SIG_DFL)
 
 
 # ---------------------------------------------------------------- input and output
