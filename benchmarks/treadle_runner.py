@@ -16,11 +16,10 @@ import time
 from pathlib import Path
 from typing import Any
 
-from treadle import Agent, Limits, Outcome, Runtime, Session, Settings, Usage
+from treadle import Agent, Limits, Outcome, Runtime, Session, Settings
 from treadle.config import load
 from treadle.events import TextDelta
 from treadle.providers.scripted import ScriptedModel
-from treadle.tools.function import tool
 
 HARNESS = Path(__file__).resolve().parent.parent.parent / "shared" / "bench" / "runners"
 PROMPT = "Please look up all the keys and then tell me whether the results are consistent."
@@ -102,7 +101,7 @@ async def loop_reps(turns: int, reps: int) -> list[dict[str, float]]:
 
 def _script(turns: int) -> ScriptedModel:
     """The same answers as the mock's, so that the loop has the same to do."""
-    usage = Usage(input_tokens=512, output_tokens=64)
+    usage = {"input_tokens": 512, "output_tokens": 64}
     calls = [{"text": "Let me look that up for you.", "tool_calls": [{"name": "lookup", "arguments": {"key": f"k{i}"}}], "usage": usage} for i in range(turns)]
     return ScriptedModel([*calls, {"text": ANSWER, "usage": usage}])
 

@@ -133,6 +133,8 @@ class _TimedOut(Exception):
 
 
 async def _run(tool: Tool[Any], ctx: ToolContext[Any], arguments: Any) -> ToolOutput:
+    if tool.timeout_s is None:
+        return await tool.execute(ctx, arguments)
     with anyio.move_on_after(tool.timeout_s) as scope:
         try:
             return await tool.execute(ctx, arguments)

@@ -285,7 +285,9 @@ class Fold:
         self._kind = kind
 
     def _close(self, end: PartEnd = PartEnd()) -> None:  # noqa: B008  a frozen value
-        kind, text = self._kind, "".join(self._pieces)
+        if (kind := self._kind) is None:
+            return
+        text = "".join(self._pieces)
         if kind is ToolCall and self.call is not None:
             part = ToolCall(id=self.call.id, name=self.call.name, arguments_json=text or "{}", provider=end.provider, provider_data=end.provider_data)
             self._parts.append(part)

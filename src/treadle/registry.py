@@ -23,6 +23,8 @@ class Models:
         self._clean = clean
         self._connections: dict[str, HttpConnection] = {}
         self._retired: list[HttpConnection] = []
+        self._made: dict[str, Model] = {}
+        """By name, with the connection of their provider."""
         self._playing: dict[tuple[str, str], Model] = {}
         """Scripts and tapes, each at the place where its conversation left it."""
 
@@ -51,12 +53,12 @@ class Models:
         """Other credentials from the next request on; requests under way end on the connections they have."""
         self._config = config
         self._retired += self._connections.values()
-        self._connections = {}
+        self._connections, self._made = {}, {}
 
     async def aclose(self) -> None:
         for connection in (*self._connections.values(), *self._retired):
             await connection.aclose()
-        self._connections, self._retired = {}, []
+        self._connections, self._made, self._retired = {}, {}, []
 
     def _recorder(self, name: str, rest: str, scope: str) -> Model:
         from treadle.providers.tape import RecordingModel  # noqa: PLC0415  only who records needs it
@@ -76,6 +78,8 @@ class Models:
             raise AgentError("invalid", f"{name!r}: providers of type {wire!r} come in a later version; this one speaks to type 'anthropic'")
         from treadle.providers.anthropic import AnthropicModel, connect  # noqa: PLC0415  the wire is loaded when it is used
 
+        if (made := self._made.get(name)) is not None:
+            return made
         endpoint = self._config.endpoint(provider)
         connection = self._connections.get(endpoint.name)
         if connection is None:
@@ -87,7 +91,9 @@ class Models:
                 headers={header: value.reveal() for header, value in endpoint.headers.items()},
             )
         bearer = endpoint.auth_token is not None
-        return AnthropicModel(model_id, connection=connection, preamble=endpoint.preamble, bearer=bearer, name=f"{endpoint.name}:{model_id}")
+        model = AnthropicModel(model_id, connection=connection, preamble=endpoint.preamble, bearer=bearer, name=f"{endpoint.name}:{model_id}")
+        self._made[name] = model
+        return model
 
 
 def _player(kind: str, path: Path, clean: Callable[[str], str]) -> Model:

@@ -404,7 +404,9 @@ def _prompt(text: str | Sequence[Part]) -> Message:
 
 
 def _directory(cwd: str | Path | None) -> Path:
-    path = Path(cwd) if cwd is not None else Path.cwd()
+    if cwd is None:
+        return Path.cwd()  # the system gives it absolute, real and a directory
+    path = Path(cwd)
     if not path.is_dir():
         raise AgentError("invalid", f"cwd={str(path)!r} is no directory")
     return path.resolve()

@@ -9,12 +9,13 @@ import asyncio
 import io
 from collections.abc import Mapping
 from contextlib import suppress
+from functools import partial
 from types import TracebackType
 from typing import TYPE_CHECKING, Self
-from weakref import WeakSet
 
 import aiohttp
 import anyio
+from aiohttp.client_proto import ResponseHandler
 from aiohttp.http_exceptions import HttpProcessingError
 from typing_extensions import override
 
@@ -34,8 +35,19 @@ END_GRACE_S = 0.25
 """How long an answer that has said all may take to end properly; after that its connection is not kept."""
 LARGE_BODY_BYTES = 1024 * 1024
 
-_used: WeakSet[object] = WeakSet()
-"""Protocol objects that have carried a request."""
+
+class Protocol(ResponseHandler):
+    """One connection, and whether it has carried a request.
+
+    aiohttp 3.14 starts its parser anew after each piece that is read, though nothing had paused it: a seventh of what a delta costs.
+    """
+
+    carried = False
+
+    @override
+    def resume_reading(self, resume_parser: bool = True) -> None:
+        if getattr(self, "_reading_paused", True):
+            super().resume_reading(resume_parser)
 
 
 class Connector(aiohttp.TCPConnector):
@@ -43,6 +55,7 @@ class Connector(aiohttp.TCPConnector):
 
     def __init__(self, *, connections_per_host: int, keep_alive_s: float, tls: ssl.SSLContext | bool) -> None:
         super().__init__(limit=0, limit_per_host=connections_per_host, keepalive_timeout=keep_alive_s, ssl=tls)  # pyright: ignore[reportUnknownMemberType]  aiohttp leaves the type of a parameter open
+        self._factory = partial(Protocol, loop=self._loop)
         self.asking: dict[asyncio.Task[object] | None, Exchange] = {}
         """By the task that asks: aiohttp connects in it, and hands nothing of the request's own on."""
 
@@ -51,9 +64,8 @@ class Connector(aiohttp.TCPConnector):
         connection = await super().connect(req, traces, timeout)
         exchange = self.asking[asyncio.current_task()]
         exchange.transport = connection.transport
-        exchange.kept = connection.protocol in _used
-        if connection.protocol is not None:
-            _used.add(connection.protocol)
+        if isinstance(protocol := connection.protocol, Protocol):
+            exchange.kept, protocol.carried = protocol.carried, True
         return connection
 
 

@@ -25,6 +25,7 @@ Typed: TypeAlias = tuple[str, Block | msgspec.Raw]
 _IMAGES = frozenset({"image/jpeg", "image/png", "image/gif", "image/webp"})
 _MARKABLE = frozenset({"text", "image", "document", "tool_use", "tool_result"})
 _REASONING = frozenset({"thinking", "redacted_thinking"})
+_object = msgspec.json.Decoder(Fields)
 _NAME = re.compile(r"[a-zA-Z0-9_-]{1,128}")
 _NOT_IN_NAME = re.compile(r"[^a-zA-Z0-9_-]")
 
@@ -135,13 +136,18 @@ def _name(name: str) -> str:
 
 def _arguments(text: JsonText) -> msgspec.Raw | dict[str, str]:
     """The model's own text where it is a JSON object; else a JSON object that says what it was."""
-    for candidate in (text or "{}", mended_json(text)):
-        try:
-            msgspec.json.decode(candidate, type=Fields)
-        except (ValueError, RecursionError):
-            continue
-        return msgspec.Raw(candidate.encode())
-    return {"INVALID_JSON": text}
+    if _is_object(text or "{}"):
+        return msgspec.Raw((text or "{}").encode())
+    mended_text = mended_json(text)
+    return msgspec.Raw(mended_text.encode()) if _is_object(mended_text) else {"INVALID_JSON": text}
+
+
+def _is_object(text: JsonText) -> bool:
+    try:
+        _object.decode(text)
+    except (ValueError, RecursionError):
+        return False
+    return True
 
 
 class _Kind(msgspec.Struct):
