@@ -16,7 +16,7 @@ import time
 from pathlib import Path
 from typing import Any
 
-from treadle import Agent, Limits, Outcome, Runtime, Session, Settings
+from treadle import Agent, Limits, Outcome, Runtime, Session, Settings, tool
 from treadle.config import load
 from treadle.events import TextDelta
 from treadle.providers.scripted import ScriptedModel
