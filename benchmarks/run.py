@@ -16,6 +16,7 @@ import statistics
 import subprocess
 import sys
 import time
+from collections.abc import Callable
 from dataclasses import dataclass, field
 from pathlib import Path
 
@@ -25,6 +26,8 @@ from rows import ROWS, Row
 RESULTS = HERE / "results" / "latest.json"
 REPS = 5
 QUICK_REPS = 2
+BUSY = 0.15
+"""A median this much above the lowest is the machine's doing."""
 
 
 @dataclass
@@ -35,21 +38,17 @@ class Figures:
     values: dict[str, list[float]] = field(default_factory=dict[str, list[float]])
     troubles: dict[str, str] = field(default_factory=dict[str, str])
 
-    def median(self, peer: str) -> float:
-        return statistics.median(self.values[peer])
-
-    @property
-    def reached(self) -> float | None:
-        """The project's figure in the unit of its limits; None where there is none."""
+    def reached(self, of_all: Callable[[list[float]], float] = statistics.median) -> float | None:
+        """The project's figure in the unit of its limits, of medians or of whatever `of_all` takes; None where there is none."""
         row = self.row
         if row.peers[0] not in self.values or (row.of and row.of not in self.values):
             return None
-        ours = self.median(row.peers[0])
-        return ours / self.median(row.of) if row.of else ours
+        ours = of_all(self.values[row.peers[0]])
+        return ours / of_all(self.values[row.of]) if row.of else ours
 
     @property
     def verdict(self) -> str:
-        reached = self.reached
+        reached = self.reached()
         if reached is None:
             return "not measured"
         return "aim" if reached <= self.row.aim else "must" if reached <= self.row.must else "missed"
@@ -74,7 +73,7 @@ def measure(row: Row, bench: Bench, reps: int) -> Figures:
 
 
 def table(measured: list[Figures]) -> str:
-    """Markdown: medians, the lowest of all repetitions in brackets."""
+    """Markdown: medians, in brackets the same of the lowest of all repetitions, which is what a quiet machine would show."""
     lines = ["| | Treadle | beside it | reached | must | aim | |", "|---|---|---|---|---|---|---|"]
     lines += [_line(figures) for figures in measured]
     lines += [f"\n{figures.row.name}, {peer}: {text}" for figures in measured for peer, text in figures.troubles.items()]
@@ -85,8 +84,9 @@ def _line(figures: Figures) -> str:
     row = figures.row
     ours, *others = row.peers
     beside = ", ".join(f"{_short(peer)} {_figure(figures, peer)}" for peer in others)
-    reached, unit = figures.reached, f" times {_short(row.of)}" if row.of else f" {row.unit}"
-    shown = f"{_number(reached)}{unit}" if reached is not None else ""
+    unit = f" times {_short(row.of)}" if row.of else f" {row.unit}"
+    reached, lowest = figures.reached(), figures.reached(min)
+    shown = f"{_number(reached)} ({_number(lowest)}){unit}" if reached is not None and lowest is not None else ""
     cells = [row.what, _figure(figures, ours), beside, shown, f"{_number(row.must)}{unit}", f"{_number(row.aim)}{unit}", figures.verdict]
     return "| " + " | ".join(cells) + " |"
 
@@ -94,7 +94,8 @@ def _line(figures: Figures) -> str:
 def _figure(figures: Figures, peer: str) -> str:
     if peer not in figures.values:
         return "-"
-    return f"{_number(figures.median(peer))} {figures.row.unit} ({_number(min(figures.values[peer]))})"
+    values = figures.values[peer]
+    return f"{_number(statistics.median(values))} ({_number(min(values))}) {figures.row.unit}"
 
 
 def _short(peer: str) -> str:
@@ -104,6 +105,14 @@ def _short(peer: str) -> str:
 
 def _number(value: float) -> str:
     return f"{value:,.0f}" if value >= 20 else f"{value:.2f}".rstrip("0").rstrip(".")
+
+
+def _quietness(measured: list[Figures]) -> str:
+    """How far the medians lie above the lowest figures: on a quiet machine a few percent."""
+    above = [statistics.median(values) / min(values) - 1 for figures in measured for values in figures.values.values()]
+    worst = max(above, default=0.0)
+    busy = "; it was busy: the figures in brackets say more about the code" if worst > BUSY else ""
+    return f"The machine added up to {worst:.0%}{busy}."
 
 
 # ---------------------------------------------------------------- the record
@@ -122,7 +131,8 @@ def record(measured: list[Figures], *, pinned: bool, reps: int) -> dict[str, obj
         "rows": {
             figures.row.name: {
                 "unit": figures.row.unit,
-                "reached": figures.reached,
+                "reached": figures.reached(),
+                "reached_lowest": figures.reached(min),
                 "of": figures.row.of,
                 "must": figures.row.must,
                 "aim": figures.row.aim,
@@ -164,7 +174,7 @@ def main() -> None:
             measured.append(measure(row, bench, reps))
         document = record(measured, pinned=bench.pinned, reps=reps)
     print(table(measured))
-    print(f"\nMedians of {reps} processes for each figure, the lowest in brackets; Python {document['python']}, commit {document['commit']}.")
+    print(f"\nMedians over {reps} processes each, in brackets the lowest; Python {document['python']}, commit {document['commit']}. {_quietness(measured)}")
     RESULTS.parent.mkdir(exist_ok=True)
     RESULTS.write_text(json.dumps(document, indent=1) + "\n")
     print(f"All figures: {Path(os.path.relpath(RESULTS))}", file=sys.stderr)
