@@ -48,9 +48,11 @@ class Figures:
 
     @property
     def verdict(self) -> str:
-        reached = self.reached()
-        if reached is None:
+        """By the worse of the medians and the lowest: a busy machine flatters the one or the other."""
+        both = self.reached(), self.reached(min)
+        if None in both:
             return "not measured"
+        reached = max(filter(None, both))
         return "aim" if reached <= self.row.aim else "must" if reached <= self.row.must else "missed"
 
 
