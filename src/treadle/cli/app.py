@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import difflib
 import importlib
 import os
 import sys
@@ -12,7 +11,6 @@ import click
 from typing_extensions import override
 
 from treadle import __version__
-from treadle.cli.exits import Failed
 from treadle.cli.help import HELP
 
 COMMANDS = {
@@ -41,6 +39,8 @@ class Commands(click.Group):
     @override
     def resolve_command(self, ctx: click.Context, args: list[str]) -> Any:
         if args and args[0] not in COMMANDS and not args[0].startswith("-") and not ctx.resilient_parsing:  # which is how completion asks
+            import difflib  # noqa: PLC0415  likewise
+
             near = difflib.get_close_matches(args[0], COMMANDS, n=1)
             hint = f" Did you mean {near[0]!r}?" if near else f" There are: {', '.join(COMMANDS)}."
             raise click.UsageError(f"No such command {args[0]!r}.{hint}", ctx)
@@ -72,4 +72,6 @@ def app(ctx: click.Context) -> None:
     try:
         os.getcwd()
     except OSError as e:
+        from treadle.cli.exits import Failed  # noqa: PLC0415  --help must not wait for what only an error needs
+
         raise Failed("the working directory is gone: change to one that is there") from e
