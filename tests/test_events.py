@@ -37,7 +37,7 @@ FIELDS = {
     "message": "message",
     "retry": "attempt wait_s kind",
     "usage": "input_tokens output_tokens cache_read_tokens cache_write_tokens reasoning_tokens cost_usd?",
-    "warning": "text",
+    "warning": "text call_id?",
     "limit_warning": "limit left",
     "input_added": "text",
     "output": "value validated",

@@ -215,7 +215,7 @@ def test_a_call_starts_and_ends() -> None:
 
 def test_a_call_that_never_started_has_no_end_but_a_warning() -> None:
     result = ToolResult(call_id="c", name="f", content="no such tool", is_error=True)
-    assert shown(ToolFinished(at=AT, status="error", result=result, started=False)) == [{"type": "warning", "text": "f was not run: no such tool"}]
+    assert shown(ToolFinished(at=AT, status="error", result=result, started=False)) == [{"type": "warning", "text": "f was not run: no such tool", "call_id": "c"}]
 
 
 def test_an_approval_is_asked_for_and_resolved() -> None:

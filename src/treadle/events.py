@@ -155,6 +155,8 @@ class UsageReported(_Event, frozen=True, kw_only=True, tag="usage"):
 
 class Warned(_Event, frozen=True, kw_only=True, tag="warning"):
     text: str
+    call_id: str | msgspec.UnsetType = msgspec.UNSET
+    """Of the call that was not run, where the warning says why."""
 
 
 class LimitWarning(_Event, frozen=True, kw_only=True, tag="limit_warning"):
