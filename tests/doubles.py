@@ -13,6 +13,7 @@ from typing import Any, Unpack
 
 import anyio
 
+import treadle
 from treadle import Tool, ToolContext, events
 from treadle.agent import Agent
 from treadle.config import Config
@@ -303,12 +304,7 @@ def check(result: RunResult[Any], seen: list[Event], records: list[Record]) -> N
 
 def check_history(messages: Sequence[Message]) -> None:
     """Each tool call has exactly one result, directly after it, and no call has the id of another."""
-    ids = [call.id for message in messages for call in message.tool_calls]
-    assert len(ids) == len(set(ids)), "two calls have one id"
-    for before, message in zip([None, *messages], [*messages, None], strict=True):
-        asked = [call.id for call in before.tool_calls] if before is not None else []
-        answered = [result.call_id for result in message.tool_results] if message is not None else []
-        assert asked == answered, (before, message)
+    assert treadle.check_history(messages) == []
 
 
 def check_events(seen: Sequence[Event]) -> None:

@@ -20,6 +20,8 @@ if TYPE_CHECKING:
     from treadle.errors import ErrorKind as ErrorKind
     from treadle.events import Event as Event
     from treadle.hub import Hub as Hub
+    from treadle.integrity import check_history as check_history
+    from treadle.integrity import repair_history as repair_history
     from treadle.journal import Journal as Journal
     from treadle.message import MediaPart as MediaPart
     from treadle.message import Message as Message
@@ -63,6 +65,7 @@ _HOME = {
     "errors": ("AgentError", "ErrorKind"),
     "events": ("Event",),
     "hub": ("Hub",),
+    "integrity": ("check_history", "repair_history"),
     "journal": ("Journal",),
     "message": ("MediaPart", "Message", "ProviderPart", "ReasoningPart", "TextPart", "ToolCall", "ToolResult", "UnknownPart"),
     "model": ("Model", "ModelRequest", "ModelResponse"),
