@@ -140,13 +140,13 @@ def test_a_result_that_is_missing_among_others_is_put_between_them() -> None:
 
 def test_a_result_that_comes_late_is_moved_before_what_stood_between() -> None:
     lines = [("assistant", asks("a")), ("user", "Wait."), ("assistant", "I do."), ("tool", gives("a"))]
-    assert problems(*lines) == ["message 3 ('m3'): the result of the tool call 'a' belongs into a tool message right after message 0"]
+    assert problems(*lines) == ["message 3 ('m3'): the result of the tool call 'a' belongs in a tool message right after message 0"]
     assert repaired(*lines) == ["m0 assistant ?a", "m3 tool !a=of a", "m1 user 'Wait.'", "m2 assistant 'I do.'"]
 
 
 def test_results_in_several_tool_messages_become_one() -> None:
     lines = [("assistant", asks("a"), asks("b")), ("tool", gives("a")), ("tool", gives("b"))]
-    assert problems(*lines) == ["message 2 ('m2'): the result of the tool call 'b' belongs into a tool message right after message 0"]
+    assert problems(*lines) == ["message 2 ('m2'): the result of the tool call 'b' belongs in a tool message right after message 0"]
     assert repaired(*lines) == ["m0 assistant ?a ?b", "m1 tool !a=of a !b=of b"]
 
 
@@ -202,7 +202,7 @@ def test_a_tool_message_without_a_result_becomes_a_user_message_or_nothing() -> 
 def test_results_in_a_user_message_become_a_tool_message_with_its_id() -> None:
     """As the Messages API has them."""
     lines = [("assistant", asks("a")), ("user", gives("a"))]
-    assert problems(*lines) == ["message 1 ('m1'): the result of the tool call 'a' belongs into a tool message right after message 0"]
+    assert problems(*lines) == ["message 1 ('m1'): the result of the tool call 'a' belongs in a tool message right after message 0"]
     assert repaired(*lines) == ["m0 assistant ?a", "m1 tool !a=of a"]
 
 
@@ -212,14 +212,14 @@ def test_words_beside_results_in_a_user_message_stay_the_users() -> None:
 
 def test_results_in_an_assistant_message_are_moved_out_of_it() -> None:
     lines = [("assistant", "I look.", asks("a"), gives("a"), "There.")]
-    assert problems(*lines) == ["message 0 ('m0'): the result of the tool call 'a' belongs into a tool message right after message 0"]
+    assert problems(*lines) == ["message 0 ('m0'): the result of the tool call 'a' belongs in a tool message right after message 0"]
     assert repaired(*lines) == ["m0 assistant 'I look.' ?a 'There.'", "m0_results tool !a=of a"]
 
 
 @pytest.mark.parametrize("role", ["user", "system"])
 def test_calls_in_a_message_that_is_not_the_assistants_become_one_of_the_assistant(role: Role) -> None:
     lines = [(role, "words", asks("a")), ("tool", gives("a"))]
-    assert problems(*lines)[0] == f"message 0 ('m0'): the tool call 'a' stands in a message of the role '{role}', and belongs into one of the assistant"
+    assert problems(*lines)[0] == f"message 0 ('m0'): the tool call 'a' stands in a message of the role '{role}', not in one of the assistant"
     assert repaired(*lines) == [f"m0 {role} 'words'", "m0_calls assistant ?a", "m1 tool !a=of a"]
 
 

@@ -104,14 +104,14 @@ def _problems(messages: Sequence[Message], pairs: _Pairs) -> Iterator[tuple[int,
     for place, call in pairs.calls.items():
         i, answer = place.message, pairs.answers.get(place)
         if messages[i].role != "assistant":
-            yield i, f"the tool call {call.id!r} stands in a message of the role {messages[i].role!r}, and belongs into one of the assistant"
+            yield i, f"the tool call {call.id!r} stands in a message of the role {messages[i].role!r}, not in one of the assistant"
         if call.id in first:
             yield i, f"a tool call has the id {call.id!r}, which a call of message {first[call.id]} has already"
         first.setdefault(call.id, i)
         if answer is None:
             yield i, f"the tool call {call.id!r} ({call.name!r}) has no result"
         elif answer.message != i + 1 or messages[i + 1].role != "tool":
-            yield answer.message, f"the result of the tool call {call.id!r} belongs into a tool message right after message {i}"
+            yield answer.message, f"the result of the tool call {call.id!r} belongs in a tool message right after message {i}"
     asked = {result: call for call, result in pairs.answers.items()}
     for place, result in pairs.results.items():
         if place not in asked:
