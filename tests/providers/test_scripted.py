@@ -212,6 +212,7 @@ async def test_two_that_ask_at_once_get_two_entries() -> None:
         ({"delay_ms": "5"}, r"\$\.delay_ms"),
         ({"usage": {"input": 5}}, r"unknown field `input` - at `\$\.usage`"),
         ({"usage": {"input_tokens": 1.5}}, r"\$\.usage\.input_tokens"),
+        *(({"usage": {name: -1}}, rf">= 0 - at `\$\.usage\.{name}`") for name in Usage.__struct_fields__),
         ({"error": "network"}, r"\$\.error"),
         ({"error": {"kind": "bad luck"}}, r"'bad luck' - at `\$\.error\.kind`"),
         ({"error": {}}, r"missing required field `kind` - at `\$\.error`"),

@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 from collections.abc import AsyncGenerator, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any, Literal
+from typing import TYPE_CHECKING, Annotated, Any, Literal, TypeAlias
 
 import anyio
 import msgspec
@@ -40,8 +40,17 @@ class _Error(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     retry_after_s: float | None = None
 
 
+_Count: TypeAlias = Annotated[int, msgspec.Meta(ge=0)]
+
+
 class _Usage(Usage, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """What a misspelt count would leave out in silence is refused."""
+    """What a misspelt count would leave out in silence is refused, and what would take tokens back."""
+
+    input_tokens: _Count = 0
+    output_tokens: _Count = 0
+    cache_read_tokens: _Count = 0
+    cache_write_tokens: _Count = 0
+    reasoning_tokens: _Count = 0
 
 
 class ScriptEntry(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
