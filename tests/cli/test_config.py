@@ -220,9 +220,16 @@ def test_set_follows_a_link_and_leaves_it_one(desk: Desk, tmp_path: Path) -> Non
     assert (tmp_path / "dotfiles.yaml").read_text() == "limits: {turns: 4}\n"
 
 
+@pytest.mark.parametrize("command", [("show",), ("path",), ("check",), ("set", "limits.turns", "30")])
+def test_a_home_that_is_a_file_is_said_by_every_command(desk: Desk, command: tuple[str, ...]) -> None:
+    desk.env["TREADLE_HOME"] = str(desk.project / "notes.txt")
+    (desk.project / "notes.txt").write_text("mine")
+    assert "notes.txt' is no folder: name one" in desk(*command, code=2).stderr
+    assert (desk.project / "notes.txt").read_text() == "mine"
+
+
 def test_set_says_where_it_cannot_write(desk: Desk) -> None:
-    desk.file.parent.parent.mkdir(parents=True)
-    desk.file.parent.write_text("a file where the folder should be")
+    desk.file.parent.parent.write_text("a file where the folder should be")
     assert f"{desk.file}: cannot be written" in desk("set", "limits.turns", "4", code=2).stderr
 
 

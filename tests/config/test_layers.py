@@ -249,6 +249,13 @@ def test_treadle_home_moves_the_users_folder(place: Place, tmp_path: Path) -> No
     assert place.load(TREADLE_HOME=str(tmp_path)).limits.turns == 3
 
 
+def test_a_treadle_home_that_is_no_folder_is_said(place: Place) -> None:
+    place.mine("limits: {turns: 2}")
+    text = place.wrong(TREADLE_HOME=str(place.own))
+    assert text == f"TREADLE_HOME={str(place.own)!r} is no folder: name one, or unset it"
+    assert place.load(TREADLE_HOME=str(place.home / "not-there-yet")).limits.turns == 50
+
+
 def test_a_working_directory_that_is_gone_leaves_the_users_file(place: Place, monkeypatch: pytest.MonkeyPatch) -> None:
     gone = place.project / "gone"
     gone.mkdir()

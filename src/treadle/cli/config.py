@@ -57,7 +57,9 @@ def show(as_json: bool, cwd: Path) -> None:
 @folder
 def path(cwd: Path) -> None:
     """The files that are looked for, in the order in which they are read."""
-    for file in config_files(os.environ, cwd):
+    with failing():
+        files = config_files(os.environ, cwd)
+    for file in files:
         click.echo(f"{file.path}  ({'there' if file.path.exists() else 'not there'}, {'of the project' if file.root else 'your own'})")
 
 
@@ -66,7 +68,8 @@ def path(cwd: Path) -> None:
 @folder
 def check(file: Path | None, cwd: Path) -> None:
     """Check FILE, or everything that a run would read. Exits with 2 where something is wrong."""
-    files = config_files(os.environ, cwd)
+    with failing():
+        files = config_files(os.environ, cwd)
     if file is not None:
         if not file.exists():
             raise Failed(f"{str(file)!r} is not there")
@@ -89,7 +92,8 @@ def set_(key: str, value: str) -> None:
 
     VALUE - is read from standard input, so that a key stays out of the shell's history. A list is written '["a", "b"]'.
     """
-    file = home(os.environ) / "config.yaml"
+    with failing():
+        file = home(os.environ) / "config.yaml"
     names = tuple(key.split("."))
     try:
         found = find_key(names)

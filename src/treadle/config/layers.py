@@ -55,14 +55,20 @@ class ConfigFile(NamedTuple):
 
 
 def home(env: Mapping[str, str]) -> Path:
-    """Treadle's own folder: TREADLE_HOME, else ~/.treadle. No file of a workspace can move it."""
+    """Treadle's own folder: TREADLE_HOME, else ~/.treadle. No file of a workspace can move it.
+
+    It need not exist. Raises AgentError(invalid) where TREADLE_HOME is something else than a folder.
+    """
     base = env.get("HOME") or env.get("USERPROFILE") or os.path.expanduser("~")
     given = re.sub(r"^~(?=/|$)", lambda _: base, env.get("TREADLE_HOME", "").strip())
-    return Path(os.path.abspath(given or Path(base, ".treadle")))
+    folder = Path(os.path.abspath(given or Path(base, ".treadle")))
+    if given and os.path.exists(folder) and not os.path.isdir(folder):
+        raise AgentError("invalid", f"TREADLE_HOME={given!r} is no folder: name one, or unset it")
+    return folder
 
 
 def config_files(env: Mapping[str, str], cwd: str | Path | None = None) -> list[ConfigFile]:
-    """Where configuration is looked for, in the order in which it is read; the files need not exist.
+    """Where configuration is looked for, in the order in which it is read; the files need not exist. Raises as `home` does.
 
     The user's own, then those of the project from its git root down to `cwd`; where there is no git root, that of `cwd`.
     """
