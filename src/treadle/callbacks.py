@@ -21,6 +21,7 @@ class Callbacks:
     on_text_delta: Callable[[str], object] | None = None
     on_tool_call: Callable[[ToolCallAsked], object] | None = None
     on_tool_result: Callable[[ToolCallEnd], object] | None = None
+    """Of calls that ran. One that was refused before is a `warning` with its `call_id`, which `on_event` hears."""
     on_complete: Callable[[RunResult[Any]], object] | None = None
     """After every run, whatever its outcome."""
     on_error: Callable[[AgentError], object] | None = None

@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+import contextlib
+import json
 import os
 import signal
+import socket
 import subprocess
 import sys
 from pathlib import Path
@@ -37,6 +40,40 @@ def test_a_reader_that_leaves_ends_the_run_in_silence(cli: Cli, output: str):
 def test_a_full_disk_under_stdout_is_told(cli: Cli, output: str):
     answer = shell(cli, f"$TREADLE run x --output {output} --model {cli.script({'text': LONG})} > /dev/full")
     assert (answer.code, answer.err) == (1, "treadle: standard output cannot be written: No space left on device\n")
+
+
+@pytest.mark.parametrize("output", ["text", "json"])
+def test_an_answer_that_does_not_fit_on_the_disk_stands_on_stdout(cli: Cli, output: str):
+    model = cli.script({"text": LONG})
+    answer = shell(cli, f"ulimit -f 8; $TREADLE run x -q --output {output} -o out --model {model}")
+    assert (answer.code, answer.err) == (1, "treadle: -o 'out' could not be written (File too large): what it lacks stands on stdout\n")
+    assert LONG.strip() in answer.out
+    assert (cli.workspace / "out").read_bytes() == b""
+
+
+def test_events_that_do_not_fit_on_the_disk_go_on_on_stdout(cli: Cli):
+    model = cli.script({"text": "word " * 3_000})
+    answer = shell(cli, f"ulimit -f 8; $TREADLE run x --output stream-json -o out --model {model}")
+    assert (answer.code, answer.err) == (1, "treadle: -o 'out' could not be written (File too large): what it lacks stands on stdout\n")
+    written = (cli.workspace / "out").read_text()
+    assert written.endswith("}\n")
+    events = [json.loads(line) for line in (written + answer.out).splitlines()]
+    assert [event["seq"] for event in events] == list(range(1, len(events) + 1))
+    assert (events[0]["type"], events[-1]["type"], events[-1]["outcome"]) == ("run_start", "run_end", "completed")
+
+
+def test_a_file_that_is_none_is_said_before_the_run(cli: Cli):
+    with socket.socket(socket.AF_UNIX) as listening, contextlib.chdir(cli.workspace):
+        listening.bind("out")
+    answer = cli("run", "x", "-o", "out", "--model", cli.script({"text": "hi"}))
+    assert (answer.code, answer.out) == (2, "")
+    assert "-o 'out' cannot be written" in answer.err
+
+
+def test_a_pipe_can_be_the_file(cli: Cli):
+    answer = shell(cli, f"mkfifo pipe; cat pipe & $TREADLE run x -q -o pipe --model {cli.script({'text': 'hi'})} > elsewhere; code=$?; wait; exit $code")
+    assert (answer.code, answer.out, answer.err) == (0, "hi\n", "")
+    assert (cli.workspace / "elsewhere").read_text() == ""
 
 
 @pytest.mark.skipif(not Path("/dev/full").exists(), reason="only Linux has a device that is always full")

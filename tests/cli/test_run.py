@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from pathlib import Path
 from typing import Any
 
 import jsonschema_rs
@@ -81,12 +82,83 @@ def test_files_go_into_the_prompt(cli: Cli):
     assert "none.txt" in missing.err
 
 
+def tape(cli: Cli, *refused: str, settings: tuple[str, ...] = ()) -> str:
+    """A model that answers "hi" to the prompt "x", and does not take some settings."""
+    path = cli.home / "narrow.tape"
+    assert cli("run", "x", "--model", f"record:{path}={cli.script({'text': 'hi'})}", *settings).code == 0
+    head, *exchanges = path.read_text().splitlines()
+    path.write_text("\n".join([json.dumps({**json.loads(head), "refuses": refused}), *exchanges]) + "\n")
+    return f"tape:{path}"
+
+
+@pytest.mark.parametrize(("flag", "value", "setting"), [("--effort", "high", "effort"), ("--max-output-tokens", "900", "max_tokens")])
+def test_an_option_that_the_model_does_not_take_is_wrong_use(cli: Cli, flag: str, value: str, setting: str):
+    answer = cli("run", "x", flag, value, "-o", "out.txt", "--model", tape(cli, setting))
+    assert (answer.code, answer.out) == (2, "")
+    assert f"does not take {setting}" in answer.err
+    assert not (cli.workspace / "out.txt").exists()
+
+
+def test_a_default_that_the_model_does_not_take_is_left_out_with_a_warning(cli: Cli):
+    (cli.home / ".treadle").mkdir()
+    model = tape(cli, "effort")
+    (cli.home / ".treadle/config.yaml").write_text("defaults: {effort: high}\n")
+    answer = cli("run", "x", "--model", model)
+    assert (answer.code, answer.out) == (0, "hi\n")
+    assert answer.err.count("does not take effort: it was left out") == 1
+
+
+def test_an_option_is_a_setting_of_the_run_over_the_configured_one(cli: Cli):
+    (cli.home / ".treadle").mkdir()
+    (cli.home / ".treadle/config.yaml").write_text("defaults: {effort: low, max_tokens: 800}\n")
+    asked = {"effort": "high", "max_tokens": 900}
+    model = tape(cli, settings=("--effort", "high", "--max-output-tokens", "900"))
+    exchange = json.loads(Path(model.removeprefix("tape:")).read_text().splitlines()[1])
+    assert exchange["request"]["settings"] == asked
+
+
 def test_the_answer_can_go_to_a_file(cli: Cli):
     answer = cli("run", "x", "-o", "out.txt", "--model", cli.script({"text": "hi"}))
     assert (answer.code, answer.out, (cli.workspace / "out.txt").read_text()) == (0, "", "hi\n")
     nowhere = cli("run", "x", "-o", "no/such/dir.txt", "--model", cli.script({"text": "hi"}))
     assert nowhere.code == 2
     assert "no/such/dir.txt" in nowhere.err
+
+
+def test_the_events_stand_in_the_file_as_they_come(cli: Cli):
+    (cli.workspace / "out.jsonl").write_text("from another run\n" * 1000)
+    model = cli.script(bash("until grep -q '\"run_start\"' out.jsonl; do sleep 0.02; done; cp out.jsonl seen.jsonl"), {"text": "hi"})
+    answer = cli("run", "x", "--mode", "full", "--timeout", "20", "--output", "stream-json", "-o", "out.jsonl", "--model", model)
+    assert (answer.code, answer.out) == (0, "")
+    whole = (cli.workspace / "out.jsonl").read_text()
+    kinds = [json.loads(line)["type"] for line in whole.splitlines()]
+    assert (kinds[0], kinds[-1]) == ("run_start", "run_end")
+    assert whole.startswith((cli.workspace / "seen.jsonl").read_text())
+
+
+@pytest.mark.parametrize("output", ["text", "json"])
+def test_the_answer_stands_in_the_file_when_the_run_has_ended(cli: Cli, output: str):
+    (cli.workspace / "out.txt").write_text("from another run\n")
+    model = cli.script(bash("cp out.txt seen.txt"), {"text": "hi"})
+    assert cli("run", "x", "--mode", "full", "--output", output, "-o", "out.txt", "--model", model).code == 0
+    assert (cli.workspace / "seen.txt").read_text() == "from another run\n"
+    assert "hi" in (cli.workspace / "out.txt").read_text()
+    assert "from another run" not in (cli.workspace / "out.txt").read_text()
+
+
+def test_a_run_without_an_answer_leaves_no_older_one_in_the_file(cli: Cli):
+    (cli.workspace / "out.txt").write_text("from another run\n")
+    answer = cli("run", "x", "-o", "out.txt", "--model", cli.script({"error": {"kind": "auth", "status": 401}}))
+    assert (answer.code, (cli.workspace / "out.txt").read_text()) == (1, "")
+
+
+@pytest.mark.parametrize("output", ["text", "json", "stream-json"])
+def test_a_run_that_could_not_start_leaves_the_file_as_it_was(cli: Cli, output: str):
+    (cli.workspace / "old.txt").write_text("from another run\n")
+    for name in ("old.txt", "new.txt"):
+        assert cli("run", "x", "--output", output, "-o", name, "--model", "script:none.json").code == 2
+    assert (cli.workspace / "old.txt").read_text() == "from another run\n"
+    assert not (cli.workspace / "new.txt").exists()
 
 
 @pytest.mark.parametrize("arguments", [("run",), ("run", ""), ("run", "   ")])

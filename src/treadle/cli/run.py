@@ -9,11 +9,11 @@ import signal
 import stat
 import sys
 from collections.abc import Callable
+from contextlib import nullcontext
 from dataclasses import dataclass
 from importlib.resources import files
-from io import BytesIO
 from pathlib import Path
-from typing import Any, get_args
+from typing import IO, Any, get_args
 
 import anyio
 import click
@@ -21,6 +21,7 @@ import click
 from treadle.agent import Agent
 from treadle.cli.exits import Failed, exit_code, failing, unwritable
 from treadle.cli.help import HELP
+from treadle.cli.output_file import OutputFile
 from treadle.cli.render import renderer
 from treadle.config import Config, load
 from treadle.events import Event
@@ -29,7 +30,7 @@ from treadle.redaction import Redactor
 from treadle.result import RunResult
 from treadle.run_stream import RunStream
 from treadle.runtime import Runtime
-from treadle.types import Effort, Mode
+from treadle.types import Effort, Mode, Settings
 
 FILE_BYTES_MAX = 20 * 1024 * 1024
 STDIN_BYTES_MAX = 10 * 1024 * 1024
@@ -40,8 +41,9 @@ class Wish:
     """What the person asked for."""
 
     prompt: list[Part]
+    settings: Settings
+    """The options that are settings of the call: a model that does not take one is an error, and not left alone as for a default."""
     output: str
-    output_file: Path | None
     cwd: Path
     quiet: bool
     verbose: bool
@@ -74,14 +76,18 @@ def run(prompt: str, cwd: Path, attached: tuple[Path, ...], output: str, output_
     if not cwd.is_dir():
         raise Failed(f"--cwd {str(cwd)!r} is no directory")
     parts = _prompt(prompt, attached)
-    wish = Wish(prompt=parts, output=output, output_file=output_file, cwd=cwd.resolve(), quiet=quiet, verbose=verbose)
     with failing():
+        settings = Settings(effort=flags["effort"], max_tokens=flags["max_output_tokens"])
+        wish = Wish(prompt=parts, settings=settings, output=output, cwd=cwd.resolve(), quiet=quiet, verbose=verbose)
         given = {f"--{name.replace('_', '-')}": value for name, value in flags.items() if value is not None}
         config = load(cwd=wish.cwd, flags=given)
         if not quiet:
             for warning in (*config.warnings, *_without_effect(config)):
                 click.echo(f"! {warning}", err=True)
-        result = anyio.run(_run, config, wish)
+        with OutputFile(output_file) if output_file else nullcontext(sys.stdout.buffer) as out:
+            result = anyio.run(_run, config, wish, out)
+            if isinstance(out, OutputFile):
+                out.finish()
     sys.exit(exit_code(result.outcome, result.error.kind if result.error else None))
 
 
@@ -101,17 +107,12 @@ def _without_effect(config: Config) -> list[str]:
     return [f"{', '.join(vain)} in the configuration: without effect in this version. --mode alone decides what may run, and runs are kept in memory"]
 
 
-async def _run(config: Config, wish: Wish) -> RunResult[str]:
-    out = BytesIO() if wish.output_file else sys.stdout.buffer
-    if wish.output_file is not None:
-        _check_writable(wish.output_file)
+async def _run(config: Config, wish: Wish, out: IO[bytes]) -> RunResult[str]:
     show = renderer(wish.output, out, Redactor(config.secrets()), quiet=wish.quiet, verbose=wish.verbose).show
     async with Runtime(config=config) as runtime:
         session = runtime.session(agent=coding_agent(config))
-        stream = session.stream(wish.prompt, limits=config.limits, mode=config.defaults.mode, cwd=wish.cwd)
+        stream = session.stream(wish.prompt, settings=wish.settings, limits=config.limits, mode=config.defaults.mode, cwd=wish.cwd)
         await follow(stream, show)
-    if wish.output_file is not None and isinstance(out, BytesIO):
-        _write(wish.output_file, out.getvalue())
     return stream.result
 
 
@@ -201,16 +202,3 @@ def _attachment(path: Path) -> Part:
         return TextPart(text=f"<file path={str(path)!r}>\n{data.decode()}\n</file>")
     except UnicodeDecodeError as e:
         raise Failed(f"--file {str(path)!r} is neither an image, a PDF nor UTF-8 text") from e
-
-
-def _check_writable(path: Path) -> None:
-    if path.is_dir() or not os.access(path if path.exists() else path.parent, os.W_OK):
-        raise Failed(f"-o {str(path)!r} cannot be written: is its directory there, and yours?")
-
-
-def _write(path: Path, data: bytes) -> None:
-    try:
-        path.write_bytes(data)
-    except OSError as e:
-        sys.stdout.buffer.write(data)
-        raise Failed(f"-o {str(path)!r} could not be written ({e.strerror or e}): the answer stands on stdout instead", 1) from e
