@@ -15,7 +15,7 @@ import msgspec
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from treadle.journal import SCHEMA, RunStarted
+from treadle.entries import SCHEMA, RunStarted
 from treadle.message import MediaPart, Message
 from treadle.types import Limits, Settings
 

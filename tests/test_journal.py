@@ -14,9 +14,7 @@ from hypothesis import strategies as st
 
 from tests.strategies import examples_of, values_of
 from treadle import events
-from treadle.errors import AgentError
-from treadle.events import ErrorInfo
-from treadle.journal import (
+from treadle.entries import (
     ApprovalAnswered,
     ApprovalAsked,
     CancelAsked,
@@ -33,11 +31,12 @@ from treadle.journal import (
     ToolFinished,
     ToolLate,
     ToolStarted,
-    events_of,
     read_entry,
-    shown_arguments,
 )
+from treadle.errors import AgentError
+from treadle.events import ErrorInfo
 from treadle.message import Message, TextPart, ToolCall, ToolResult, UnknownPart
+from treadle.projection import events_of, shown_arguments
 from treadle.types import Outcome, StopReason, Usage
 
 AT = datetime(2026, 11, 20, 10, tzinfo=UTC)

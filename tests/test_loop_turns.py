@@ -8,8 +8,8 @@ import pytest
 
 from tests.doubles import PlainTool, PlayedModel, Step, WatchedJournal, agent, asks, breaks, call, end, fails, gives, open_runtime, says, text, watch, wishes
 from treadle import ToolContext
+from treadle.entries import Entry, RunFinished
 from treadle.errors import AgentError, ErrorKind
-from treadle.journal import Entry, RunFinished
 from treadle.message import Message, ReasoningPart, ToolCall
 from treadle.model import PartEnd, ReasoningDelta, TextDelta
 from treadle.testing import ScriptedModel

@@ -17,9 +17,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from tests.strategies import examples_of, values_of, without_half_pairs
+from treadle.entries import Entry, Record
 from treadle.errors import AgentError
 from treadle.events import ErrorInfo, Event
-from treadle.journal import Entry, Record
 from treadle.message import Message, Part, TextPart
 from treadle.model import ModelRequest, ModelResponse, ToolDefinition
 from treadle.types import Limits, RunMetrics, Settings, StopReason, SystemBlock, Usage, Value, new_id, now

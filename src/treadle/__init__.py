@@ -40,7 +40,6 @@ if TYPE_CHECKING:
     from treadle.runtime import run as run
     from treadle.runtime import run_sync as run_sync
     from treadle.session import Session as Session
-    from treadle.session_store import MAX_SESSION_MESSAGES as MAX_SESSION_MESSAGES
     from treadle.session_store import SessionStore as SessionStore
     from treadle.tooling import DidNotHappen as DidNotHappen
     from treadle.tooling import Happened as Happened
@@ -56,6 +55,7 @@ if TYPE_CHECKING:
     from treadle.types import Settings as Settings
     from treadle.types import StopReason as StopReason
     from treadle.types import Usage as Usage
+    from treadle.window import MAX_SESSION_MESSAGES as MAX_SESSION_MESSAGES
 
 __version__ = "0.1.0"
 
@@ -73,10 +73,11 @@ _HOME = {
     "run_stream": ("RunStream",),
     "runtime": ("Runtime", "run", "run_sync"),
     "session": ("Session",),
-    "session_store": ("MAX_SESSION_MESSAGES", "SessionStore"),
+    "session_store": ("SessionStore",),
     "tooling": ("DidNotHappen", "Happened", "Tool", "ToolContext", "ToolFailed", "ToolRegistry"),
     "tools.function": ("FunctionTool", "tool"),
     "types": ("Limits", "Outcome", "RunMetrics", "Settings", "StopReason", "Usage"),
+    "window": ("MAX_SESSION_MESSAGES",),
 }
 _MODULE_OF = {name: module for module, names in _HOME.items() for name in names}
 __all__ = [*sorted(_MODULE_OF)]  # pyright: ignore[reportUnsupportedDunderAll]  the names stand in the block above, for checkers

@@ -19,6 +19,7 @@ class Ledger:
         self.usage = Usage()
         self.turns = 0
         self.tool_calls = 0
+        """Calls that started."""
         self._context_tokens = 0
         self._new_bytes = 0
 
@@ -40,12 +41,9 @@ class Ledger:
         expected_input = self._context_tokens + -(-self._new_bytes // BYTES_PER_TOKEN)
         return min(wanted, self.limits.tokens - self.usage.total_tokens - expected_input)
 
-    def admit_call(self) -> bool:
-        """Counts one more call; False where the limit is reached."""
-        if self.limits.tool_calls is not None and self.tool_calls >= self.limits.tool_calls:
-            return False
-        self.tool_calls += 1
-        return True
+    def allows_call(self, waiting: int) -> bool:
+        """Whether one more may start after `waiting` others, which have not started yet."""
+        return self.limits.tool_calls is None or self.tool_calls + waiting < self.limits.tool_calls
 
     def last_turn(self) -> Outcome | None:
         """The limit that makes the coming turn the last one, where the model must answer without tools."""
@@ -54,6 +52,11 @@ class Ledger:
         if self.limits.tool_calls is not None and self.tool_calls >= self.limits.tool_calls:
             return Outcome.CALL_LIMIT
         return None
+
+    @property
+    def is_last_turn(self) -> bool:
+        """Whether the coming response is the last that the limit of turns allows."""
+        return self.limits.turns is not None and self.turns + 1 >= self.limits.turns
 
     @property
     def turns_spent(self) -> bool:

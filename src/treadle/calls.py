@@ -12,14 +12,15 @@ from typing import Any, Literal, Protocol
 import anyio
 from anyio.lowlevel import checkpoint_if_cancelled
 
-from treadle.journal import ApprovalAnswered, ApprovalAsked, Entry, ToolFinished, ToolStarted
-from treadle.message import Message, ToolCall, ToolResult
+from treadle.entries import ApprovalAnswered, ApprovalAsked, Entry, ToolFinished, ToolStarted
+from treadle.message import ToolCall
+from treadle.run_state import RunState
 from treadle.tooling import Tool, failure
-from treadle.types import now
+from treadle.types import Outcome, now
 
 MAX_PARALLEL = 64
 """Calls of one turn that run at once; the others start as these end."""
-NOBODY_KNOWS = "Nobody knows whether it took effect: check before you do it again."
+NOT_KNOWN = "It is not known whether it took effect: check before you do it again."
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -29,6 +30,9 @@ class Ready:
     call: ToolCall
     tool: Tool[Any]
     arguments: Any
+    attempt: int = 1
+    started: bool = False
+    """Its start is in the journal, by a driver that died: that entry stands for this attempt too."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -41,8 +45,19 @@ class Refused:
     """For want of a person who could have said yes."""
 
 
-def refused(call: ToolCall, text: str, *, status: Literal["error", "denied"] = "error", unapproved: bool = False) -> Refused:
-    finished = ToolFinished(at=now(), status=status, result=failure(call.id, call.name, text), started=False)
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Held:
+    """A call that waits for a person, and the run with it."""
+
+    call: ToolCall
+    reason: str
+    parallel: bool = True
+    asked: bool = False
+    """The question is in the journal."""
+
+
+def refused(call: ToolCall, text: str, *, status: Literal["error", "denied"] = "error", unapproved: bool = False, cut_by: Outcome | None = None) -> Refused:
+    finished = ToolFinished(at=now(), status=status, result=failure(call.id, call.name, text), started=False, cut_by=cut_by)
     return Refused(call=call, finished=finished, unapproved=unapproved)
 
 
@@ -59,53 +74,49 @@ class Append(Protocol):
 
 
 class Batch:
-    """The calls of one response. Each has its result once `execute` or `cut` has returned."""
+    """The open calls of one response. Each but the held ones has its result once `execute` has returned, all once `cut` has."""
 
-    def __init__(self, run_id: str, prepared: Sequence[Ready | Refused] = ()) -> None:
-        self._run_id = run_id
+    def __init__(self, state: RunState, prepared: Sequence[Ready | Refused | Held] = ()) -> None:
+        self._state = state
         self._prepared = list(prepared)
-        self.calls = [p.call for p in self._prepared]
-        self._finished = {p.call.id: p.finished for p in prepared if isinstance(p, Refused)}
-        self._open: set[str] = set()
+        self._open = {p.call.id for p in prepared if isinstance(p, Ready) and p.started}
         """Started in the journal, and without a result."""
+        self._started_here: set[str] = set()
         self._running: set[str] = set()
         """The tool has been called: it may have happened."""
         self._in_order: anyio.Lock | None = None
         """Calls that run together append one after the other, so that their events leave in the order of the entries."""
         self._failed: Exception | None = None
-        self.told = False
-        """True once the results became a message."""
-
-    @property
-    def ended_by(self) -> ToolResult | None:
-        """The first result with which a tool ends the run."""
-        return next((f.result for f in self._finished.values() if f.ends_run), None)
-
-    @property
-    def unapproved(self) -> bool:
-        return any(isinstance(p, Refused) and p.unapproved for p in self._prepared)
-
-    @property
-    def results(self) -> list[ToolResult]:
-        """In the order of the calls."""
-        return [self._finished[call.id].result for call in self.calls]
 
     def opening(self) -> list[Entry]:
-        """What is appended together with the response: the refusals, and the starts of the calls that start now."""
+        """What is appended first: the refusals, the questions, and the starts of the calls that start now."""
         entries: list[Entry] = []
         for p in self._prepared:
             if isinstance(p, Refused):
                 entries.extend(_refusal(p))
+            elif isinstance(p, Held) and not p.asked:
+                entries.append(_question(p.call, p.reason))
         for stage in self._stages():
-            return [*entries, *(self._start(ready) for ready in stage[:MAX_PARALLEL])]
+            return [*entries, *(self._start(ready) for ready in stage[:MAX_PARALLEL] if not ready.started)]
         return entries
 
     def _stages(self) -> Iterator[list[Ready]]:
-        """Neighbours that are parallel together, a sequential one alone, in the order of the calls."""
+        """Neighbours that are parallel together, a sequential one alone, in the order of the calls.
+
+        What stands behind a call that is held, and may not run beside it, waits with it.
+        """
         stage: list[Ready] = []
+        held: Held | None = None
         for p in self._prepared:
             if isinstance(p, Refused):
                 continue
+            if isinstance(p, Held):
+                held = held or p
+                if not p.parallel:
+                    break
+                continue
+            if held is not None and not p.tool.parallel:
+                break
             if stage and not (p.tool.parallel and stage[-1].tool.parallel):
                 yield stage
                 stage = []
@@ -114,15 +125,18 @@ class Batch:
             yield stage
 
     def _start(self, ready: Ready) -> ToolStarted:
-        call = ready.call
+        call, started = ready.call, self._state.started
+        assert started is not None, "calls are a run's"
         self._open.add(call.id)
+        self._started_here.add(call.id)
         return ToolStarted(
             at=now(),
             call_id=call.id,
             name=call.name,
             arguments_json=call.arguments_json,
             effect=ready.tool.effect,
-            key=idempotency_key(self._run_id, call.id),
+            key=idempotency_key(started.run_id, call.id),
+            attempt=ready.attempt,
         )
 
     async def execute(self, runner: Runner, append: Append) -> None:
@@ -157,7 +171,6 @@ class Batch:
         await checkpoint_if_cancelled()  # from here on it may have happened
         self._running.add(call_id)
         finished = await runner.execute(ready)
-        self._finished[call_id] = finished
         self._open.remove(call_id)
         await append(finished, hold=True)  # known from here on: whatever comes, the end appends it
         if self._open:
@@ -169,31 +182,28 @@ class Batch:
             await append()
 
     def cut(self, why: str) -> list[ToolFinished]:
-        """Closes every call that has no result yet: `unknown` where it was running and may have happened."""
-        closed = [self._stopped(p, why) for p in self._prepared if isinstance(p, Ready) and p.call.id not in self._finished]
-        self._finished |= {finished.result.call_id: finished for finished in closed}
-        return closed
+        """Closes every call that has no result yet: `unknown` where it may have happened."""
+        return [self._stopped(call, why) for call in self._state.open_calls]
 
-    def _stopped(self, ready: Ready, why: str) -> ToolFinished:
-        call, running = ready.call, ready.call.id in self._running
-        unknown = running and ready.tool.effect == "once"
-        text = f"Not run: {why}."
-        if running:
-            text = f"{why} while this call was running. {NOBODY_KNOWS}" if unknown else f"{why} before this call was done; it may be repeated."
+    def _stopped(self, call: ToolCall, why: str) -> ToolFinished:
+        started = self._state.starts.get(call.id)
+        text, unknown = f"Not run: {why}.", False
+        if started is not None and (call.id in self._running or call.id not in self._started_here):
+            unknown = started.effect == "once"
+            text = f"{why} while this call was running. {NOT_KNOWN}" if unknown else f"{why} before this call was done; it may be repeated."
         result = failure(call.id, call.name, text, unknown=unknown)
-        return ToolFinished(at=now(), status="unknown" if unknown else "cancelled", result=result, started=call.id in self._open)
+        return ToolFinished(at=now(), status="unknown" if unknown else "cancelled", result=result, started=started is not None)
 
-    def message(self) -> Message:
-        """One tool message with every result."""
-        self.told = True
-        return Message.tool(self.results)
+
+def _question(call: ToolCall, reason: str) -> ApprovalAsked:
+    return ApprovalAsked(at=now(), call_id=call.id, name=call.name, arguments_json=call.arguments_json, reason=reason)
 
 
 def _refusal(refusal: Refused) -> list[Entry]:
     call, finished = refusal.call, refusal.finished
     if not refusal.unapproved:
         return [finished]
-    asked = ApprovalAsked(at=finished.at, call_id=call.id, name=call.name, arguments_json=call.arguments_json, reason=finished.result.text)
+    asked = _question(call, finished.result.text)
     return [asked, ApprovalAnswered(at=finished.at, call_id=call.id, decision="deny", by="nobody"), finished]
 
 

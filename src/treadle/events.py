@@ -170,6 +170,25 @@ class InputAdded(_Event, frozen=True, kw_only=True, tag="input_added"):
     text: str
 
 
+class Compacted(_Event, frozen=True, kw_only=True, tag="compaction"):
+    """The view of the conversation has shrunk."""
+
+    receipt: object
+    """What left it, as JSON."""
+
+
+class ChildStart(_Event, frozen=True, kw_only=True, tag="child_start"):
+    """A tool of this run started a run of another agent, whose events carry `parent_run_id`."""
+
+    child_run_id: str
+    agent: str
+
+
+class ChildEnd(_Event, frozen=True, kw_only=True, tag="child_end"):
+    child_run_id: str
+    outcome: Outcome
+
+
 class OutputReady(_Event, frozen=True, kw_only=True, tag="output"):
     value: object
     validated: bool
@@ -229,6 +248,9 @@ Event: TypeAlias = (
     | Warned
     | LimitWarning
     | InputAdded
+    | Compacted
+    | ChildStart
+    | ChildEnd
     | OutputReady
     | ErrorRaised
     | RunEnd

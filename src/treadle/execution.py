@@ -10,19 +10,24 @@ import math
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any, TypeVar
+from typing import Any, Literal, TypeAlias, TypeVar
 
 import anyio
 
-from treadle.calls import NOBODY_KNOWS, Ready, Refused, refused
+from treadle.calls import NOT_KNOWN, Held, Ready, Refused, refused
 from treadle.clock import Clock
-from treadle.journal import ToolFinished
+from treadle.crash import boundary
+from treadle.entries import ToolFinished
+from treadle.errors import AgentError
 from treadle.message import MediaPart, Part, TextPart, ToolCall, ToolResult
 from treadle.model import ToolDefinition
 from treadle.output import cap_output
 from treadle.policy import decide, headless_denial
-from treadle.tooling import InvalidArguments, Tool, ToolContext, ToolFailed, ToolOutput, ToolRegistry, failure, unknown_tool
+from treadle.tooling import DidNotHappen, Happened, InvalidArguments, Tool, ToolContext, ToolFailed, ToolOutput, ToolRegistry, failure, unknown_tool
 from treadle.types import Mode, now
+
+OnAsk: TypeAlias = Literal["deny", "wait"]
+"""What a call meets that needs a person where none is: a no, or the run waits."""
 
 
 @dataclass(slots=True, kw_only=True)
@@ -41,11 +46,14 @@ class Toolbox:
     """Makes the context of a call from its deadline and a way to ask whether the run is being stopped."""
     takes_images: bool = True
     """Whether the run's model does."""
+    on_ask: OnAsk = "deny"
+    late: Callable[[str, str], None] = lambda call_id, text: None
+    """Told, in the event loop, what a call gave after its result was `unknown`."""
     scope: anyio.CancelScope = field(default_factory=anyio.CancelScope)
     """The run's."""
 
-    def prepare(self, call: ToolCall) -> Ready | Refused:
-        """Looked up, validated and decided; a call that cannot run comes back with its result. Nobody is here to ask: ask is a no."""
+    def prepare(self, call: ToolCall, *, allowed: bool = False) -> Ready | Refused | Held:
+        """Looked up, validated and decided; a call that cannot run comes back with its result. `allowed`: a person said yes to it."""
         tool = self.registry.get(call.name)
         if tool is None:
             return refused(call, unknown_tool(call.name, [t.name for t in self.registry]))
@@ -58,14 +66,37 @@ class Toolbox:
         decision = decide(self.mode, tool, arguments, self.cwd)
         if decision.verdict == "deny":
             return refused(call, f"Not run: {decision.reason}.", status="denied")
-        if decision.verdict == "ask":
+        if decision.verdict == "ask" and not allowed:
+            if self.on_ask == "wait":
+                return Held(call=call, reason=decision.reason, parallel=tool.parallel)
             return refused(call, headless_denial(decision), status="denied", unapproved=True)
         return Ready(call=call, tool=tool, arguments=arguments)
+
+    def repeat(self, call: ToolCall, attempt: int) -> Ready:
+        """A call that a dead driver had started. Raises AgentError(tool) where its tool would not take the arguments any more."""
+        tool = self.registry.get(call.name)
+        try:
+            arguments = tool.parse(call.arguments_json) if tool is not None else None
+        except Exception as e:
+            raise AgentError("tool", f"{call.name} (call {call.id}) had started, and now does not take its arguments: {_words(e)}") from e
+        if tool is None:
+            raise AgentError("tool", f"{call.name} (call {call.id}) had started, and there is no such tool any more")
+        return Ready(call=call, tool=tool, arguments=arguments, attempt=attempt, started=True)
+
+    async def probe(self, ready: Ready) -> Happened | DidNotHappen | None:
+        """What the tool's own probe says of it. Raises what the probe raises."""
+        ctx = self.context(ready, self._deadline(ready.tool), self._is_stopping)
+        with anyio.move_on_after(ready.tool.timeout_s):
+            answer = await ready.tool.probe(ctx, ready.arguments)
+            return Happened(await self._capped_text(answer.result, ready.tool, ctx)) if isinstance(answer, Happened) else answer
+        return None
 
     async def execute(self, ready: Ready) -> ToolFinished:
         """Runs it. Whatever it does, short of cancellation, is a result."""
         begun = self.clock.monotonic()
+        boundary()
         result, ends_run = await self._result(ready)
+        boundary()
         status = "unknown" if result.unknown else "error" if result.is_error else "ok"
         duration_ms = round((self.clock.monotonic() - begun) * 1000, 3)
         return ToolFinished(at=now(), status=status, result=result, duration_ms=duration_ms, ends_run=ends_run)
@@ -81,7 +112,7 @@ class Toolbox:
         except ToolFailed as e:
             text, unknown, ends_run = str(e.message), once and e.happened is None, e.ends_run
         except _TimedOut:
-            text, unknown = f"Timed out after {tool.timeout_s} s. {NOBODY_KNOWS if once else ''}".strip(), once
+            text, unknown = f"Timed out after {tool.timeout_s} s. {NOT_KNOWN if once else ''}".strip(), once
         except (Exception, SystemExit) as e:  # noqa: BLE001  the edge of a tool: its failure is told to the model
             text, unknown = _words(e), once and self._is_stopping()
         except anyio.get_cancelled_exc_class() as e:

@@ -1,243 +1,62 @@
-"""What the journal is: an append-only, gap-free list of facts for each run, and what a front may see of each fact.
+"""What a journal is: where the entries of runs are kept, by whom they may be appended, and what a list of runs shows.
 
-Where the facts are kept is journals/; when they are appended is the loop's business. Entry: `Journal`, `read_entry`, `events_of`.
-
-Order of a run: run.started, then for each turn model.requested (one more for each failed attempt), model.responded with the
-starts of the calls that start now, tool.finished for each, and in the end run.finished. Two barriers a turn: the response
-and the starts are appended before any of those calls begins; every result is appended before the next request uses it.
+The entries stand in entries.py, the places to keep them in journals/. Entry: `Journal`, `RunWriter`, `RunInfo`.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
-from typing import Any, Literal, Protocol, TypeAlias, cast, get_args
+import asyncio
+from collections.abc import Callable, Collection, Sequence
+from typing import Literal, Protocol, TypeAlias, TypeVar
 
-import msgspec
+import anyio
 
-from treadle import events
+from treadle.entries import Entry, Fork, Record, RunStarted, read_entry
 from treadle.errors import AgentError
-from treadle.events import ErrorInfo, Event
-from treadle.json_text import JsonText, decode_json, encode_json, members, object_of
-from treadle.message import Message, ToolCall, ToolResult, decode_message, decode_part
-from treadle.model import ModelResponse
-from treadle.types import Effect, Limits, Mode, Outcome, StopReason, Time, Usage, Value
+from treadle.run_state import RunState
+from treadle.session_store import Sessions, title_of
+from treadle.types import Mode, Outcome, Time, Usage, Value
 
-SCHEMA = 1
-"""Major version of the entries; it stands in run.started, and a reader refuses a higher one."""
+T = TypeVar("T")
 
-
-class _Entry(Value, frozen=True, kw_only=True, tag_field="type"):
-    at: Time
+RunStatus: TypeAlias = Literal["running", "waiting", "stopped", "finished"]
+"""running: a living process drives it; waiting: for a person's approval; stopped: its process died, or closed, before its end."""
 
 
-class RunStarted(_Entry, frozen=True, kw_only=True, tag="run.started"):
+class RunInfo(Value, frozen=True, kw_only=True):
+    """A run as a list shows it: a fold of its entries."""
+
     run_id: str
+    session_id: str | None
+    parent_run_id: str | None
+    forked_from: str | None
     agent: str
-    agent_hash: str
     model: str
     mode: Mode
     cwd: str
-    input: Message
-    """The prompt, as the model will see it."""
-    limits: Limits = Limits()
-    inputs: JsonText = "{}"
-    session_id: str | None = None
-    parent_run_id: str | None = None
-    user_id: str | None = None
-    schema: int = msgspec.field(default_factory=lambda: SCHEMA)
-    """Always written: a default that is left out would mean the reader's own number."""
-
-
-class ModelRequested(_Entry, frozen=True, kw_only=True, tag="model.requested"):
-    """An attempt begins. The second and later ones say how the one before failed, and are appended before their wait."""
-
-    turn: int
-    attempt: int = 1
-    reserved: None = None
-    """What the attempt may cost; always null in this version."""
-    failed: ErrorInfo | None = None
-    wait_s: float = 0.0
-
-
-class ModelResponded(_Entry, frozen=True, kw_only=True, tag="model.responded"):
-    turn: int
-    attempt: int
-    message: Message
-    usage: Usage
-    stop_reason: StopReason | None
-    """None: the response was cut by the end of the run, and the message holds what there was."""
-    raw_stop_reason: str = ""
-    response_id: str = ""
-    model: str = ""
-    provider_data: JsonText | None = None
-
-
-class ToolStarted(_Entry, frozen=True, kw_only=True, tag="tool.started"):
-    call_id: str
-    name: str
-    arguments_json: JsonText
-    effect: Effect
-    key: str
-    """The idempotency key: the same for every attempt of this call."""
-    attempt: int = 1
-
-
-class ToolFinished(_Entry, frozen=True, kw_only=True, tag="tool.finished"):
-    """The one result of a call; also of a call that was refused and never started."""
-
-    status: Literal["ok", "error", "denied", "cancelled", "unknown"]
-    result: ToolResult
-    duration_ms: float = 0.0
-    started: bool = True
-    """False: the call was refused before it could start, and has no tool.started."""
-    ends_run: bool = False
-    """The tool said that the run must end here."""
-
-
-class ToolLate(_Entry, frozen=True, kw_only=True, tag="tool.late"):
-    """A fact that came after `unknown`: told to the model as a message, never in place of the result."""
-
-    call_id: str
-    text: str
-
-
-class ApprovalAsked(_Entry, frozen=True, kw_only=True, tag="approval.asked"):
-    call_id: str
-    name: str
-    arguments_json: JsonText
-    reason: str
-
-
-class ApprovalAnswered(_Entry, frozen=True, kw_only=True, tag="approval.answered"):
-    call_id: str
-    decision: Literal["allow", "deny"]
-    by: str
-    reason: str = ""
-
-
-class InputAdded(_Entry, frozen=True, kw_only=True, tag="input.added"):
-    message: Message
-    by: Literal["user", "runtime"]
-
-
-class ModelSwitched(_Entry, frozen=True, kw_only=True, tag="model.switched"):
-    model: str
-
-
-class Compaction(_Entry, frozen=True, kw_only=True, tag="compaction"):
-    receipt: JsonText
-
-
-class CancelAsked(_Entry, frozen=True, kw_only=True, tag="cancel.asked"):
-    by: str
-
-
-class RunResumed(_Entry, frozen=True, kw_only=True, tag="run.resumed"):
-    """A new driver took the run over: appends of the one before are refused from here on."""
-
-    fence: int
-
-
-class RunFinished(_Entry, frozen=True, kw_only=True, tag="run.finished"):
-    outcome: Outcome
+    status: RunStatus
+    outcome: Outcome | None
+    """None until it is finished."""
+    started_at: Time
+    updated_at: Time
+    """Of its last entry."""
+    prompt: str
+    """The first line of it."""
     turns: int
     tool_calls: int
     usage: Usage
-    duration_s: float
-    text: str = ""
-    output: JsonText = "null"
-    validated: bool = False
-    open_turn: int | None = None
-    """The turn that the end cut or closed."""
-    error: ErrorInfo | None = None
+    entries: int
+    """How many there are, and the sequence of the last."""
 
 
-Entry: TypeAlias = (
-    RunStarted
-    | ModelRequested
-    | ModelResponded
-    | ToolStarted
-    | ToolFinished
-    | ToolLate
-    | ApprovalAsked
-    | ApprovalAnswered
-    | InputAdded
-    | ModelSwitched
-    | Compaction
-    | CancelAsked
-    | RunResumed
-    | RunFinished
-)
+class Freed(Value, frozen=True, kw_only=True):
+    """What pruning takes away, or would."""
 
-
-class Record(Value, frozen=True, kw_only=True):
-    """An entry and its place."""
-
-    seq: int
-    """From 1, without gaps."""
-    entry: Entry
-
-
-_TYPES = {str(kind.__struct_config__.tag): kind for kind in get_args(Entry)}
-_MESSAGES = ("input", "message")
-
-
-def read_entry(data: bytes) -> Entry:
-    """The inverse of `to_json`; what a newer version wrote into a message is kept with it.
-
-    Raises AgentError(invalid) where the bytes are no entry, one of an unknown type, or one of a higher major schema.
-    """
-    try:
-        entry = decode_json(data, cast("type[Entry]", Entry))
-    except ValueError:
-        entry = _read_strange(data)
-    if isinstance(entry, RunStarted):
-        _check_schema(entry.schema)
-    return entry
-
-
-def _read_strange(data: bytes) -> Entry:
-    """Words of a newer version inside: the messages are read by their own rules, and the rest by this version's."""
-    try:
-        fields = members(data.decode())
-        _check_schema(decode_json(fields.get("schema", "1").encode(), int))
-        tag = decode_json(fields.get("type", "null").encode(), str)
-        if (kind := _TYPES.get(tag)) is None:
-            raise AgentError("invalid", f"an entry of type {tag!r} is unknown here: where a newer Treadle wrote it, upgrade to read it")
-        for name in fields.keys() & _MESSAGES:
-            fields[name] = encode_json(decode_message(fields[name].encode())).decode()
-        if "result" in fields:
-            fields["result"] = encode_json(decode_part(fields["result"])).decode()
-        known = {"type", *kind.__struct_encode_fields__}
-        return decode_json(object_of({name: value for name, value in fields.items() if name in known}).encode(), kind)
-    except ValueError as e:
-        raise AgentError("invalid", f"this is no entry that can be read: {e}") from e
-
-
-def _check_schema(schema: int) -> None:
-    if schema > SCHEMA:
-        raise AgentError("invalid", f"this run was written by a newer Treadle (schema {schema}; this version reads {SCHEMA}): upgrade to read it")
-
-
-def responded(message: Message, response: ModelResponse | None, usage: Usage, *, turn: int, attempt: int) -> ModelResponded:
-    """`response`: None where it was cut by the end of the run, and `message` holds what there was."""
-    if response is None:
-        return ModelResponded(at=message.created_at, turn=turn, attempt=attempt, message=message, usage=usage, stop_reason=None)
-    return ModelResponded(
-        at=message.created_at,
-        turn=turn,
-        attempt=attempt,
-        message=message,
-        usage=usage,
-        stop_reason=response.stop_reason,
-        raw_stop_reason=response.raw_stop_reason,
-        response_id=response.id,
-        model=response.model,
-        provider_data=response.provider_data,
-    )
-
-
-# ---------------------------------------------------------------- the contract
+    runs: tuple[str, ...]
+    kept: tuple[str, ...]
+    """Old enough, but another run was forked from them and stays."""
+    size_bytes: int
+    """Of their entries; what they share with runs that stay is not counted."""
 
 
 class RunWriter(Protocol):
@@ -246,116 +65,162 @@ class RunWriter(Protocol):
     @property
     def run_id(self) -> str: ...
 
+    @property
+    def fence(self) -> int:
+        """1 for the first driver, one more for each that took the run over."""
+        ...
+
     async def append(self, entries: Sequence[Entry]) -> int:
         """All or nothing, in order; gives the sequence of the first. When it returns, they are durable.
 
-        Raises AgentError(busy) where another driver has taken the run over; then nothing was appended. Cancellation: none. An
-        append that began is finished, also while its caller is being cancelled; the journal shields it where it waits.
+        After run.finished it takes nothing but tool.late. Raises AgentError(busy) where another driver has taken the run over, and
+        AgentError(agent) where the entries cannot be stored; then nothing was appended. Cancellation: none. An append that began is
+        finished, also while its caller is being cancelled (`uninterrupted`); the journal sees to it where it waits.
         """
         ...
 
-    async def release(self) -> None:
-        """Lets go of the run. Idempotent."""
+    async def release(self, *, waiting: bool = False) -> None:
+        """Lets go of the run, which then is finished, `waiting` for a person, or stopped. Idempotent. Raises nothing for a lost journal."""
         ...
 
 
 class Journal(Protocol):
-    """Where runs are kept. Safe from many tasks."""
+    """Where runs are kept. Safe from many tasks; what it raises is an AgentError: invalid for what is not there, busy for what
+    another driver holds, agent for a store that fails.
+    """
 
-    async def begin(self, started: RunStarted) -> RunWriter:
-        """Makes the run, appends run.started as sequence 1 and holds the run. Raises AgentError(busy) where the id exists."""
+    @property
+    def sessions(self) -> Sessions:
+        """The conversations that these runs make up."""
         ...
 
-    async def take_over(self, run_id: str) -> RunWriter:
-        """Holds a run that nobody drives, and fences its last driver off. Raises AgentError(busy) or AgentError(invalid)."""
+    async def begin(self, started: RunStarted) -> RunWriter:
+        """Makes the run, appends run.started as sequence 1 and holds the run; makes its session where there is none.
+
+        Raises AgentError(busy) where the id exists, or the session has a run that is not finished.
+        """
+        ...
+
+    async def take_over(self, run_id: str, *, force: bool = False) -> RunWriter:
+        """Holds a run that nobody drives, and fences its last driver off. The first append must begin with run.resumed.
+
+        Raises AgentError(busy) where a living process drives it (`force`: not then either), AgentError(invalid) where it is
+        finished or unknown.
+        """
+        ...
+
+    async def ask_to_stop(self, run_id: str) -> bool:
+        """Asks the living driver of a run, in whatever process, to cancel it; False where nobody drives it."""
+        ...
+
+    def on_stop(self, heard: Callable[[str], None]) -> None:
+        """`heard(run_id)` is called, in the event loop of the run, when somebody asked to stop a run that is driven from here."""
         ...
 
     async def read(self, run_id: str, *, after: int = 0) -> list[Record]:
         """The records above `after`, in order. Raises AgentError(invalid) for an unknown run."""
         ...
 
-    async def runs(self) -> list[RunStarted]:
+    async def load(self, run_id: str) -> RunState:
+        """Everything that the journal says of a run, over what came before it (`run_state.load`). Raises AgentError(invalid) for an unknown run."""
+        ...
+
+    async def load_fork(self, fork: Fork) -> RunState:
+        """The fresh state of a run that goes on from inside another one (`run_state.forked`)."""
+        ...
+
+    async def read_bytes(self, run_id: str) -> list[bytes]:
+        """The stored bytes of every entry, in order, each a JSON object: what export copies."""
+        ...
+
+    async def add_run(self, entries: Sequence[bytes]) -> RunInfo:
+        """Takes in what `read_bytes` gave elsewhere, as it is. Raises AgentError(invalid) that names the number of a broken entry,
+        and where the run is here already, or the one that it was forked from is not.
+        """
+        ...
+
+    async def info(self, run_id: str) -> RunInfo:
+        """Raises AgentError(invalid) for an unknown run, with the nearest ids."""
+        ...
+
+    async def runs(self, *, limit: int | None = None, session_id: str | None = None) -> list[RunInfo]:
         """Newest first."""
+        ...
+
+    async def prune(self, before: Time, *, apply: bool) -> Freed:
+        """Takes away finished runs whose last entry is older, with their messages; where `apply` is false it only says what that would free.
+
+        Runs that one which stays was forked from are kept.
+        """
         ...
 
     async def aclose(self) -> None: ...
 
 
-# ---------------------------------------------------------------- what a front may see
+def read_run(entries: Sequence[bytes]) -> list[Entry]:
+    """A whole run as `read_bytes` gave it. Raises AgentError(invalid) that names the number of the first entry which is none, or out of place."""
+    read: list[Entry] = []
+    for number, data in enumerate(entries, 1):
+        try:
+            read.append(read_entry(data))
+        except AgentError as e:
+            raise AgentError("invalid", f"entry {number}: {e.message}") from e
+        if (number == 1) is not isinstance(read[-1], RunStarted):
+            raise AgentError("invalid", f"entry {number}: a run begins with one run.started, and has no other")
+    if not read:
+        raise AgentError("invalid", "there is no entry in it")
+    return read
 
 
-def shown_arguments(arguments_json: JsonText) -> dict[str, object] | str:
-    """An object where the text is one, else the text."""
-    try:
-        return ToolCall(id="", name="", arguments_json=arguments_json).arguments
-    except ValueError:
-        return arguments_json
-
-
-def events_of(entry: Entry) -> Iterator[tuple[type[Event], Mapping[str, Any]]]:
-    """The durable events of an entry, in order: their types and own fields. The same on every host, whenever it is asked."""
-    match entry:
-        case RunStarted():
-            yield events.RunStart, {"agent": entry.agent, "model": entry.model}
-        case ModelRequested(attempt=1):
-            if entry.turn > 1:
-                yield events.TurnEnd, {"turn": entry.turn - 1}
-            yield events.TurnStart, {"turn": entry.turn}
-        case ModelRequested():
-            kind = entry.failed.kind if entry.failed else "network"
-            yield events.Retry, {"attempt": entry.attempt - 1, "wait_s": entry.wait_s, "kind": kind}
-        case ModelResponded():
-            yield from _events_of_response(entry)
-        case ToolStarted():
-            yield events.ToolCallStart, {"call_id": entry.call_id, "name": entry.name, "effect": entry.effect}
-        case ToolFinished(started=False, result=result):
-            yield events.Warned, {"text": f"{result.name} was not run: {result.text}", "call_id": result.call_id}
-        case ToolFinished(result=result):
-            fields = {"result": result.text, "is_error": result.is_error, "unknown": result.unknown, "duration_ms": entry.duration_ms}
-            yield events.ToolCallEnd, {"call_id": result.call_id, "name": result.name, **fields}
-        case InputAdded():
-            yield events.InputAdded, {"text": entry.message.text}
-        case ApprovalAsked():
-            arguments = shown_arguments(entry.arguments_json)
-            yield events.ApprovalRequested, {"call_id": entry.call_id, "name": entry.name, "arguments": arguments, "reason": entry.reason}
-        case ApprovalAnswered():
-            yield events.ApprovalResolved, {"call_id": entry.call_id, "decision": entry.decision, "by": entry.by}
-        case RunFinished():
-            yield from _events_of_end(entry)
-        case _:
-            return
-
-
-def _events_of_response(entry: ModelResponded) -> Iterator[tuple[type[Event], Mapping[str, Any]]]:
-    yield events.UsageReported, msgspec.structs.asdict(entry.usage)
-    if entry.message.parts:
-        yield events.MessageAdded, {"message": entry.message}
-    for call in entry.message.tool_calls:
-        yield events.ToolCallAsked, {"call_id": call.id, "name": call.name, "arguments": shown_arguments(call.arguments_json)}
-
-
-def _events_of_end(entry: RunFinished) -> Iterator[tuple[type[Event], Mapping[str, Any]]]:
-    if entry.open_turn is not None:
-        yield events.TurnEnd, {"turn": entry.open_turn}
-    output = decode_json(entry.output.encode(), object)
-    if output is not None:
-        yield events.OutputReady, {"value": output, "validated": entry.validated}
-    error: dict[str, Any] = {}
-    if (info := entry.error) is not None:
-        error = {"error": info}
-        known = {k: v for k, v in (("status", info.status), ("request_id", info.request_id)) if v is not None}
-        yield events.ErrorRaised, {"kind": info.kind, "message": info.message, **known}
-    yield (
-        events.RunEnd,
-        {
-            "outcome": entry.outcome,
-            "text": entry.text,
-            "output": output,
-            "validated": entry.validated,
-            "usage": entry.usage,
-            "turns": entry.turns,
-            "tool_calls": entry.tool_calls,
-            "duration_s": entry.duration_s,
-            **error,
-        },
+def info_of(entries: Sequence[Entry], status: RunStatus) -> RunInfo:
+    """What a list shows of a run."""
+    state = RunState()
+    for entry in entries:
+        state.apply(entry)
+    started, finished = state.started, state.finished
+    assert started is not None, "a run begins with run.started"
+    return RunInfo(
+        run_id=started.run_id,
+        session_id=started.session_id,
+        parent_run_id=started.parent_run_id,
+        forked_from=started.fork.run_id if started.fork else None,
+        agent=started.agent,
+        model=state.model,
+        mode=state.mode,
+        cwd=state.cwd,
+        status=status,
+        outcome=finished.outcome if finished else None,
+        started_at=started.at,
+        updated_at=entries[-1].at,
+        prompt=title_of(started.input.text),
+        turns=state.ledger.turns,
+        tool_calls=state.ledger.tool_calls,
+        usage=state.ledger.usage,
+        entries=len(entries),
     )
+
+
+def unknown_run(run_id: str, known: Collection[str]) -> AgentError:
+    """With the ids that were probably meant."""
+    near = [name for name in known if name.startswith(run_id)][:3] if run_id else []
+    if not near:
+        from difflib import get_close_matches  # noqa: PLC0415  costs 5 ms of start-up, and ids are rarely wrong
+
+        near = get_close_matches(run_id, list(known)[-1000:], n=3)
+    return AgentError("invalid", f"there is no run {run_id!r} here. " + (f"Did you mean {' or '.join(near)}?" if near else "`treadle runs list` shows them"))
+
+
+async def uninterrupted(future: asyncio.Future[T]) -> T:
+    """Its result, however the awaiting task is being cancelled meanwhile; the cancellation comes at the next await."""
+    task, cancels = asyncio.current_task(), 0
+    assert task is not None, "there is a task that awaits"
+    with anyio.CancelScope(shield=True):
+        while not future.done():
+            try:
+                await asyncio.wait((future,))
+            except asyncio.CancelledError:
+                cancels += 1
+    for _ in range(cancels):
+        task.uncancel()
+        task.cancel()
+    return future.result()

@@ -10,26 +10,26 @@ from __future__ import annotations
 
 import logging
 from collections import deque
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 
 import anyio
 import msgspec
 from anyio.lowlevel import checkpoint, checkpoint_if_cancelled
 
-from treadle.budget import Ledger
-from treadle.calls import Batch, Ready, Refused, refused
+from treadle.calls import Batch, Held, Ready, Refused, refused
 from treadle.clock import Clock
+from treadle.entries import CancelAsked, Entry, InputAdded, ModelRequested, ModelResponded, RunFinished, ToolLate, responded
 from treadle.errors import AgentError, ErrorKind
 from treadle.events import LimitWarning, Warned
 from treadle.execution import Toolbox
 from treadle.feed import Feed
-from treadle.journal import Entry, InputAdded, Journal, ModelRequested, ModelResponded, RunWriter, responded
+from treadle.journal import Journal, RunWriter
 from treadle.message import Message, Part, ToolCall, encode_json
 from treadle.model import ModelRequest, ModelResponse
 from treadle.plan import Ending, Plan, error_info
-from treadle.repetition import Repetition
+from treadle.recovery import recover
 from treadle.retry import Attempt, RetryPolicy, ask
-from treadle.types import Outcome, RunMetrics, Settings, StopReason, Usage, Value, new_id, now
+from treadle.types import Outcome, RunMetrics, Settings, StopReason, Usage, new_id, now
 
 logger = logging.getLogger("treadle")
 logger.addHandler(logging.NullHandler())
@@ -37,6 +37,8 @@ logger.addHandler(logging.NullHandler())
 LAST_TURN = "This is the last turn of this run ({}): answer now, without tools, with what you have."
 EMPTY_RESPONSE = "Your last response was empty. Go on, or give your final answer."
 CUT_CALL = "Not run: the response was cut by its limit on output tokens inside this call. Make it again, shorter or in several steps."
+GRACE_S = 20.0
+"""How long a run that ends waits for its journal. Longer than a journal waits for a store that somebody else has locked."""
 
 
 class Run:
@@ -44,65 +46,67 @@ class Run:
 
     def __init__(self, plan: Plan, toolbox: Toolbox, journal: Journal, feed: Feed, *, clock: Clock, retries: RetryPolicy) -> None:
         self.plan = plan
+        self.state = plan.state
+        """What the run has come to: every entry is applied to it before it is appended."""
         self.ending: Ending | None = None
-        """Set once the run is over, also where its task was cancelled."""
+        """Set once the run is over or waits, also where its task was cancelled."""
+        self.writer: RunWriter
+        self.late: deque[ToolLate] = deque()
+        """What calls gave after their result was `unknown`, and the model has not been told."""
         self._toolbox, self._journal, self._feed, self._clock, self._retries = toolbox, journal, feed, clock, retries
-        self._writer: RunWriter
         self._held: list[Entry] = []
         """Entries that ride with the next append."""
-        self._ledger = Ledger(plan.limits)
-        self._reached = self._retried = 0
-        self._repetition = Repetition()
-        self._call_ids = {call.id for message in plan.history for call in message.tool_calls}
+        self._ledger = self.state.ledger
+        self._reached = self.state.invocations
+        self._driven_s = self.state.driven_s
         self._inbox: deque[str] = deque()
         self._scope = toolbox.scope
-        self._cancel_asked = False
+        self._cancelled_by: str | None = None
         self._message_id = ""
+        self._asked: ModelRequested
         self._attempt: Attempt | None = None
         """Set while a response is being asked for."""
-        self._batch = Batch(plan.run_id)
-        """The calls of the last response."""
-        self._carried: dict[str, object] = {}
-        """What the provider wants back with the next request of this run."""
-        self._empty_responses = 0
-        """In a row."""
-        self._unapproved = False
-        self._cut_by: Outcome | None = None
-        """The limit that refused a call."""
+        self._batch = Batch(self.state)
+        """The open calls of the last response."""
+        toolbox.late = self._came_late
 
     def steer(self, text: str) -> None:
         """Text that the model reads at its next turn."""
         self._inbox.append(text)
 
-    def cancel(self) -> None:
+    def cancel(self, by: str = "caller") -> None:
         """Ends the run at its next await: the history is closed, the outcome `cancelled`. Idempotent."""
-        self._cancel_asked = True
+        self._cancelled_by = self._cancelled_by or by
         self._scope.cancel()
 
     async def drive(self) -> None:
         """Runs to its `ending`. Raises what journal.begin raises, and what cancels the awaiting task, after the run was closed."""
-        plan, begun = self.plan, self._clock.monotonic()
-        start = len(plan.history) - 1
+        seconds, begun = self.plan.limits.seconds, self._clock.monotonic()
         with anyio.CancelScope(shield=True):  # it has begun both in the journal and here, or nowhere
             await self._begin()
         outcome, error = Outcome.CANCELLED, None
-        if plan.limits.seconds is not None:
-            self._scope.deadline = anyio.current_time() + plan.limits.seconds
+        if seconds is not None:
+            self._scope.deadline = anyio.current_time() + max(seconds - self._driven_s, 0)
         try:
             with self._scope:
                 outcome, error = await self._outcome()
             if self._scope.cancelled_caught:
-                outcome = Outcome.CANCELLED if self._cancel_asked else Outcome.TIMEOUT
+                outcome = Outcome.CANCELLED if self._cancelled_by else Outcome.TIMEOUT
         finally:
-            with anyio.CancelScope(shield=True):
-                self.ending = await self._finish(outcome, error, start=start, begun=begun)
-                await self._writer.release()
+            await self._finish(outcome, error, duration_s=self._driven_s + self._clock.monotonic() - begun)
 
     async def _begin(self) -> None:
         plan = self.plan
-        entry = plan.started()
-        self._writer = await self._journal.begin(entry)
-        self._feed.appended([entry], 1)
+        if plan.resumption is None:
+            entry = plan.started()
+            self.writer = await self._journal.begin(entry)
+            self.state.apply(entry)
+            self._feed.appended([entry], 1)
+            await self._append(*plan.compacted())
+        else:
+            self.writer = plan.resumption.writer
+            await self._append(plan.resumed(self.writer.fence))
+            self._feed.go_on(self.state)
         for text in plan.warnings:
             self._feed.say(Warned, {"text": text})
 
@@ -126,26 +130,46 @@ class Run:
     # ------------------------------------------------------------ a turn
 
     async def _turns(self) -> Outcome:
-        self._count_input((*self.plan.history, *self.plan.system, *self._toolbox.definitions))
-        while True:
+        if self.plan.limits.tokens is not None and not self._ledger.turns:
+            fixed = sum(len(encode_json(value)) for value in (*self.plan.system, *self._toolbox.definitions))
+            self._ledger.add_input(fixed + sum(len(encode_json(message)) for message in self.state.history[: self.state.past]))
+        outcome = await self._recovered()
+        while outcome is None:
             await checkpoint()  # also a model and tools that never wait can be stopped, and let others run
-            last = self._ledger.last_turn()
-            await self._append(*self._added_input(last), hold=True)
-            settings = self._settings(last)
-            if settings is None:
-                return Outcome.TOKEN_LIMIT
-            response = await self._respond(settings, last)
-            await self._take_response(response, last)
-            if self._batch.calls:
-                await self._batch.execute(self._toolbox, self._append)
-                self._take(self._batch.message())
-            outcome = self._after(response, settings, last)
-            if outcome is not None:
-                return outcome
+            outcome = await self._turn() or self._after()
+        return outcome
+
+    async def _recovered(self) -> Outcome | None:
+        """What the driver before left open is closed first."""
+        state, resumption = self.state, self.plan.resumption
+        if resumption is not None and state.open_calls:
+            entries, prepared = await recover(state, self._toolbox, resumption.answers)
+            await self._execute(prepared, *entries)
+        return self._after() if state.response is not None and not state.attempt else None
+
+    async def _turn(self) -> Outcome | None:
+        last = self._ledger.last_turn()
+        await self._append(*self._added_input(last), hold=True)
+        settings = self._settings(last)
+        if settings is None:
+            return Outcome.TOKEN_LIMIT
+        response = await self._respond(settings, last)
+        entry = self._responded(response.parts, response.usage, response)
+        self._attempt = None
+        await self._execute(self._admit(response.tool_calls, response.stop_reason, last), entry)
+        return None
+
+    async def _execute(self, prepared: Sequence[Ready | Refused | Held], *before: Entry) -> None:
+        """`before`, the refusals and the starts of the calls that start now are one append; then the calls run."""
+        self._batch = Batch(self.state, prepared)
+        await self._append(*before, hold=True)
+        await self._append(*self._batch.opening())
+        if prepared:
+            await self._batch.execute(self._toolbox, self._append)
 
     def _settings(self, last: Outcome | None) -> Settings | None:
         """This turn's; None where not even its input fits into the run's tokens."""
-        settings = self.plan.settings
+        settings, carried = self.plan.settings, self.state.carried
         wanted = settings.max_tokens
         assert wanted is not None, "the runtime resolves max_tokens"
         left = self._ledger.output_left(wanted)
@@ -155,128 +179,113 @@ class Run:
             settings = msgspec.structs.replace(settings, max_tokens=left)
         if last is not None and self._toolbox.definitions:
             settings = msgspec.structs.replace(settings, tool_choice="none")
-        if self._carried:
-            settings = msgspec.structs.replace(settings, extra={**self._carried, **(settings.extra or {})})
+        if carried:
+            settings = msgspec.structs.replace(settings, extra={**carried, **(settings.extra or {})})
         return settings
 
     async def _respond(self, settings: Settings, last: Outcome | None) -> ModelResponse:
         """One whole response, whatever number of attempts it takes."""
-        self._message_id, attempt = new_id("msg"), Attempt(self._call_ids)
-        self._attempt = attempt
-        await self._append(ModelRequested(at=now(), turn=self._ledger.turns + 1))
+        state, plan = self.state, self.plan
+        self._message_id = new_id("msg")
+        self._attempt = attempt = Attempt(state.call_ids, number=state.attempt + 1)
+        clamped = None if settings.max_tokens == plan.settings.max_tokens else settings.max_tokens
+        self._asked = ModelRequested(at=now(), turn=self._ledger.turns + 1, attempt=attempt.number, max_tokens=clamped)
+        await self._append(self._asked)
         if last is not None:
             self._feed.say(LimitWarning, {"limit": _limit_name(last), "left": int(last is Outcome.TURN_LIMIT)})
         self._feed.begin_message(self._message_id, attempt)
-        request = ModelRequest(messages=self.plan.history, tools=self._toolbox.definitions, system=self.plan.system, settings=settings)
+        request = ModelRequest(messages=state.history, tools=self._toolbox.definitions, system=plan.system, settings=settings)
+        listen = self._feed.listener
         try:
-            response = await ask(
-                self.plan.model,
-                request,
-                attempt,
-                listen=self._feed.listener,
-                failed=self._retry,
-                policy=self._retries,
-                clock=self._clock,
-            )
+            return await ask(plan.model, request, attempt, listen=listen, failed=self._retry, policy=self._retries, clock=self._clock)
         finally:
             self._reached += attempt.reached
-            self._retried += attempt.retries
-        if response.provider_data is not None:
-            self._carried |= msgspec.json.decode(response.provider_data, type=dict[str, object])
-        return response
 
-    def _added_input(self, last: Outcome | None) -> list[InputAdded]:
-        """What people said meanwhile, and our own word to the model; in the history from here on."""
-        added = [InputAdded(at=now(), message=Message.user(self._inbox.popleft()), by="user") for _ in range(len(self._inbox))]
-        ours = LAST_TURN.format(f"limit of {_limit_name(last)}") if last is not None else EMPTY_RESPONSE if self._empty_responses and not added else None
-        if ours is not None:
-            added.append(InputAdded(at=now(), message=Message.user(ours), by="runtime"))
-        for entry in added:
-            self._take(entry.message)
-        return added
+    def _added_input(self, last: Outcome | None) -> list[Entry]:
+        """What came meanwhile, what people said, and our own word to the model; in the history from here on."""
+        added: list[Entry] = [self.late.popleft() for _ in range(len(self.late))]
+        added += [InputAdded(at=now(), message=Message.user(self._inbox.popleft()), by="user") for _ in range(len(self._inbox))]
+        if self.state.attempt:  # the driver before had said ours already
+            return added
+        empty = self.state.empty_responses and not added
+        ours = LAST_TURN.format(f"limit of {_limit_name(last)}") if last is not None else EMPTY_RESPONSE if empty else None
+        return added if ours is None else [*added, InputAdded(at=now(), message=Message.user(ours), by="runtime")]
 
     async def _retry(self, error: AgentError, wait_s: float) -> None:
         assert self._attempt is not None, "only an attempt can fail"
-        failed, turn = error_info(self._as_error(error)), self._ledger.turns + 1
-        await self._append(ModelRequested(at=now(), turn=turn, attempt=self._attempt.number + 1, failed=failed, wait_s=wait_s))
-
-    async def _take_response(self, response: ModelResponse, last: Outcome | None) -> None:
-        """Into history and journal, together with the refusals and the starts of the calls that start now."""
-        self._ledger.settle(response.usage)
-        calls = response.tool_calls
-        self._call_ids.update(call.id for call in calls)
-        self._batch = Batch(self.plan.run_id, self._admit(calls, response.stop_reason, last))
-        self._unapproved |= self._batch.unapproved
-        entry = self._responded(response.parts, response.usage, response)
-        self._attempt = None
-        if response.parts:
-            self._take(entry.message)
-        await self._append(entry, *self._batch.opening())
+        failed, number = error_info(self._as_error(error)), self._attempt.number + 1
+        await self._append(msgspec.structs.replace(self._asked, at=now(), attempt=number, failed=failed, wait_s=wait_s))
 
     def _responded(self, parts: Sequence[Part], usage: Usage, response: ModelResponse | None = None) -> ModelResponded:
         assert self._attempt is not None, "a response is an attempt's"
         message = Message(id=self._message_id, role="assistant", parts=tuple(parts), created_at=now())
-        return responded(message, response, usage, turn=self._ledger.turns + (response is None), attempt=self._attempt.number)
+        return responded(message, response, usage, turn=self._ledger.turns + 1, attempt=self._attempt.number)
 
-    def _admit(self, calls: Sequence[ToolCall], stop: StopReason, last: Outcome | None) -> list[Ready | Refused]:
-        """Each call is ready, or has the result that says why it is not run."""
+    def _admit(self, calls: Sequence[ToolCall], stop: StopReason, last: Outcome | None) -> list[Ready | Refused | Held]:
+        """Each call is ready, held, or has the result that says why it is not run."""
         if stop in (StopReason.REFUSAL, StopReason.CONTEXT_OVERFLOW):
             return [refused(call, f"Not run: the response ended with {stop.value}.") for call in calls]
-        if calls and (last is not None or self._ledger.turns_spent):
-            self._cut_by = last or Outcome.TURN_LIMIT
-            return [refused(call, "Not run: this was the last turn of the run.") for call in calls]
+        if last is not None or self._ledger.is_last_turn:
+            cut_by = last or Outcome.TURN_LIMIT
+            return [refused(call, "Not run: this was the last turn of the run.", cut_by=cut_by) for call in calls]
         prepared = [self._toolbox.prepare(call) for call in calls]
         if stop is StopReason.MAX_TOKENS and prepared:
             prepared[-1] = refused(calls[-1], CUT_CALL)
+        return self._ledger_cut(prepared)
+
+    def _ledger_cut(self, prepared: list[Ready | Refused | Held]) -> list[Ready | Refused | Held]:
+        text, waiting = f"Not run: the run's limit of {self.plan.limits.tool_calls} tool calls is reached.", 0
         for i, p in enumerate(prepared):
-            if isinstance(p, Ready) and not self._ledger.admit_call():
-                self._cut_by = Outcome.CALL_LIMIT
-                prepared[i] = refused(p.call, f"Not run: the run's limit of {self.plan.limits.tool_calls} tool calls is reached.")
+            if isinstance(p, Refused):
+                continue
+            if not self._ledger.allows_call(waiting):
+                prepared[i] = refused(p.call, text, cut_by=Outcome.CALL_LIMIT)
+            waiting += 1
         return prepared
 
-    def _after(self, response: ModelResponse, settings: Settings, last: Outcome | None) -> Outcome | None:
-        """Why the run ends after this turn; None: it goes on."""
-        spent = last or (Outcome.TURN_LIMIT if self._ledger.turns_spent else None)
-        empty = response.stop_reason in (StopReason.COMPLETE, StopReason.TOOL_USE) and not response.text.strip() and not self._batch.calls
-        self._empty_responses = self._empty_responses + 1 if empty else 0
+    def _after(self) -> Outcome | None:
+        """Why the run ends, or waits, after this turn; None: it goes on."""
+        state, response = self.state, self.state.response
+        assert response is not None, "a turn is a response"
+        if state.open_calls:
+            return Outcome.APPROVAL_NEEDED
+        spent = state.last or (Outcome.TURN_LIMIT if self._ledger.turns_spent else None)
         if response.stop_reason is StopReason.REFUSAL:
             return Outcome.REFUSED
         if response.stop_reason is StopReason.CONTEXT_OVERFLOW:
             return Outcome.CONTEXT_OVERFLOW
-        if self._batch.calls:
-            circling = [self._repetition.found(*pair) for pair in zip(self._batch.calls, self._batch.results, strict=True)]
-            if (last_word := self._batch.ended_by) is not None:
+        if state.calls:
+            if (last_word := state.ended_by) is not None:
                 raise AgentError("tool", f"{last_word.name} ended the run: {last_word.text}")
-            if any(circling):  # whoever asks for the same again and again because nobody approves it needs an approval
-                return spent or (Outcome.APPROVAL_NEEDED if self._unapproved else Outcome.LOOPING)
+            if state.circling:  # whoever asks for the same again and again because nobody approves it needs an approval
+                return spent or (Outcome.APPROVAL_NEEDED if state.unapproved else Outcome.LOOPING)
             return spent
         if response.stop_reason is StopReason.MAX_TOKENS:
-            return Outcome.TRUNCATED if settings.max_tokens == self.plan.settings.max_tokens else Outcome.TOKEN_LIMIT
-        if response.stop_reason is StopReason.PAUSE or self._empty_responses == 1:
+            return Outcome.TOKEN_LIMIT if state.clamped else Outcome.TRUNCATED
+        if response.stop_reason is StopReason.PAUSE or state.empty_responses == 1:
             return spent  # a pause is sent back as it is, an empty response is asked for once more
-        if self._inbox and spent is None:
+        if (self._inbox or self.late) and spent is None:
             return None  # a person's words still reach the model
-        return self._cut_by or (Outcome.APPROVAL_NEEDED if self._unapproved else Outcome.COMPLETED)
+        return state.cut_by or (Outcome.APPROVAL_NEEDED if state.unapproved else Outcome.COMPLETED)
 
-    # ------------------------------------------------------------ history and journal
+    def _came_late(self, call_id: str, text: str) -> None:
+        if (finished := self.state.results.get(call_id)) is None or finished.status == "unknown":
+            self.late.append(ToolLate(at=now(), call_id=call_id, text=text))
 
-    def _take(self, message: Message) -> None:
-        self.plan.history.append(message)
-        if message.role != "assistant":
-            self._count_input([message])
-
-    def _count_input(self, values: Iterable[Value]) -> None:
-        if self.plan.limits.tokens is not None:
-            self._ledger.add_input(sum(len(encode_json(value)) for value in values))
+    async def store_late(self) -> None:
+        """What came late, and after the run had ended: for the next one of its session."""
+        await self._append(*[self.late.popleft() for _ in range(len(self.late))])
 
     async def _append(self, *entries: Entry, hold: bool = False) -> None:
         """Durable first, then seen; `hold` leaves the entries to the next append. What the journal refuses is held for the end."""
+        for entry in entries:
+            self.state.apply(entry)
         self._held.extend(entries)
         if hold or not self._held:
             return
         batch, self._held = self._held, []
         try:
-            first = await self._writer.append(batch)
+            first = await self.writer.append(batch)
         except Exception:
             self._held[:0] = batch
             raise
@@ -284,41 +293,49 @@ class Run:
 
     # ------------------------------------------------------------ the end
 
-    async def _finish(self, outcome: Outcome, error: AgentError | None, *, start: int, begun: float) -> Ending:
-        closing = self._close("The run timed out" if outcome is Outcome.TIMEOUT else "The run was stopped")
-        text = next((m.text for m in reversed(self.plan.history[start:]) if m.role == "assistant" and m.text), "")
-        metrics = RunMetrics(
-            turns=self._ledger.turns,
-            invocations=self._reached,
-            tool_calls=self._ledger.tool_calls,
-            retries=self._retried,
-            usage=self._ledger.usage,
-            duration_s=round(self._clock.monotonic() - begun, 6),
-        )
-        open_turn = self._ledger.turns + (self._attempt is not None) or None
-        ending = Ending(outcome=outcome, text=text, error=error, metrics=metrics)
-        for late in self._inbox:
-            self._feed.say(Warned, {"text": f"the run ended before its model could read: {late}"})
-        try:
-            await self._append(*closing, ending.finished(open_turn))
-        except Exception as lost:  # noqa: BLE001  the journal is gone: those who listen are told all the same
-            ending = Ending(outcome=Outcome.ERROR, text=text, error=self._as_error(lost), metrics=metrics)
-            self._feed.appended([*self._held[:-1], ending.finished(open_turn)], None)
-        return ending
+    async def _finish(self, outcome: Outcome, error: AgentError | None, *, duration_s: float) -> None:
+        state, open_turn = self.state, self.state.turn or None
+        waiting = outcome is Outcome.APPROVAL_NEEDED and bool(state.open_calls)
+        closing = [] if waiting else self._close("The run timed out" if outcome is Outcome.TIMEOUT else "The run was stopped")
+        lost: Exception | None = None
+        with anyio.move_on_after(GRACE_S, shield=True) as grace:
+            try:
+                await self._append(*closing, hold=True)
+                self.ending = self._ending(outcome, error, duration_s, waiting=waiting)
+                finished = self.ending.finished(open_turn)
+                await self._append(*([] if waiting else [finished]))
+                if waiting:  # for those who listen it ends here, for the journal it does not
+                    self._feed.appended([finished], None)
+            except Exception as e:  # noqa: BLE001  the journal is gone: those who listen are told all the same
+                lost = e
+            await self.writer.release(waiting=waiting)
+        if grace.cancelled_caught:
+            lost = AgentError("agent", f"the journal did not answer for {GRACE_S:.0f} s: how this run ended is not stored")
+        if lost is not None:
+            self.ending = self._ending(Outcome.ERROR, self._as_error(lost), duration_s)
+            self._feed.appended([*(e for e in self._held if not isinstance(e, RunFinished)), self.ending.finished(open_turn)], None)
+        for text in self._inbox:
+            self._feed.say(Warned, {"text": f"the run ended before its model could read: {text}"})
 
     def _close(self, why: str) -> list[Entry]:
         """Leaves a valid history: the text of a response that was cut is kept, and each open call gets its result."""
-        entries: list[Entry] = []
-        if self._attempt is not None and (parts := self._attempt.partial()):
-            entry = self._responded(parts, Usage())
-            entries.append(entry)
-            self._take(entry.message)
-        elif self._batch.calls and not self._batch.told:
-            cut = self._batch.cut(why)
-            self._ledger.tool_calls -= sum(not finished.started for finished in cut)
-            entries.extend(cut)
-            self._take(self._batch.message())
-        return entries
+        entries: list[Entry] = [CancelAsked(at=now(), by=self._cancelled_by)] if self._cancelled_by else []
+        if self._attempt is not None:
+            parts = self._attempt.partial()
+            return [*entries, self._responded(parts, Usage())] if parts else entries
+        return [*entries, *self._batch.cut(why)]
+
+    def _ending(self, outcome: Outcome, error: AgentError | None, duration_s: float, *, waiting: bool = False) -> Ending:
+        state, ledger = self.state, self._ledger
+        metrics = RunMetrics(
+            turns=ledger.turns,
+            invocations=self._reached,
+            tool_calls=ledger.tool_calls,
+            retries=state.retries,
+            usage=ledger.usage,
+            duration_s=round(duration_s, 6),
+        )
+        return Ending(outcome=outcome, text=state.text, error=error, metrics=metrics, waiting=waiting)
 
 
 def _limit_name(limit: Outcome) -> str:

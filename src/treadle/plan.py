@@ -1,17 +1,30 @@
-"""A run before it starts, and how it ended: the two values on either side of the loop. Entry: `Plan`, `Ending`."""
+"""A run before it starts, and how it ended: the values on either side of the loop. Entry: `Plan`, `Resumption`, `Ending`."""
 
 from __future__ import annotations
 
 from dataclasses import dataclass
 from pathlib import Path
 
+from treadle.entries import Compaction, Fork, RunFinished, RunResumed, RunStarted
 from treadle.errors import AgentError
 from treadle.events import ErrorInfo
-from treadle.journal import RunFinished, RunStarted
-from treadle.message import JsonText, encode_json
-from treadle.model import History, Model
+from treadle.journal import RunWriter
+from treadle.message import JsonText, Message, encode_json
+from treadle.model import Model
+from treadle.recovery import Answers
 from treadle.redaction import Redactor
+from treadle.run_state import RunState
 from treadle.types import Limits, Mode, Outcome, RunMetrics, Settings, SystemBlock, now
+from treadle.window import Window
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Resumption:
+    """What makes a run go on instead of begin."""
+
+    writer: RunWriter
+    """Taken over, and nothing appended yet."""
+    answers: Answers
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -23,18 +36,28 @@ class Plan:
     agent: str
     agent_hash: str
     model: Model
+    model_name: str
+    """By which another process finds it."""
     system: tuple[SystemBlock, ...]
     settings: Settings
     """Resolved: max_tokens is set, and nothing stands in it that the model refuses."""
     limits: Limits
     mode: Mode
     cwd: Path
-    history: History
-    """What came before, then the prompt."""
+    state: RunState
+    """What came before; of a run that goes on, everything up to its last entry."""
+    prompt: Message
+    messages: tuple[Message, ...] = ()
+    """The agent's own, before the prompt."""
     redactor: Redactor
     inputs_json: JsonText = "{}"
     user_id: str | None = None
+    parent_run_id: str | None = None
+    fork: Fork | None = None
+    window: Window | None = None
+    """What left the view of its session."""
     warnings: tuple[str, ...] = ()
+    resumption: Resumption | None = None
 
     def started(self) -> RunStarted:
         """The first entry of its journal."""
@@ -43,25 +66,38 @@ class Plan:
             run_id=self.run_id,
             agent=self.agent,
             agent_hash=self.agent_hash,
-            model=self.model.name,
+            model=self.model_name,
             mode=self.mode,
             cwd=str(self.cwd),
-            input=self.history[-1],
+            input=self.prompt,
+            messages=self.messages,
+            settings=self.settings,
             limits=self.limits,
             inputs=self.inputs_json,
             session_id=self.session_id,
+            parent_run_id=self.parent_run_id,
             user_id=self.user_id,
+            fork=self.fork,
         )
+
+    def resumed(self, fence: int) -> RunResumed:
+        """The first entry of a further driver."""
+        return RunResumed(at=now(), fence=fence, agent=self.agent, agent_hash=self.agent_hash, model=self.model_name, mode=self.mode, cwd=str(self.cwd))
+
+    def compacted(self) -> list[Compaction]:
+        return [] if self.window is None else [Compaction(at=now(), receipt=encode_json(self.window).decode())]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Ending:
-    """How a run ended."""
+    """How a run ended, or stopped to wait for a person."""
 
     outcome: Outcome
     text: str
     error: AgentError | None
     metrics: RunMetrics
+    waiting: bool = False
+    """It is not over: `resume` goes on with it."""
 
     def finished(self, open_turn: int | None) -> RunFinished:
         """The last entry of its journal; `open_turn` is the turn that it closes."""
@@ -79,6 +115,26 @@ class Ending:
             open_turn=open_turn,
             error=None if self.error is None else error_info(self.error),
         )
+
+
+def ending_of(state: RunState) -> Ending:
+    """That of a finished run, out of its journal."""
+    finished, ledger = state.finished, state.ledger
+    assert finished is not None, "the run is finished"
+    error = finished.error
+    return Ending(
+        outcome=finished.outcome,
+        text=finished.text,
+        error=None if error is None else AgentError(error.kind, error.message, status=error.status, request_id=error.request_id),
+        metrics=RunMetrics(
+            turns=finished.turns,
+            invocations=state.invocations,
+            tool_calls=finished.tool_calls,
+            retries=state.retries,
+            usage=ledger.usage,
+            duration_s=finished.duration_s,
+        ),
+    )
 
 
 def error_info(error: AgentError) -> ErrorInfo:

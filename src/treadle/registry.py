@@ -28,22 +28,27 @@ class Models:
         self._playing: dict[tuple[str, str], Model] = {}
         """Scripts and tapes, each at the place where its conversation left it."""
 
-    def get(self, name: str, *, scope: str) -> Model:
+    def get(self, name: str, *, scope: str, place: int = 0) -> Model:
         """Raises AgentError: invalid for a name that means nothing here, auth where its provider has no key.
 
-        `scope`: the session that asks, or the run where there is none; a script goes on where that one left it.
+        `scope`: the session that asks, or the run where there is none; a script goes on where that one left it, or at `place`
+        where another process did.
         """
         provider, model_id = self._config.split(name)
         match provider:
             case "script" | "tape":
                 key = (name, scope)
                 if key not in self._playing:
-                    self._playing[key] = _player(provider, Path(model_id), self._clean)
+                    self._playing[key] = _player(provider, Path(model_id), self._clean, place)
                 return self._playing[key]
             case "record":
                 return self._recorder(name, model_id, scope)
             case _:
                 return self._from_provider(provider, name, model_id)
+
+    def plays(self, name: str, *, scope: str) -> bool:
+        """Whether this is a script or a tape that has not begun yet in this process."""
+        return name.startswith(("script:", "tape:")) and (name, scope) not in self._playing
 
     def forget(self, scope: str) -> None:
         """The conversation is over: its scripts are let go."""
@@ -96,8 +101,10 @@ class Models:
         return model
 
 
-def _player(kind: str, path: Path, clean: Callable[[str], str]) -> Model:
+def _player(kind: str, path: Path, clean: Callable[[str], str], place: int) -> Model:
     from treadle.providers.scripted import ScriptedModel  # noqa: PLC0415  only who plays needs them
     from treadle.providers.tape import TapeModel  # noqa: PLC0415
 
-    return ScriptedModel.from_file(path) if kind == "script" else TapeModel(path, clean=clean)
+    player = ScriptedModel.from_file(path) if kind == "script" else TapeModel(path, clean=clean)
+    player.place = place
+    return player

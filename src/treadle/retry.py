@@ -40,10 +40,10 @@ class Attempt:
 
     __slots__ = ("_taken", "fold", "number", "reached", "retries")
 
-    def __init__(self, taken: frozenset[str] | set[str]) -> None:
-        """`taken`: the ids of the run's earlier tool calls."""
+    def __init__(self, taken: frozenset[str] | set[str], *, number: int = 1) -> None:
+        """`taken`: the ids of the run's earlier tool calls. `number`: higher where one was lost with its process."""
         self._taken = taken
-        self.number = 1
+        self.number = number
         self.retries = 0
         """Fewer than `number - 1` where the provider itself began anew."""
         self.fold = Fold(taken)

@@ -24,12 +24,17 @@ class Job(Generic[Out]):
     run: Run
     drive: Callable[[Job[Out]], Awaitable[None]]
     """Sets `result`; raises nothing but what cancels the task."""
-    new_from: int
-    """Where what the session does not hold yet begins in the history."""
-    prompt_at: int
     over: anyio.Event
     result: RunResult[Out] | AgentError | None = None
     """None until its end; an error where it could not begin."""
+
+    def unwrap(self) -> RunResult[Out]:
+        """Raises AgentError(invalid) before the end, and what kept the run from beginning."""
+        if isinstance(self.result, AgentError):
+            raise self.result
+        if self.result is None:
+            raise AgentError("invalid", "this run is not over: read its events to the end first")
+        return self.result
 
 
 class RunStream(Generic[Out]):
@@ -39,7 +44,7 @@ class RunStream(Generic[Out]):
     once, to one reader. Callbacks are told of each as it is read, and of what nobody read when the block is left.
     """
 
-    def __init__(self, start: Callable[[EventStream], Job[Out]], listeners: Listeners) -> None:
+    def __init__(self, start: Callable[[EventStream], Awaitable[Job[Out]]], listeners: Listeners) -> None:
         self._start = start
         self._listeners = listeners
         self._events = EventStream()
@@ -63,12 +68,7 @@ class RunStream(Generic[Out]):
     @property
     def result(self) -> RunResult[Out]:
         """Raises AgentError(invalid) before the end, and what kept the run from beginning."""
-        result = self._begun.result
-        if isinstance(result, AgentError):
-            raise result
-        if result is None:
-            raise AgentError("invalid", "this run is not over: read its events to the end first")
-        return result
+        return self._begun.unwrap()
 
     def steer(self, text: str) -> None:
         """Text that the model reads at its next turn. Raises AgentError(invalid) where it is empty, or the run is over."""
@@ -93,7 +93,7 @@ class RunStream(Generic[Out]):
         """Raises AgentError for what is wrong before the run starts."""
         if self._job is not None:
             raise AgentError("invalid", "this run was entered already: make another stream for another run")
-        self._job = self._start(self._events)
+        self._job = await self._start(self._events)
         await self._group.__aenter__()
         self._group.start_soon(self._main, self._job)
         return self

@@ -1,6 +1,7 @@
-"""The only assembler: puts a definition, a model, tools and a journal together, and lets the loop run.
+"""What runs share, and every way to start, follow and end one: the top of the library.
 
-Entry: `Runtime`. `run` and `run_sync` are it, opened in memory for one run.
+What a run is made of is assembly.py's, how it runs the loop's. Entry: `Runtime`. `run` and `run_sync` are it, opened in memory
+for one run.
 """
 
 from __future__ import annotations
@@ -8,50 +9,55 @@ from __future__ import annotations
 import asyncio
 import logging
 import threading
-from collections.abc import Callable, Coroutine, Sequence
-from contextlib import suppress
+from collections.abc import Awaitable, Callable, Coroutine, Mapping, Sequence
+from dataclasses import replace
 from functools import partial
-from pathlib import Path
-from typing import Any, Literal, NamedTuple, NoReturn, Self, cast, get_args
+from typing import Any, Literal, NamedTuple, NoReturn, Self
 
 import anyio
-import msgspec
 from typing_extensions import Unpack
 
-from treadle.agent import Agent, Deps, expand, expand_message
+from treadle.agent import Agent, Deps
+from treadle.assembly import Assembly, answers_of, into_this_loop, prompt_of, resumed
 from treadle.callbacks import Listeners
-from treadle.calls import Ready, idempotency_key
+from treadle.calls import Batch
 from treadle.clock import Clock
 from treadle.config import Config, load
-from treadle.environment import child_environment
+from treadle.difference import RunDiff, compare
+from treadle.entries import CancelAsked, Fork, Record, RunStarted
 from treadle.errors import AgentError
-from treadle.execution import Toolbox, without_images
+from treadle.events import ChildEnd, ChildStart, Event
 from treadle.feed import EventStream, Feed
 from treadle.hub import Hub
-from treadle.journal import Journal
+from treadle.journal import Journal, RunInfo
+from treadle.journals import open_journal
 from treadle.journals.memory import MemoryJournal
 from treadle.loop import Run
-from treadle.message import MediaPart, Message, Part, TextPart, encode_json
-from treadle.model import History, Model
-from treadle.plan import Ending, Plan
-from treadle.redaction import Redactor
+from treadle.message import Message, Part
+from treadle.plan import Ending, Plan, Resumption, ending_of
 from treadle.registry import Models
 from treadle.result import Out, RunResult
 from treadle.retry import RetryPolicy
+from treadle.run_state import RunState
 from treadle.run_stream import Job, RunStream, check_steering
-from treadle.session import RunOptions, Session
-from treadle.session_store import NEW_SESSION, SessionStore, check_session_id, title_of
-from treadle.spill import Spill
-from treadle.tooling import ToolContext, ToolRegistry
+from treadle.session import ForkOptions, ResumeOptions, RunOptions, Session
+from treadle.session_store import Sessions, check_session_id
 from treadle.tools.function.threads import abandoned_calls, wait_for_abandoned
-from treadle.types import DEFAULT_MAX_TOKENS, Limits, Mode, Outcome, Settings, SystemBlock, new_id
+from treadle.types import Limits, Outcome, RunMetrics, now
 
 logger = logging.getLogger("treadle")
 
-DEFAULT_LIMITS = Limits(turns=100)
-"""Where nobody gives limits."""
 CLOSE_GRACE_S = 5.0
 """How long closing waits for runs to close and for the threads of abandoned sync tools."""
+STOP_GRACE_S = 10.0
+"""How long `kill` waits for the process that drives the run."""
+
+
+class _Parent(NamedTuple):
+    """The run whose tool started another one."""
+
+    plan: Plan
+    feed: Feed
 
 
 class _Active(NamedTuple):
@@ -78,37 +84,44 @@ class Runtime:
 
     def __init__(self, *, config: Config | None = None, journal: Journal | None = None, clock: Clock | None = None, retries: RetryPolicy | None = None) -> None:
         """Most people want `Runtime.open`."""
-        self.config = config if config is not None else load(files=False)
-        self.sessions = SessionStore()
+        self.journal: Journal = journal if journal is not None else MemoryJournal()
         self.hub = Hub()
-        self._journal: Journal = journal if journal is not None else MemoryJournal()
         self._clock = clock or Clock()
         self._retries = retries or RetryPolicy()
-        self._redactor = Redactor(self.config.secrets())
-        self.models = Models(self.config, clean=self.redact)
-        self._environment = child_environment(self.config.secrets())
-        self._spill = Spill()
+        self._assembly = Assembly(config if config is not None else load(files=False), self.journal, self._clock)
+        self._agents: dict[str, Agent[Any, Any]] = {}
+        """Those that were run here, by name: the last of each."""
         self._lock = threading.Lock()
         """Guards `_active`: two threads must not both find a session idle."""
         self._active: dict[str, _Active] = {}
         """By session id."""
-        self._jobs: set[Job[Any]] = set()
+        self._jobs: dict[str, Job[Any]] = {}
+        """Under way, by run id."""
+        self._late: dict[str, Run] = {}
+        """Ended runs of which a sync tool still runs in its thread."""
         self._closed = False
-        self._abandoning: set[str] = set()
-        """Runs that left a sync tool behind in its thread."""
-        self._seen_files: dict[str, dict[str, str]] = {}
+        self.journal.on_stop(self._stop)
 
     @classmethod
     def open(cls, url: str = "memory:", *, config: Config | None = None, durability: Literal["process", "power"] = "process") -> Self:
-        """A runtime over the journal at `url`. Raises AgentError(invalid) for one that this version cannot open."""
-        scheme = url.partition(":")[0]
-        if scheme in ("sqlite", "postgresql"):
-            raise AgentError("invalid", f"{scheme} journals come in a later version: open 'memory:'")
-        if scheme != "memory":
-            raise AgentError("invalid", f"{url!r} is no journal: use 'memory:'")
-        if durability not in ("process", "power"):
-            raise AgentError("invalid", f"durability is 'process' or 'power', not {durability!r}")
-        return cls(config=config)
+        """A runtime over the journal at `url`: `memory:` or `sqlite:///FILE` (`sqlite:////FILE` from the root).
+
+        `durability`: what an acknowledged entry survives: the death of the process, or (slower) of the power too. The start of a
+        once-call survives both. Raises AgentError(invalid) for a journal that cannot be opened.
+        """
+        return cls(config=config, journal=open_journal(url, durability=durability))
+
+    @property
+    def config(self) -> Config:
+        return self._assembly.config
+
+    @property
+    def models(self) -> Models:
+        return self._assembly.models
+
+    @property
+    def sessions(self) -> Sessions:
+        return self.journal.sessions
 
     async def __aenter__(self) -> Self:
         return self
@@ -119,24 +132,33 @@ class Runtime:
     async def aclose(self) -> None:
         """Cancels what still runs, waits for it, and closes every connection. Idempotent."""
         self._closed = True
-        jobs = list(self._jobs)
+        jobs = list(self._jobs.values())
         for job in jobs:
-            job.run.cancel()
+            job.run.cancel("close")
         with anyio.CancelScope(shield=True):
             with anyio.move_on_after(CLOSE_GRACE_S):
                 for job in jobs:
                     await job.over.wait()
             await self._wait_for_threads()
-            await self.models.aclose()
-            await self._journal.aclose()
+            await self._assembly.models.aclose()
+            await self.journal.aclose()
         self.hub.close()
-        self._spill.close()
+        self._assembly.spill.close()
 
     async def _wait_for_threads(self) -> None:
         """A sync tool's thread cannot be stopped: it gets the grace, and is named in the log where that is not enough."""
-        calls = [call for run_id in self._abandoning for call in abandoned_calls(run_id)]
+        calls = [call for run_id in self._late for call in abandoned_calls(run_id)]
         for left in await wait_for_abandoned(calls, CLOSE_GRACE_S):
             logger.warning("the sync tool %r of run %s still runs in its thread after %.0f s: left alone", left.tool, left.run_id, CLOSE_GRACE_S)
+        await self._store_late()
+
+    async def _store_late(self) -> None:
+        """What calls gave after their run had ended: the next run of the session tells its model."""
+        for run_id, run in list(self._late.items()):
+            if run.late:
+                await run.store_late()
+            if not abandoned_calls(run_id):
+                del self._late[run_id]
 
     # ------------------------------------------------------------ running
 
@@ -145,15 +167,107 @@ class Runtime:
 
         Cancelling the awaiting task closes the run first: its history is valid and its outcome journaled.
         """
-        listeners = _listeners(options)
-        async with RunStream(lambda events: self._start(agent, text, deps, options, events if listeners else None), listeners) as stream:
-            async for _ in stream:
-                pass
-        return stream.result
+        return await self._collect(partial(self._start, agent, text, deps, options), _listeners(options))
 
     def stream(self, agent: Agent[Deps, Out], text: str | Sequence[Part], *, deps: Deps = None, **options: Unpack[RunOptions]) -> RunStream[Out]:
         """The same run, its events as they come: `async with rt.stream(…) as run: async for event in run: …`. It begins with the block."""
-        return RunStream(lambda events: self._start(agent, text, deps, options, events), _listeners(options))
+        return RunStream(partial(self._start, agent, text, deps, options), _listeners(options))
+
+    async def resume(self, run_id: str, agent: Agent[Deps, Out] | None = None, *, deps: Deps = None, **options: Unpack[ResumeOptions]) -> RunResult[Out]:
+        """Goes on with a run whose process died, or that waits for a person; of a finished one only the result is given.
+
+        Pure and idempotent calls that were running are run again, with the same key; once-calls are asked after by their probe, else
+        told as `unknown`, or what `on_unknown` says. `agent` may be left out where one of this name was run here before. Raises
+        AgentError: invalid for an unknown run, agent, tool or call, busy where a living process drives the run.
+        """
+        state = await self.journal.load(run_id)
+        if state.finished is not None:
+            return _result(state, ending_of(state))
+        return await self._collect(partial(self._resume, run_id, agent, deps, options), _listeners(options))
+
+    def resume_stream(self, run_id: str, agent: Agent[Deps, Out] | None = None, *, deps: Deps = None, **options: Unpack[ResumeOptions]) -> RunStream[Out]:
+        """The same, its events as they come. Raises AgentError(invalid) for a finished run: `replay` it."""
+        return RunStream(partial(self._resume, run_id, agent, deps, options), _listeners(options))
+
+    async def replay(self, run_id: str) -> RunResult[Any]:
+        """The run again, exactly, out of its journal: no model is asked and no tool is run. Raises AgentError(invalid) for an unknown run.
+
+        One that is not finished has the outcome `approval_needed` where it waits for a person, else `error`.
+        """
+        state = await self.journal.load(run_id)
+        return _result(state, ending_of(state) if state.finished is not None else _unfinished(state))
+
+    async def events(self, run_id: str) -> list[Event]:
+        """The durable events of a run, as they were, out of its journal."""
+        records = await self.journal.read(run_id)
+        stream = EventStream()
+        feed = Feed(run_id, _session_of(records), Hub(), stream, redactor=lambda: self._assembly.redactor)
+        for record in records:
+            feed.appended([record.entry], record.seq)
+        stream.close()
+        return [event async for event in stream]
+
+    async def fork(
+        self,
+        run_id: str,
+        *,
+        turn: int,
+        text: str | Sequence[Part] | None = None,
+        agent: Agent[Deps, Out] | None = None,
+        deps: Deps = None,
+        **options: Unpack[ForkOptions],
+    ) -> RunResult[Out]:
+        """A new run that goes on after `turn` turns of another one, whose entries it reads and never repeats.
+
+        `text`: the next words of the person (at turn 0: instead of the prompt); `model=` another model; `results=` another result for
+        calls of that turn, by call id. Raises AgentError(invalid) for a turn beyond the end, and where there is nothing to go on with.
+        """
+        return await self._collect(partial(self._fork, run_id, turn, text, agent, deps, options), _listeners(options))
+
+    def fork_stream(
+        self,
+        run_id: str,
+        *,
+        turn: int,
+        text: str | Sequence[Part] | None = None,
+        agent: Agent[Deps, Out] | None = None,
+        deps: Deps = None,
+        **options: Unpack[ForkOptions],
+    ) -> RunStream[Out]:
+        """The same, its events as they come."""
+        return RunStream(partial(self._fork, run_id, turn, text, agent, deps, options), _listeners(options))
+
+    async def diff(self, run_id: str, other: str) -> RunDiff:
+        """Where two runs part, and how they ended."""
+        return compare(await self.journal.load(run_id), await self.journal.load(other))
+
+    async def kill(self, run_id: str, *, force: bool = False) -> RunInfo:
+        """Ends a run as `cancelled`, in whatever process it is driven; one that nobody drives is closed here. A finished one stays as it is.
+
+        Raises AgentError(busy) where its process does not answer; `force` then takes the run away from it.
+        """
+        found = await self.journal.info(run_id)
+        if found.status == "finished":
+            return found
+        if not force and await self.journal.ask_to_stop(run_id):
+            with anyio.move_on_after(STOP_GRACE_S):
+                while (found := await self.journal.info(run_id)).status == "running":  # noqa: ASYNC110  another process ends it
+                    await anyio.sleep(0.02)
+            if found.status == "running":
+                raise AgentError("busy", f"the process that drives run {run_id} does not answer: end that process, or take the run away from it by force")
+            if found.status == "finished":
+                return found
+        writer = await self.journal.take_over(run_id, force=force)
+        try:
+            state = await self.journal.load(run_id)
+            cut = [CancelAsked(at=now(), by="kill"), *Batch(state).cut("The run was stopped")]
+            open_turn = state.turn or None
+            for entry in cut:
+                state.apply(entry)
+            await writer.append([*cut, _unfinished(state, Outcome.CANCELLED).finished(open_turn)])
+        finally:
+            await writer.release()
+        return await self.journal.info(run_id)
 
     def session(self, session_id: str | None = None, *, agent: Agent[Deps, Out]) -> Session[Deps, Out]:
         """Opens a session, or makes it where there is none of this id."""
@@ -161,55 +275,19 @@ class Runtime:
             session_id = self.sessions.create(session_id=session_id).id
         return Session(session_id, agent, self)
 
-    async def _drive(self, job: Job[Out]) -> None:
-        try:
-            await job.run.drive()
-        except AgentError as e:
-            job.result = e
-        except Exception as e:  # the edge of a task: a journal's bug is told, not thrown about
-            logger.exception("run %s could not begin", job.run.plan.run_id)
-            job.result = AgentError("agent", f"the run could not begin: {type(e).__name__}: {self.redact(str(e))}")
-        finally:
-            if job.run.ending is not None:
-                job.result = _result(job, job.run.ending)
-            self._release(job)
-
-    def _release(self, job: Job[Any]) -> None:
-        plan = job.run.plan
-        self._jobs.discard(job)
-        if abandoned_calls(plan.run_id):
-            self._abandoning.add(plan.run_id)
-        job.over.set()
-        if plan.session_id is None:
-            self.models.forget(plan.run_id)
-            return
-        try:
-            if job.run.ending is not None:
-                self._remember(plan.session_id, job)
-        finally:
-            self._let_go(plan.session_id)
-
-    def _remember(self, session_id: str, job: Job[Any]) -> None:
-        history, found = job.run.plan.history, self.sessions.get(session_id)
-        if found is not None and found.title == NEW_SESSION:  # named by the person's words, not by the agent's first messages
-            self.sessions.update_title(session_id, title_of(history[job.prompt_at].text))
-        self.sessions.add_messages(session_id, history[job.new_from :])
+    submit = _later("submit")
 
     def set_credentials(self, provider: str, *, api_key: str | None = None, auth_token: str | None = None) -> None:
         """Another key for a provider, from the next request on; sessions and their histories stay.
 
         Raises AgentError(invalid) for an unknown provider or a key that cannot be one.
         """
-        self.config = self.config.with_credentials(provider, api_key=api_key, auth_token=auth_token)
-        self._redactor = Redactor(self.config.secrets())
-        self._environment = child_environment(self.config.secrets())
-        self.models.use(self.config)
+        self._assembly.use(self.config.with_credentials(provider, api_key=api_key, auth_token=auth_token))
+        self._assembly.models.use(self.config)
 
-    resume = _later("resume")
-    replay = _later("replay")
-    fork = _later("fork")
-    diff = _later("diff")
-    submit = _later("submit")
+    def redact(self, text: str) -> str:
+        """Without known secrets: what every sink is given."""
+        return self._assembly.redact(text)
 
     # ------------------------------------------------------------ sessions, by id
 
@@ -227,16 +305,16 @@ class Runtime:
         with self._lock:
             return session_id in self._active
 
-    def messages(self, session_id: str) -> list[Message]:
-        return list(self.sessions.get_messages(session_id))
+    async def messages(self, session_id: str) -> list[Message]:
+        return list(await anyio.to_thread.run_sync(self.sessions.get_messages, session_id))
 
-    def clear(self, session_id: str) -> None:
+    async def clear(self, session_id: str) -> None:
         """Forgets the session's messages. Raises AgentError(busy) while a run is under way."""
         with self._lock:
             if session_id in self._active:
                 raise AgentError("busy", f"session {session_id!r} is running: cancel the run, or wait for its end")
             self.sessions.clear_messages(session_id)
-            self._seen_files.pop(session_id, None)
+            self._assembly.forget(session_id)
 
     def _tell(self, session_id: str, what: Callable[[Run], None]) -> bool:
         """In the event loop of the session's run; False where there is none."""
@@ -247,25 +325,122 @@ class Runtime:
         inside(partial(what, run))
         return True
 
-    # ------------------------------------------------------------ assembling
+    def _stop(self, run_id: str) -> None:
+        if (job := self._jobs.get(run_id)) is not None:
+            job.run.cancel("kill")
 
-    def _start(self, agent: Agent[Deps, Out], text: str | Sequence[Part], deps: Deps, options: RunOptions, stream: EventStream | None) -> Job[Out]:
-        """Everything that can be wrong before a run starts is said here. The session is claimed before its history is read."""
+    # ------------------------------------------------------------ starting
+
+    async def _collect(self, start: Callable[[EventStream | None], Awaitable[Job[Out]]], listeners: Listeners) -> RunResult[Out]:
+        """Where nobody listens, the run is driven in the caller's own task and makes no events."""
+        if not listeners:
+            job = await start(None)
+            await job.drive(job)
+            return job.unwrap()
+        async with RunStream(start, listeners) as stream:
+            async for _ in stream:
+                pass
+        return stream.result
+
+    async def _start(
+        self,
+        agent: Agent[Deps, Out],
+        text: str | Sequence[Part],
+        deps: Deps,
+        options: RunOptions,
+        stream: EventStream | None,
+        *,
+        parent: _Parent | None = None,
+    ) -> Job[Out]:
+        """Everything that can be wrong before a run starts is said here."""
+        self._check(options, RunOptions)
+        prompt, session_id = prompt_of(text), _session_id(options.get("session"))
+        make = partial(self._assembly.plan, agent, prompt, session_id, options, parent_run_id=parent.plan.run_id if parent else None)
+        return await self._claimed(session_id, agent, make, deps, options, stream, parent=parent.feed if parent else None)
+
+    async def _fork(
+        self,
+        run_id: str,
+        turn: int,
+        text: str | Sequence[Part] | None,
+        agent: Agent[Deps, Out] | None,
+        deps: Deps,
+        options: ForkOptions,
+        stream: EventStream | None,
+    ) -> Job[Out]:
+        self._check(options, ForkOptions)
+        state = await self.journal.load(run_id)
+        fork = _fork_of(run_id, state, turn, options.get("results", {}), asks=text is not None or turn == 0)
+        started = state.started
+        assert started is not None, "a run begins with run.started"
+        found = self._known(agent, started.agent, run_id)
+        model = options.get("model") or (state.model if isinstance(found.model, str | None) else found.model)
+        session_id = None
+        if started.session_id is not None:
+            info = self.sessions.get(started.session_id)
+            session_id = self.sessions.create(f"{info.title} (fork)" if info else "").id
+        given: RunOptions = {
+            "mode": state.mode,
+            "cwd": state.cwd,
+            "limits": started.limits,
+            **{k: v for k, v in options.items() if k not in ("model", "results")},
+        }  # pyright: ignore[reportAssignmentType]  what is left are a run's
+        forked = replace(found, model=model)
+        prompt = started.input if text is None else prompt_of(text)
+        make = partial(self._assembly.forked, forked, fork, prompt, session_id, given)
+        return await self._claimed(session_id, forked, make, deps, given, stream)
+
+    async def _resume(self, run_id: str, agent: Agent[Deps, Out] | None, deps: Deps, options: ResumeOptions, stream: EventStream | None) -> Job[Out]:
+        """What is wrong is said before the run is taken over."""
+        self._check(options, ResumeOptions)
+        state = await self.journal.load(run_id)
+        started = state.started
+        assert started is not None, "a run begins with run.started"
+        if state.finished is not None:
+            raise AgentError("invalid", f"run {run_id} is finished: replay it, or fork it")
+        found = self._known(agent, started.agent, run_id)
+
+        async def make() -> Plan:
+            plan = await self._assembly.resumed(found, state, options)
+            writer = await self.journal.take_over(run_id)
+            if await self.journal.read(run_id, after=state.seq):
+                await writer.release()
+                raise AgentError("busy", f"run {run_id} has moved on just now, driven by another process: look at it, then try again")
+            return resumed(plan, Resumption(writer=writer, answers=answers_of(options)))
+
+        return await self._claimed(started.session_id, found, make, deps, options, stream)
+
+    def _check(self, options: Mapping[str, object], known: type[Any]) -> None:
         if self._closed:
             raise AgentError("invalid", "this runtime is closed: open another one")
-        if strange := sorted(set(options) - RunOptions.__optional_keys__):
-            raise AgentError("invalid", f"this version knows no option {strange[0]!r} of a run; it knows: {', '.join(sorted(RunOptions.__optional_keys__))}")
-        if options.get("mode", "full") not in get_args(Mode):
-            raise AgentError("invalid", f"mode={options.get('mode')!r} is none of: {', '.join(get_args(Mode))}")
-        prompt = _prompt(text)
-        session_id = self._session_id(options.get("session"))
+        names: frozenset[str] = known.__optional_keys__
+        if strange := sorted(set(options) - names):
+            raise AgentError("invalid", f"this version knows no option {strange[0]!r} of a run; it knows: {', '.join(sorted(names))}")
+
+    def _known(self, agent: Agent[Deps, Out] | None, name: str, run_id: str) -> Agent[Deps, Out]:
+        found = agent or self._agents.get(name)
+        if found is None:
+            raise AgentError("invalid", f"the agent {name!r} of run {run_id} is not known here: pass agent=")
+        return found
+
+    async def _claimed(
+        self,
+        session_id: str | None,
+        agent: Agent[Deps, Out],
+        make: Callable[[], Awaitable[Plan]],
+        deps: Deps,
+        options: RunOptions | ResumeOptions,
+        stream: EventStream | None,
+        *,
+        parent: Feed | None = None,
+    ) -> Job[Out]:
+        """The session is claimed before its history is read."""
+        await self._store_late()
         if session_id is None:
-            return self._job(agent, prompt, deps, options, stream)
+            return self._job(agent, await make(), deps, options, stream, parent)
         inside = self._claim(session_id)
         try:
-            job = self._job(agent, prompt, deps, options, stream)
-            if self.sessions.get(session_id) is None:  # only now: what cannot run leaves no empty session behind
-                self.sessions.create(session_id=session_id)
+            job = self._job(agent, await make(), deps, options, stream, parent)
         except BaseException:
             self._let_go(session_id)
             raise
@@ -273,46 +448,73 @@ class Runtime:
             self._active[session_id] = _Active(job.run, inside)
         return job
 
-    def _job(self, agent: Agent[Deps, Out], prompt: Message, deps: Deps, options: RunOptions, stream: EventStream | None) -> Job[Out]:
-        values = agent.values(options.get("inputs", {}))
-        session_id = self._session_id(options.get("session"))
-        run_id = new_id("run")
-        model = self._model(agent, session_id or run_id)
-        if "images" in model.refuses:
-            prompt = prompt.with_parts(without_images(prompt.parts))
-        past = [] if session_id is None else self.messages(session_id)
-        fresh = [] if past else [expand_message(m, values) for m in agent.messages]
-        settings, warnings = self._settings(options.get("settings", Settings()), agent, model)
-        plan = Plan(
-            run_id=run_id,
-            session_id=session_id,
-            agent=agent.name,
-            agent_hash=agent.fingerprint,
-            model=model,
-            system=(SystemBlock(text=expand(agent.instructions, values)),) if agent.instructions else (),
-            settings=settings,
-            limits=self._limits(options.get("limits"), agent),
-            mode=options.get("mode", "full"),
-            cwd=_directory(options.get("cwd")),
-            history=History([*past, *fresh, prompt], settled=len(past)),
-            redactor=self._redactor,
-            inputs_json=encode_json(values).decode(),
-            user_id=options.get("user_id"),
-            warnings=warnings,
-        )
-        feed = Feed(run_id, session_id, self.hub, stream)
-        toolbox = self._toolbox(agent, plan, deps, feed)
-        run = Run(plan, toolbox, self._journal, feed, clock=self._clock, retries=self._retries)
-        job = Job[Out](run=run, drive=self._drive, new_from=len(past), prompt_at=len(past) + len(fresh), over=anyio.Event())
-        self._jobs.add(job)
+    def _job(
+        self, agent: Agent[Deps, Out], plan: Plan, deps: Deps, options: RunOptions | ResumeOptions, stream: EventStream | None, parent: Feed | None
+    ) -> Job[Out]:
+        feed = Feed(plan.run_id, plan.session_id, self.hub, stream, redactor=lambda: self._assembly.redactor, parent=parent)
+        toolbox = self._assembly.toolbox(agent, plan, deps, feed, options, self._run_child)
+        run = Run(plan, toolbox, self.journal, feed, clock=self._clock, retries=self._retries)
+        job = Job[Out](run=run, drive=self._drive, over=anyio.Event())
+        self._agents[agent.name] = agent
+        self._jobs[plan.run_id] = job
         return job
 
-    def redact(self, text: str) -> str:
-        """Without known secrets: what every sink is given."""
-        return self._redactor.exact(text)
+    async def _run_child(
+        self,
+        parent: Plan,
+        feed: Feed,
+        agent: Agent[Any, Out],
+        text: str | Sequence[Part],
+        *,
+        deps: Any,
+        inputs: Mapping[str, Any] | None,
+        limits: Limits | None,
+    ) -> RunResult[Out]:
+        """A run that a tool of another one started, in that tool's own task."""
+        options: RunOptions = {"mode": parent.mode, "cwd": parent.cwd, "user_id": parent.user_id, "inputs": inputs or {}}
+        if limits is not None:
+            options["limits"] = limits
+        job = await self._start(agent, text, deps, options, None, parent=_Parent(parent, feed))
+        child = job.run.plan.run_id
+        feed.say(ChildStart, {"child_run_id": child, "agent": agent.name})
+        try:
+            await job.drive(job)
+        finally:
+            if (ending := job.run.ending) is not None:
+                feed.say(ChildEnd, {"child_run_id": child, "outcome": ending.outcome})
+        return job.unwrap()
+
+    async def _drive(self, job: Job[Out]) -> None:
+        try:
+            await job.run.drive()
+        except AgentError as e:
+            job.result = e
+        except Exception as e:  # the edge of a task: a journal's bug is told, not thrown about
+            logger.exception("run %s could not begin", job.run.plan.run_id)
+            job.result = AgentError("agent", f"the run could not begin: {type(e).__name__}: {self.redact(str(e))}")
+        finally:
+            if job.run.ending is not None:
+                job.result = _result(job.run.state, job.run.ending)
+            self._release(job)
+
+    def _release(self, job: Job[Any]) -> None:
+        plan = job.run.plan
+        self._jobs.pop(plan.run_id, None)
+        if abandoned_calls(plan.run_id):
+            self._late[plan.run_id] = job.run
+        job.over.set()
+        if plan.session_id is None:
+            self._assembly.models.forget(plan.run_id)
+            return
+        try:
+            if job.run.ending is not None and not job.run.ending.waiting:
+                state = job.run.state
+                self.sessions.remember(plan.session_id, state.history[0 if plan.fork else state.past :], kept=plan.window)
+        finally:
+            self._let_go(plan.session_id)
 
     def _claim(self, session_id: str) -> Callable[[Callable[[], None]], None]:
-        inside = _into_this_loop()
+        inside = into_this_loop()
         with self._lock:
             if session_id in self._active:
                 raise AgentError("busy", f"session {session_id!r} is running already: wait for its end, cancel it, or steer it")
@@ -323,122 +525,66 @@ class Runtime:
         with self._lock:
             self._active.pop(session_id, None)
 
-    def _session_id(self, session: Session[Any, Any] | str | None) -> str | None:
-        if isinstance(session, Session):
-            session = session.id
-        if session is not None:
-            check_session_id(session)
-        return session
 
-    def _model(self, agent: Agent[Any, Any], scope: str) -> Model:
-        model = agent.model if agent.model is not None else self.config.models.large
-        return self.models.get(model, scope=scope) if isinstance(model, str) else model
-
-    def _settings(self, call: Settings, agent: Agent[Any, Any], model: Model) -> tuple[Settings, tuple[str, ...]]:
-        """Call, agent, configuration, then 8192 tokens. What the model refuses is an error on the call, else dropped with a warning."""
-        if wrong := sorted(call.given & model.refuses):
-            raise AgentError("invalid", f"{model.name} does not take {wrong[0]}: leave it out")
-        settings = call.over(agent.settings).over(self.config.defaults.settings).over(Settings(max_tokens=DEFAULT_MAX_TOKENS))
-        dropped = sorted(settings.given & model.refuses)
-        settings = msgspec.structs.replace(settings, **dict.fromkeys(dropped))
-        return settings, tuple(f"{model.name} does not take {name}: it was left out" for name in dropped)
-
-    def _limits(self, call: Limits | None, agent: Agent[Any, Any]) -> Limits:
-        given = [limits for limits in (agent.limits, call) if limits is not None]
-        if not given:
-            return DEFAULT_LIMITS
-        merged = {name: value for limits in given for name, value in msgspec.structs.asdict(limits).items() if value is not None}
-        if "cost_usd" in merged:
-            raise AgentError("invalid", "a limit on money (cost_usd) comes in a later version: limit tokens or turns")
-        return Limits(**merged)
-
-    def _toolbox(self, agent: Agent[Deps, Any], plan: Plan, deps: Deps, feed: Feed) -> Toolbox:
-        registry = ToolRegistry(agent.tools)
-        seen = self._seen_files.setdefault(plan.session_id, {}) if plan.session_id is not None else {}
-        inside = _into_this_loop()
-
-        def report(call_id: str, text: str, done: float | None, total: float | None) -> None:
-            inside(partial(feed.progress, call_id, self.redact(text), done, total))
-
-        def context(ready: Ready, deadline: float | None, cancelled: Callable[[], bool]) -> ToolContext[Deps]:
-            return ToolContext(
-                deps=deps,
-                run_id=plan.run_id,
-                session_id=plan.session_id,
-                call_id=ready.call.id,
-                user_id=plan.user_id,
-                cwd=plan.cwd,
-                deadline=deadline,
-                attempt=1,
-                idempotency_key=idempotency_key(plan.run_id, ready.call.id),
-                spill=self._spill.write,
-                seen_files=seen,
-                environment=self._environment,
-                report=partial(report, ready.call.id),
-                is_cancelled=cancelled,
-            )
-
-        return Toolbox(
-            registry=registry,
-            mode=plan.mode,
-            cwd=plan.cwd,
-            clock=self._clock,
-            clean=self.redact,
-            context=context,
-            definitions=registry.definitions(),
-            takes_images="images" not in plan.model.refuses,
-        )
-
-
-def _listeners(options: RunOptions) -> Listeners:
+def _listeners(options: RunOptions | ResumeOptions | ForkOptions) -> Listeners:
     return Listeners(options.get("callbacks"), options.get("on_event"))
 
 
-def _prompt(text: str | Sequence[Part]) -> Message:
-    prompt = Message.user(text)
-    if strange := [part for part in prompt.parts if not isinstance(part, (TextPart, MediaPart))]:
-        raise AgentError("invalid", f"a prompt holds text and media, not {type(strange[0]).__name__}")
-    if not prompt.text.strip() and not any(isinstance(part, MediaPart) for part in prompt.parts):
-        raise AgentError("invalid", "the prompt is empty: say what the agent should do")
-    return prompt
+def _session_id(session: Session[Any, Any] | str | None) -> str | None:
+    if isinstance(session, Session):
+        session = session.id
+    if session is not None:
+        check_session_id(session)
+    return session
 
 
-def _directory(cwd: str | Path | None) -> Path:
-    if cwd is None:
-        return Path.cwd()  # the system gives it absolute, real and a directory
-    path = Path(cwd)
-    if not path.is_dir():
-        raise AgentError("invalid", f"cwd={str(path)!r} is no directory")
-    return path.resolve()
+def _session_of(records: Sequence[Record]) -> str | None:
+    started = records[0].entry
+    return started.session_id if isinstance(started, RunStarted) else None
 
 
-def _into_this_loop() -> Callable[[Callable[[], None]], None]:
-    """Calls a function in the event loop that is running now, from whatever thread."""
-    loop, home = asyncio.get_running_loop(), threading.get_ident()
-
-    def inside(called: Callable[[], None]) -> None:
-        if threading.get_ident() == home:
-            called()
-        else:
-            with suppress(RuntimeError):  # the loop is closed, and with it the run
-                loop.call_soon_threadsafe(called)
-
-    return inside
+def _fork_of(run_id: str, state: RunState, turn: int, results: Mapping[str, str], *, asks: bool) -> Fork:
+    """Raises AgentError(invalid) where there is no such turn, or nothing to go on with."""
+    turns = state.ledger.turns
+    if not 0 <= turn <= turns:
+        raise AgentError("invalid", f"run {run_id} has {turns} turn{'' if turns == 1 else 's'}: fork it after one of 0 to {turns}, not after {turn}")
+    if turn == turns and not asks and state.response is not None and not state.calls:
+        raise AgentError("invalid", f"turn {turn} of run {run_id} was its answer: say in a text how it should go on, or fork it after an earlier turn")
+    seq = state.closed[turn - 1] if 0 < turn <= len(state.closed) else 1 if turn == 0 else state.seq
+    return Fork(run_id=run_id, turn=turn, seq=seq, asks=asks, results=dict(results))
 
 
-def _result(job: Job[Out], ending: Ending) -> RunResult[Out]:
-    plan = job.run.plan
-    completed = ending.outcome is Outcome.COMPLETED
+def _unfinished(state: RunState, outcome: Outcome | None = None) -> Ending:
+    """Of a run that has no end in its journal."""
+    ledger = state.ledger
+    metrics = RunMetrics(
+        turns=ledger.turns,
+        invocations=state.invocations,
+        tool_calls=ledger.tool_calls,
+        retries=state.retries,
+        usage=ledger.usage,
+        duration_s=round(state.driven_s, 6),
+    )
+    if outcome is None and state.asked:
+        return Ending(outcome=Outcome.APPROVAL_NEEDED, text=state.text, error=None, metrics=metrics, waiting=True)
+    error = AgentError("agent", "the run is not finished: resume it, or kill it") if outcome is None else None
+    return Ending(outcome=outcome or Outcome.ERROR, text=state.text, error=error, metrics=metrics)
+
+
+def _result(state: RunState, ending: Ending) -> RunResult[Any]:
+    started = state.started
+    assert started is not None, "a run begins with run.started"
+    closed = len(state.history) - bool(state.open_calls)  # a request cannot end with a call that waits
     return RunResult(
-        run_id=plan.run_id,
-        session_id=plan.session_id,
+        run_id=started.run_id,
+        session_id=started.session_id,
         outcome=ending.outcome,
-        output=cast("Out", ending.text) if completed else None,
-        validated=completed,
+        output=ending.text if ending.outcome is Outcome.COMPLETED else None,
+        validated=ending.outcome is Outcome.COMPLETED,
         text=ending.text,
         error=ending.error,
-        messages=list(plan.history),
-        new_messages=plan.history[job.prompt_at :],
+        messages=state.history[:closed],
+        new_messages=state.history[state.prompt_at : closed],
         metrics=ending.metrics,
     )
 

@@ -5,7 +5,7 @@ Entry: `Session`, made by `Runtime.session`.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import Any, Generic, Protocol, TypedDict
@@ -16,8 +16,10 @@ from treadle.agent import Agent, Deps
 from treadle.callbacks import Callbacks
 from treadle.errors import AgentError
 from treadle.events import Event
+from treadle.execution import OnAsk
 from treadle.message import Message, Part
 from treadle.model import Model
+from treadle.recovery import OnUnknown
 from treadle.result import Out, RunResult
 from treadle.run_stream import RunStream
 from treadle.tooling import Tool
@@ -36,6 +38,8 @@ class SessionOptions(TypedDict, total=False):
     """`full` where nobody says otherwise."""
     cwd: str | Path
     user_id: str | None
+    on_ask: OnAsk
+    """What a call meets that needs a person: `deny` (where nobody says otherwise), or `wait`: the run waits until `resume` brings the answer."""
     callbacks: Callbacks
     on_event: Callable[[Event], object]
 
@@ -43,6 +47,34 @@ class SessionOptions(TypedDict, total=False):
 class RunOptions(SessionOptions, total=False):
     session: Session[Any, Any] | str | None
     """A session or its id, which is opened or made; None: a run by itself."""
+
+
+class ForkOptions(SessionOptions, total=False):
+    """What forking takes; what is left out is as the other run had it."""
+
+    model: str | Model
+    results: Mapping[str, str]
+    """Call id of the last turn that is kept -> what stands in place of its result."""
+
+
+class ResumeOptions(TypedDict, total=False):
+    """What going on with a run takes; what is left out stays as the run had it."""
+
+    on_unknown: OnUnknown
+    """What becomes of a once-call that was running when the process died: `tell` the model (where nobody says otherwise), `wait` for a person, or `fail`."""
+    approve: Collection[str]
+    """Ids of open calls that may run; one that had started runs again, because a person knows that it did not happen."""
+    deny: Mapping[str, str]
+    """Ids of open calls that may not, and why."""
+    results: Mapping[str, str]
+    """What open calls gave, as a person found out."""
+    model: str | Model
+    mode: Mode
+    cwd: str | Path
+    limits: Limits
+    on_ask: OnAsk
+    callbacks: Callbacks
+    on_event: Callable[[Event], object]
 
 
 class Driver(Protocol):
@@ -58,9 +90,9 @@ class Driver(Protocol):
 
     def is_busy(self, session_id: str) -> bool: ...
 
-    def messages(self, session_id: str) -> list[Message]: ...
+    async def messages(self, session_id: str) -> list[Message]: ...
 
-    def clear(self, session_id: str) -> None: ...
+    async def clear(self, session_id: str) -> None: ...
 
 
 class Session(Generic[Deps, Out]):
@@ -97,11 +129,11 @@ class Session(Generic[Deps, Out]):
 
     async def history(self) -> list[Message]:
         """A copy, oldest first; of ended runs."""
-        return self._driver.messages(self.id)
+        return await self._driver.messages(self.id)
 
     async def clear(self) -> None:
         """Forgets the messages. Raises AgentError(busy) while a run is under way."""
-        self._driver.clear(self.id)
+        await self._driver.clear(self.id)
 
     def use(
         self,

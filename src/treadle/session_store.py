@@ -1,6 +1,6 @@
-"""Conversations of many runs: the store that keeps them in memory.
+"""Conversations of many runs: what a store of them can do, and the one that keeps them in memory.
 
-Who runs in a session, and when, is the runtime's business (runtime.py). Entry: `SessionStore`.
+Who runs in a session, and when, is the runtime's business (runtime.py); what of a long one is in view, window.py's. Entry: `Sessions`, `SessionStore`.
 """
 
 from __future__ import annotations
@@ -10,15 +10,15 @@ import zlib
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 from datetime import datetime
+from typing import TYPE_CHECKING, Protocol
 
 import msgspec
 
 from treadle.errors import AgentError
 from treadle.message import Message, decode_message, encode_message
 from treadle.types import new_id, now
+from treadle.window import Window
 
-MAX_SESSION_MESSAGES = 100
-"""Messages that a session keeps in view by default."""
 NEW_SESSION = "New Session"
 TITLE_CHARS = 60
 JOINER = "\u200d"
@@ -45,11 +45,73 @@ class _Conversation:
     created_at: datetime
     updated_at: datetime
     count: int = 0
+    left: list[bytes] = field(default_factory=list[bytes])
+    """What has left the view; some of it may be in `packed` too."""
     packed: list[bytes] = field(default_factory=list[bytes])
     """The messages, what was added at once together: an idle conversation is a tenth of the size of its values."""
 
     def info(self) -> SessionInfo:
         return SessionInfo(id=self.id, title=self.title, created_at=self.created_at, updated_at=self.updated_at, message_count=self.count)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Found:
+    """A message that a search found."""
+
+    session_id: str
+    title: str
+    role: str
+    at: datetime
+    excerpt: str
+    """One line around the first word that was found."""
+
+
+class Sessions(Protocol):
+    """A store of conversations. Every method is safe from any thread, and quick: a front may call it in its event loop."""
+
+    def create(self, title: str = "", *, session_id: str | None = None) -> SessionInfo:
+        """A new session, which becomes the current one. Raises AgentError(invalid) where the id is taken or is no id."""
+        ...
+
+    def get(self, session_id: str) -> SessionInfo | None: ...
+
+    def current(self) -> SessionInfo:
+        """The current session of this process, made on first use."""
+        ...
+
+    def set_current(self, session_id: str) -> bool:
+        """False where there is no such session."""
+        ...
+
+    def list(self) -> list[SessionInfo]:
+        """The last one that changed first."""
+        ...
+
+    def delete(self, session_id: str) -> bool:
+        """With everything that was said in it; False where there was none. Raises AgentError(busy) while a run of it is not finished."""
+        ...
+
+    def add_message(self, session_id: str, message: Message) -> bool: ...
+
+    def add_messages(self, session_id: str, messages: Iterable[Message]) -> bool:
+        """All of them, in order, or none; False where there is no such session. The first message of a person names an unnamed one."""
+        ...
+
+    def get_messages(self, session_id: str, *, before: str | None = None) -> Sequence[Message]:
+        """A copy of what is in view, oldest first; empty where there is no such session. `before`: as that run of it found it."""
+        ...
+
+    def clear_messages(self, session_id: str) -> bool: ...
+
+    def update_title(self, session_id: str, title: str) -> bool: ...
+
+    def remember(self, session_id: str, messages: Sequence[Message], *, kept: Window | None = None) -> None:
+        """A run of it ended, and said these; `kept` is what it had left in view of those before. A store that reads its journal knows already."""
+        ...
+
+    def search(self, words: str, *, limit: int = 20) -> list[Found]:
+        """Messages of people and models that hold all the words, also what has left the view; the newest first."""
+        ...
 
 
 class SessionStore:
@@ -108,7 +170,7 @@ class SessionStore:
     def add_messages(self, session_id: str, messages: Iterable[Message]) -> bool:
         """All of them, in order, or none; False where there is no such session. The first message of a person names an unnamed one."""
         whole = [*messages]
-        packed = zlib.compress(msgspec.msgpack.encode([encode_message(message) for message in whole]), level=1)
+        packed = _packed(whole)
         with self._lock:
             found = self._sessions.get(session_id)
             if found is None:
@@ -121,12 +183,35 @@ class SessionStore:
             self._touch(found)
             return True
 
-    def get_messages(self, session_id: str) -> Sequence[Message]:
-        """A copy, oldest first; empty where there is no such session."""
+    def get_messages(self, session_id: str, *, before: str | None = None) -> Sequence[Message]:
+        """A copy, oldest first; empty where there is no such session. Only ended runs are in it, so that `before` any other it is the same."""
         with self._lock:
             found = self._sessions.get(session_id)
             packed = [] if found is None else [*found.packed]
-        return [decode_message(data) for piece in packed for data in _encoded.decode(zlib.decompress(piece))]
+        return _unpacked(packed)
+
+    def remember(self, session_id: str, messages: Sequence[Message], *, kept: Window | None = None) -> None:
+        with self._lock:
+            found = self._sessions.get(session_id)
+            if found is not None and kept is not None:
+                whole = _unpacked(found.packed)
+                found.left += found.packed
+                found.packed = [_packed(kept.of(whole))]
+                found.count = len(kept.of(whole))
+            self.add_messages(session_id, messages)
+
+    def search(self, words: str, *, limit: int = 20) -> list[Found]:
+        """Reads every message: meant for thousands, not for millions."""
+        wanted = words.casefold().split()
+        found: dict[str, Found] = {}
+        with self._lock:
+            sessions = [(s.info(), [*s.left, *s.packed]) for s in self._sessions.values()] if wanted else []
+        for info, packed in sessions:
+            for message in _unpacked(packed):
+                if message.role in ("user", "assistant") and all(word in message.text.casefold() for word in wanted):
+                    excerpt = excerpt_of(message.text, wanted[0])
+                    found[message.id] = Found(session_id=info.id, title=info.title, role=message.role, at=message.created_at, excerpt=excerpt)
+        return sorted(found.values(), key=lambda hit: hit.at, reverse=True)[:limit]
 
     def clear_messages(self, session_id: str) -> bool:
         with self._lock:
@@ -134,6 +219,7 @@ class SessionStore:
             if found is None:
                 return False
             found.packed.clear()
+            found.left.clear()
             found.count = 0
             self._touch(found)
             return True
@@ -152,6 +238,22 @@ class SessionStore:
         self._sessions[changed.id] = self._sessions.pop(changed.id)
 
 
+def _packed(messages: Sequence[Message]) -> bytes:
+    return zlib.compress(msgspec.msgpack.encode([encode_message(message) for message in messages]), level=1)
+
+
+def _unpacked(packed: Iterable[bytes]) -> list[Message]:
+    return [decode_message(data) for piece in packed for data in _encoded.decode(zlib.decompress(piece))]
+
+
+def excerpt_of(text: str, word: str) -> str:
+    """One line of at most 120 characters around the first place of the word."""
+    place = max(text.casefold().find(word), 0)
+    start = max(place - 40, 0)
+    line = _shown(text[start : start + 120])
+    return ("…" if start else "") + line + ("…" if start + 120 < len(text) else "")
+
+
 def title_of(text: str) -> str:
     """The first line that says something, at most 60 characters of it, without what cannot be shown."""
     line = next((shown for line in text.splitlines() if (shown := _shown(line))), NEW_SESSION)
@@ -167,3 +269,7 @@ def check_session_id(session_id: str) -> None:
     """A session's id is an id, never a path. Raises AgentError(invalid)."""
     if not session_id or len(session_id) > 128 or any(c in "/\\\0" or not c.isprintable() for c in session_id) or session_id in (".", ".."):
         raise AgentError("invalid", f"{session_id!r} is no session id: use up to 128 printable characters without slashes")
+
+
+if TYPE_CHECKING:
+    _: type[Sessions] = SessionStore

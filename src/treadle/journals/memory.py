@@ -1,63 +1,82 @@
 """The journal in memory: the contract without the disk, for tests and for runs that need not outlive the process.
 
-An ended run is packed into compressed JSON, so that a million of them cost little. Entry: `MemoryJournal`.
+A finished run is packed into compressed JSON, so that a million of them cost little. Entry: `MemoryJournal`.
 """
 
 from __future__ import annotations
 
 import zlib
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING
 
+from treadle.entries import Entry, Fork, Record, RunFinished, RunStarted, ToolLate
 from treadle.errors import AgentError
-from treadle.journal import Entry, Journal, Record, RunFinished, RunStarted, RunWriter
+from treadle.journal import Freed, Journal, RunInfo, RunStatus, RunWriter, info_of, read_run, unknown_run
 from treadle.json_text import decode_json, encode_json
+from treadle.run_state import RunState, forked, load
+from treadle.session_store import SessionStore
+from treadle.types import Time
 
 
 class _Run:
-    __slots__ = ("entries", "fence", "held", "packed")
+    __slots__ = ("entries", "fence", "held", "packed", "session_id", "waiting")
 
-    def __init__(self, started: RunStarted) -> None:
-        self.entries: list[Entry] = [started]
+    def __init__(self, entries: Sequence[Entry], session_id: str | None) -> None:
+        self.entries = [*entries]
+        self.session_id = session_id
         self.packed: bytes | None = None
         self.fence = 1
-        self.held = True
+        self.held = self.waiting = False
+
+    @property
+    def finished(self) -> bool:
+        return self.packed is not None
+
+    @property
+    def status(self) -> RunStatus:
+        return "finished" if self.finished else "running" if self.held else "waiting" if self.waiting else "stopped"
 
     def unpacked(self) -> list[Entry]:
         return self.entries if self.packed is None else decode_json(zlib.decompress(self.packed), list[Entry])
 
     def pack(self) -> None:
-        self.packed = zlib.compress(encode_json(self.entries), level=1)
+        self.packed = zlib.compress(encode_json(self.unpacked()), level=1)
         self.entries = []
 
 
 class MemoryWriter:
     """Appends to one run until another driver takes it over."""
 
-    __slots__ = ("_fence", "_run", "run_id")
+    __slots__ = ("_run", "fence", "run_id")
 
     def __init__(self, run_id: str, run: _Run) -> None:
         self.run_id = run_id
         self._run = run
-        self._fence = run.fence
+        self.fence = run.fence
+        run.held, run.waiting = True, False
 
     async def append(self, entries: Sequence[Entry]) -> int:
         run = self._run
-        if not self._holds:
+        if run.fence != self.fence or not (run.held or all(isinstance(entry, ToolLate) for entry in entries)):
             raise AgentError("busy", f"run {self.run_id} is not held by this driver any more: nothing was appended")
-        first = len(run.entries) + 1
-        run.entries.extend(entries)
+        if run.finished:
+            run.entries, run.packed = run.unpacked(), None
+            first = self._extend(entries)
+            run.pack()
+            return first
+        return self._extend(entries)
+
+    def _extend(self, entries: Sequence[Entry]) -> int:
+        first = len(self._run.entries) + 1
+        self._run.entries.extend(entries)
         return first
 
-    async def release(self) -> None:
-        if self._holds:
-            self._run.held = False
-            if isinstance(self._run.entries[-1], RunFinished):
-                self._run.pack()
-
-    @property
-    def _holds(self) -> bool:
-        return self._run.held and self._run.fence == self._fence
+    async def release(self, *, waiting: bool = False) -> None:
+        run = self._run
+        if run.held and run.fence == self.fence:
+            run.held, run.waiting = False, waiting
+            if isinstance(run.entries[-1], RunFinished):
+                run.pack()
 
 
 class MemoryJournal:
@@ -65,39 +84,97 @@ class MemoryJournal:
 
     def __init__(self) -> None:
         self._runs: dict[str, _Run] = {}
+        self.sessions = SessionStore()
+        self._stop: Callable[[str], None] | None = None
 
     async def begin(self, started: RunStarted) -> RunWriter:
-        if started.run_id in self._runs:
-            raise AgentError("busy", f"there is a run {started.run_id} already")
-        run = self._runs[started.run_id] = _Run(started)
-        return MemoryWriter(started.run_id, run)
-
-    async def take_over(self, run_id: str) -> RunWriter:
-        run = self._find(run_id)
-        if run.held:
-            raise AgentError("busy", f"run {run_id} is being driven: wait for its end, or cancel it")
-        if run.packed is not None:
-            raise AgentError("invalid", f"run {run_id} is finished")
-        run.fence += 1
-        run.held = True
+        run_id, session_id = started.run_id, started.session_id
+        if run_id in self._runs:
+            raise AgentError("busy", f"there is a run {run_id} already")
+        if session_id is not None and self.sessions.get(session_id) is None:
+            self.sessions.create(session_id=session_id)
+        run = self._runs[run_id] = _Run([started], session_id)
         return MemoryWriter(run_id, run)
 
-    async def read(self, run_id: str, *, after: int = 0) -> list[Record]:
-        entries = self._find(run_id).unpacked()
-        return [Record(seq=i + 1, entry=entries[i]) for i in range(max(after, 0), len(entries))]
+    async def take_over(self, run_id: str, *, force: bool = False) -> RunWriter:
+        run = self._find(run_id)
+        if run.finished:
+            raise AgentError("invalid", f"run {run_id} is finished")
+        if run.held and not force:
+            raise AgentError("busy", f"run {run_id} is being driven: wait for its end, or cancel it")
+        run.fence += 1
+        return MemoryWriter(run_id, run)
 
-    async def runs(self) -> list[RunStarted]:
-        started = [run.unpacked()[0] for run in self._runs.values()]
-        return [entry for entry in reversed(started) if isinstance(entry, RunStarted)]
+    async def ask_to_stop(self, run_id: str) -> bool:
+        if not self._find(run_id).held or self._stop is None:
+            return False
+        self._stop(run_id)
+        return True
+
+    def on_stop(self, heard: Callable[[str], None]) -> None:
+        self._stop = heard
+
+    async def read(self, run_id: str, *, after: int = 0) -> list[Record]:
+        return self._records(run_id)[max(after, 0) :]
+
+    async def load(self, run_id: str) -> RunState:
+        return load(run_id, self._records, self.sessions)
+
+    async def load_fork(self, fork: Fork) -> RunState:
+        return forked(fork, self._records, self.sessions)
+
+    async def read_bytes(self, run_id: str) -> list[bytes]:
+        return [encode_json(entry) for entry in self._find(run_id).unpacked()]
+
+    async def add_run(self, entries: Sequence[bytes]) -> RunInfo:
+        read = read_run(entries)
+        started = read[0]
+        assert isinstance(started, RunStarted), "read_run sees to it"
+        if started.run_id in self._runs:
+            raise AgentError("invalid", f"run {started.run_id} is here already: nothing was added")
+        if started.fork is not None and started.fork.run_id not in self._runs:
+            raise AgentError("invalid", f"run {started.run_id} was forked from {started.fork.run_id}, which is not here: import that one first")
+        run = self._runs[started.run_id] = _Run(read, started.session_id)
+        if any(isinstance(entry, RunFinished) for entry in read):
+            run.pack()
+        return await self.info(started.run_id)
+
+    async def info(self, run_id: str) -> RunInfo:
+        run = self._find(run_id)
+        return info_of(run.unpacked(), run.status)
+
+    async def runs(self, *, limit: int | None = None, session_id: str | None = None) -> list[RunInfo]:
+        wanted = [run for run in reversed(self._runs.values()) if session_id in (None, run.session_id)]
+        return [info_of(run.unpacked(), run.status) for run in wanted[:limit]]
+
+    async def prune(self, before: Time, *, apply: bool) -> Freed:
+        old = {run_id: run for run_id, run in self._runs.items() if run.finished and run.unpacked()[-1].at < before}
+        needed = {fork.run_id for run_id, run in self._runs.items() if run_id not in old and (fork := _fork(run)) is not None}
+        while more := {fork.run_id for run_id in needed & old.keys() if (fork := _fork(old[run_id])) is not None} - needed:
+            needed |= more
+        gone = {run_id: run for run_id, run in old.items() if run_id not in needed}
+        if apply:
+            for run_id in gone:
+                del self._runs[run_id]
+        size = sum(len(run.packed or b"") for run in gone.values())
+        return Freed(runs=tuple(gone), kept=tuple(run_id for run_id in old if run_id in needed), size_bytes=size)
 
     async def aclose(self) -> None:
         self._runs.clear()
 
+    def _records(self, run_id: str) -> list[Record]:
+        return [Record(seq=seq, entry=entry) for seq, entry in enumerate(self._find(run_id).unpacked(), 1)]
+
     def _find(self, run_id: str) -> _Run:
-        try:
-            return self._runs[run_id]
-        except KeyError:
-            raise AgentError("invalid", f"there is no run {run_id!r} here") from None
+        found = self._runs.get(run_id)
+        if found is None:
+            raise unknown_run(run_id, self._runs)
+        return found
+
+
+def _fork(run: _Run) -> Fork | None:
+    started = run.unpacked()[0]
+    return started.fork if isinstance(started, RunStarted) else None
 
 
 if TYPE_CHECKING:

@@ -110,7 +110,8 @@ class TapeModel:
         self._path = path
         self._clean = clean
         self._head, self._exchanges = _read_tape(path)
-        self._place = 0
+        self.place = 0
+        """Exchanges that were played."""
 
     @property
     def name(self) -> str:
@@ -121,15 +122,15 @@ class TapeModel:
         return frozenset(self._head.refuses)
 
     async def stream(self, request: ModelRequest) -> AsyncGenerator[Delta, None]:
-        if self._place >= len(self._exchanges):
-            exchanges = f"{self._place} exchange{'' if self._place == 1 else 's'}"
+        if self.place >= len(self._exchanges):
+            exchanges = f"{self.place} exchange{'' if self.place == 1 else 's'}"
             raise AgentError("agent", f"the tape {str(self._path)!r} is used up after {exchanges}, and the model was asked once more")
-        exchange = self._exchanges[self._place]
-        self._place += 1
+        exchange = self._exchanges[self.place]
+        self.place += 1
         asked = _comparable(request, self._clean)
         if asked != exchange.request:
             difference = _difference(exchange.request, asked)
-            raise AgentError("agent", f"request {self._place} differs from the tape {str(self._path)!r} (- tape, + now):\n{difference}")
+            raise AgentError("agent", f"request {self.place} differs from the tape {str(self._path)!r} (- tape, + now):\n{difference}")
         for delta in exchange.deltas:
             yield delta
         if (error := exchange.error) is not None:

@@ -1,0 +1,333 @@
+"""Puts a definition, a model, tools and what came before together into a plan and a toolbox; whatever can be wrong is said here.
+
+It starts nothing. Entry: `Assembly`.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import threading
+from collections.abc import Awaitable, Callable, Mapping, Sequence
+from contextlib import suppress
+from dataclasses import replace
+from functools import partial
+from pathlib import Path
+from typing import Any, get_args
+
+import msgspec
+
+from treadle.agent import Agent, Deps, expand, expand_message
+from treadle.calls import Ready, idempotency_key
+from treadle.clock import Clock
+from treadle.config import Config
+from treadle.entries import Fork, RunStarted
+from treadle.environment import child_environment
+from treadle.errors import AgentError
+from treadle.execution import Toolbox, without_images
+from treadle.feed import Feed
+from treadle.journal import Journal
+from treadle.message import MediaPart, Message, Part, TextPart, encode_json
+from treadle.model import Model
+from treadle.plan import Plan, Resumption
+from treadle.recovery import Answers, missing_tool
+from treadle.redaction import Redactor
+from treadle.registry import Models
+from treadle.run_state import RunState
+from treadle.session import ResumeOptions, RunOptions
+from treadle.spill import Spill
+from treadle.tooling import ToolContext, ToolRegistry
+from treadle.types import DEFAULT_MAX_TOKENS, Limits, Mode, Settings, SystemBlock, new_id
+from treadle.window import window
+
+DEFAULT_LIMITS = Limits(turns=100)
+"""Where nobody gives limits."""
+
+
+class Assembly:
+    """What plans and toolboxes are made of; one for each runtime."""
+
+    def __init__(self, config: Config, journal: Journal, clock: Clock) -> None:
+        self.journal = journal
+        self.spill = Spill()
+        self._clock = clock
+        self._seen_files: dict[str, dict[str, str]] = {}
+        """By session."""
+        self.use(config)
+        self.models = Models(config, clean=self.redact)
+
+    def use(self, config: Config) -> None:
+        """Other credentials, from the next run on."""
+        self.config = config
+        self.redactor = Redactor(config.secrets())
+        self._environment = child_environment(config.secrets())
+
+    def redact(self, text: str) -> str:
+        """Without known secrets: what every sink is given."""
+        return self.redactor.exact(text)
+
+    def forget(self, session_id: str) -> None:
+        """What the model was shown of files in this session."""
+        self._seen_files.pop(session_id, None)
+
+    # ------------------------------------------------------------ plans
+
+    async def plan(self, agent: Agent[Any, Any], prompt: Message, session_id: str | None, options: RunOptions, *, parent_run_id: str | None = None) -> Plan:
+        """Of a new run."""
+        past = [] if session_id is None else list(await self._messages(session_id))
+        cut = window(past)
+        state = RunState(past if cut is None else cut.of(past))
+        plan = await self._plan(agent, prompt, session_id, options, state=state, fresh=not past, parent_run_id=parent_run_id)
+        return plan if cut is None else _but(plan, window=cut)
+
+    async def forked(self, agent: Agent[Any, Any], fork: Fork, prompt: Message, session_id: str | None, options: RunOptions) -> Plan:
+        """Of a run that goes on from inside another one."""
+        state = await self.journal.load_fork(fork)
+        return await self._plan(agent, prompt, session_id, options, state=state, fork=fork)
+
+    async def resumed(self, agent: Agent[Any, Any], state: RunState, options: ResumeOptions) -> Plan:
+        """Of a run whose driver is gone; without its resumption."""
+        started, answers = _started(state), answers_of(options)
+        answers.check(state)
+        if (gone := missing_tool(state, {tool.name: tool for tool in agent.tools})) is not None:
+            raise AgentError(
+                "invalid", f"run {started.run_id} has an open call of the tool {gone!r}, which agent {agent.name!r} has no more: pass an agent that has it"
+            )
+        wanted = options.get("model") or (state.model if agent.model is None or isinstance(agent.model, str) else agent.model)
+        model, name = await self._model(wanted, started.run_id, started.session_id, state)
+        values = msgspec.json.decode(started.inputs, type=dict[str, Any])
+        warnings = (
+            []
+            if agent.fingerprint == state.agent_hash
+            else [f"agent {agent.name!r} has changed since this run was last driven: it goes on with what it is now"]
+        )
+        settings, dropped = _settings(Settings(), started.settings, model)
+        return Plan(
+            run_id=started.run_id,
+            session_id=started.session_id,
+            agent=agent.name,
+            agent_hash=agent.fingerprint,
+            model=model,
+            model_name=name,
+            system=_system(agent, values),
+            settings=settings,
+            limits=_over(options.get("limits"), started.limits),
+            mode=_mode(options.get("mode") or state.mode),
+            cwd=_directory(options.get("cwd") or state.cwd),
+            state=state,
+            prompt=started.input,
+            redactor=self.redactor,
+            inputs_json=started.inputs,
+            user_id=started.user_id,
+            parent_run_id=started.parent_run_id,
+            fork=started.fork,
+            warnings=(*warnings, *dropped),
+        )
+
+    async def _plan(
+        self,
+        agent: Agent[Any, Any],
+        prompt: Message,
+        session_id: str | None,
+        options: RunOptions,
+        *,
+        state: RunState,
+        fresh: bool = False,
+        fork: Fork | None = None,
+        parent_run_id: str | None = None,
+    ) -> Plan:
+        values, run_id = agent.values(options.get("inputs") or {}), new_id("run")
+        model, name = await self._model(agent.model if agent.model is not None else self.config.models.large, run_id, session_id, None)
+        if "images" in model.refuses:
+            prompt = prompt.with_parts(without_images(prompt.parts))
+        settings, warnings = _settings(options.get("settings", Settings()), agent.settings.over(self.config.defaults.settings), model)
+        return Plan(
+            run_id=run_id,
+            session_id=session_id,
+            agent=agent.name,
+            agent_hash=agent.fingerprint,
+            model=model,
+            model_name=name,
+            system=_system(agent, values),
+            settings=settings,
+            limits=_limits(options.get("limits"), agent),
+            mode=_mode(options.get("mode", "full")),
+            cwd=_directory(options.get("cwd")),
+            state=state,
+            prompt=prompt,
+            messages=tuple(expand_message(m, values) for m in agent.messages) if fresh else (),
+            redactor=self.redactor,
+            inputs_json=encode_json(values).decode(),
+            user_id=options.get("user_id"),
+            parent_run_id=parent_run_id,
+            fork=fork,
+            warnings=warnings,
+        )
+
+    async def _messages(self, session_id: str) -> Sequence[Message]:
+        return self.journal.sessions.get_messages(session_id)
+
+    async def _model(self, model: str | Model, run_id: str, session_id: str | None, state: RunState | None) -> tuple[Model, str]:
+        """And the name by which another process finds it."""
+        if not isinstance(model, str):
+            if state is not None and isinstance(place := getattr(model, "place", None), int):  # a script that was made anew
+                model.place = max(place, state.used_up)  # pyright: ignore[reportAttributeAccessIssue]  it has one
+            return model, model.name
+        scope = session_id or run_id
+        name = _from_anywhere(model)
+        place = await self._place(name, session_id, state) if self.models.plays(name, scope=scope) else 0
+        found = self.models.get(name, scope=scope, place=place)
+        return found, found.name if name.startswith("record:") else name
+
+    async def _place(self, name: str, session_id: str | None, state: RunState | None) -> int:
+        """How much of a script or a tape the runs before have used up."""
+        states = [] if state is None else [state]
+        if session_id is not None and self.journal.sessions.get(session_id) is not None:
+            states = [await self.journal.load(info.run_id) for info in await self.journal.runs(session_id=session_id)]
+        return sum(before.used_up for before in states if before.model == name)
+
+    # ------------------------------------------------------------ toolboxes
+
+    def toolbox(self, agent: Agent[Deps, Any], plan: Plan, deps: Deps, feed: Feed, options: RunOptions | ResumeOptions, run_child: RunChild) -> Toolbox:
+        """How the calls of this run are run."""
+        registry = ToolRegistry(agent.tools)
+        seen = self._seen_files.setdefault(plan.session_id, {}) if plan.session_id is not None else {}
+        inside = into_this_loop()
+        toolbox: Toolbox
+
+        def report(call_id: str, text: str, done: float | None, total: float | None) -> None:
+            inside(partial(feed.progress, call_id, self.redact(text), done, total))
+
+        def late(call_id: str, text: str) -> None:
+            inside(partial(toolbox.late, call_id, self.redact(text)))
+
+        def context(ready: Ready, deadline: float | None, cancelled: Callable[[], bool]) -> ToolContext[Deps]:
+            call_id = ready.call.id
+            return ToolContext(
+                deps=deps,
+                run_id=plan.run_id,
+                session_id=plan.session_id,
+                call_id=call_id,
+                user_id=plan.user_id,
+                cwd=plan.cwd,
+                deadline=deadline,
+                attempt=ready.attempt,
+                idempotency_key=idempotency_key(plan.run_id, call_id),
+                spill=self.spill.write,
+                seen_files=seen,
+                environment=self._environment,
+                report=partial(report, call_id),
+                is_cancelled=cancelled,
+                late=partial(late, call_id),
+                run_child=partial(run_child, plan, feed),
+            )
+
+        toolbox = Toolbox(
+            registry=registry,
+            mode=plan.mode,
+            cwd=plan.cwd,
+            clock=self._clock,
+            clean=self.redact,
+            context=context,
+            definitions=registry.definitions(),
+            takes_images="images" not in plan.model.refuses,
+            on_ask=options.get("on_ask", "deny"),
+        )
+        return toolbox
+
+
+RunChild = Callable[..., Awaitable[Any]]
+
+
+def prompt_of(text: str | Sequence[Part]) -> Message:
+    """Raises AgentError(invalid) where there is nothing in it that a model could be asked."""
+    prompt = Message.user(text)
+    if strange := [part for part in prompt.parts if not isinstance(part, (TextPart, MediaPart))]:
+        raise AgentError("invalid", f"a prompt holds text and media, not {type(strange[0]).__name__}")
+    if not prompt.text.strip() and not any(isinstance(part, MediaPart) for part in prompt.parts):
+        raise AgentError("invalid", "the prompt is empty: say what the agent should do")
+    return prompt
+
+
+def answers_of(options: ResumeOptions) -> Answers:
+    approve = options.get("approve", ())
+    return Answers(
+        on_unknown=options.get("on_unknown"),
+        approve=frozenset([approve] if isinstance(approve, str) else approve),
+        deny=options.get("deny", {}),
+        results=options.get("results", {}),
+    )
+
+
+def resumed(plan: Plan, resumption: Resumption) -> Plan:
+    return _but(plan, resumption=resumption)
+
+
+def _but(plan: Plan, **changes: Any) -> Plan:
+    return replace(plan, **changes)
+
+
+def _started(state: RunState) -> RunStarted:
+    assert state.started is not None, "a run begins with run.started"
+    return state.started
+
+
+def _system(agent: Agent[Any, Any], values: Mapping[str, Any]) -> tuple[SystemBlock, ...]:
+    return (SystemBlock(text=expand(agent.instructions, values)),) if agent.instructions else ()
+
+
+def _settings(call: Settings, lower: Settings, model: Model) -> tuple[Settings, tuple[str, ...]]:
+    """Call, agent, configuration, then 8192 tokens. What the model refuses is an error on the call, else dropped with a warning."""
+    if wrong := sorted(call.given & model.refuses):
+        raise AgentError("invalid", f"{model.name} does not take {wrong[0]}: leave it out")
+    settings = call.over(lower).over(Settings(max_tokens=DEFAULT_MAX_TOKENS))
+    dropped = sorted(settings.given & model.refuses)
+    settings = msgspec.structs.replace(settings, **dict.fromkeys(dropped))
+    return settings, tuple(f"{model.name} does not take {name}: it was left out" for name in dropped)
+
+
+def _limits(call: Limits | None, agent: Agent[Any, Any]) -> Limits:
+    if call is None and agent.limits is None:
+        return DEFAULT_LIMITS
+    return _over(call, agent.limits or Limits())
+
+
+def _over(call: Limits | None, lower: Limits) -> Limits:
+    merged = {name: value for limits in (lower, call) if limits is not None for name, value in msgspec.structs.asdict(limits).items() if value is not None}
+    if "cost_usd" in merged:
+        raise AgentError("invalid", "a limit on money (cost_usd) comes in a later version: limit tokens or turns")
+    return Limits(**merged)
+
+
+def _mode(mode: str) -> Mode:
+    if mode not in get_args(Mode):
+        raise AgentError("invalid", f"mode={mode!r} is none of: {', '.join(get_args(Mode))}")
+    return mode  # pyright: ignore[reportReturnType]  it is one of them
+
+
+def _directory(cwd: str | Path | None) -> Path:
+    if cwd is None:
+        return Path.cwd()  # the system gives it absolute, real and a directory
+    path = Path(cwd)
+    if not path.is_dir():
+        raise AgentError("invalid", f"cwd={str(path)!r} is no directory")
+    return path.resolve()
+
+
+def _from_anywhere(model: str) -> str:
+    """A script or a tape is found again from another directory."""
+    kind, colon, path = model.partition(":")
+    return f"{kind}:{Path(path).absolute()}" if colon and kind in ("script", "tape") and path else model
+
+
+def into_this_loop() -> Callable[[Callable[[], None]], None]:
+    """Calls a function in the event loop that is running now, from whatever thread."""
+    loop, home = asyncio.get_running_loop(), threading.get_ident()
+
+    def inside(called: Callable[[], None]) -> None:
+        if threading.get_ident() == home:
+            called()
+        else:
+            with suppress(RuntimeError):  # the loop is closed, and with it the run
+                loop.call_soon_threadsafe(called)
+
+    return inside

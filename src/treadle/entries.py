@@ -1,0 +1,272 @@
+"""The facts of a run: what an append-only, gap-free list of them holds, and how each becomes bytes and back.
+
+Where they are kept is journal.py's and journals/; when they are appended is the loop's business. Entry: `Entry`, `read_entry`.
+
+Order of a run: run.started, then for each turn model.requested (one more for each failed attempt), model.responded with the
+starts of the calls that start now, tool.finished for each, and in the end run.finished. Two barriers a turn: the response
+and the starts are appended before any of those calls begins; every result is appended before the next request uses it.
+"""
+
+from __future__ import annotations
+
+from typing import Literal, TypeAlias, cast, get_args
+
+import msgspec
+
+from treadle.errors import AgentError
+from treadle.events import ErrorInfo
+from treadle.json_text import JsonText, decode_json, encode_json, items, members, object_of
+from treadle.message import Message, ToolResult, decode_message, decode_part
+from treadle.model import ModelResponse
+from treadle.types import Effect, Limits, Mode, Outcome, Settings, StopReason, Time, Usage, Value
+
+SCHEMA = 1
+"""Major version of the entries; it stands in run.started, and a reader refuses a higher one."""
+
+
+class _Entry(Value, frozen=True, kw_only=True, tag_field="type"):
+    at: Time
+
+
+class Fork(Value, frozen=True, kw_only=True):
+    """A run that goes on from inside another one, whose entries it reads and never copies."""
+
+    run_id: str
+    turn: int
+    """Closed turns of the other run that are kept; 0: only what came before its prompt."""
+    seq: int
+    """The other run's entries up to this one."""
+    asks: bool = True
+    """The run's own prompt follows; False: it goes on where the other stood."""
+    results: dict[str, str] = msgspec.field(default_factory=dict[str, str])
+    """Call id -> what stands in place of that call's result."""
+
+
+class RunStarted(_Entry, frozen=True, kw_only=True, tag="run.started"):
+    run_id: str
+    agent: str
+    agent_hash: str
+    model: str
+    mode: Mode
+    cwd: str
+    input: Message
+    """The prompt, as the model will see it."""
+    messages: tuple[Message, ...] = ()
+    """The agent's own first messages, before the prompt."""
+    settings: Settings = Settings()
+    """Resolved."""
+    limits: Limits = Limits()
+    inputs: JsonText = "{}"
+    session_id: str | None = None
+    parent_run_id: str | None = None
+    user_id: str | None = None
+    fork: Fork | None = None
+    """Where it was forked from another run: what it goes on from."""
+    schema: int = msgspec.field(default_factory=lambda: SCHEMA)
+    """Always written: a default that is left out would mean the reader's own number."""
+
+
+class ModelRequested(_Entry, frozen=True, kw_only=True, tag="model.requested"):
+    """An attempt begins. The second and later ones are appended before their wait, and void what came of the one before."""
+
+    turn: int
+    attempt: int = 1
+    reserved: None = None
+    """What the attempt may cost; always null in this version."""
+    failed: ErrorInfo | None = None
+    """How; None where the attempt before was lost with its process."""
+    wait_s: float = 0.0
+    max_tokens: int | None = None
+    """Of the response, where the run's budget leaves less than its settings say."""
+
+
+class ModelResponded(_Entry, frozen=True, kw_only=True, tag="model.responded"):
+    turn: int
+    attempt: int
+    message: Message
+    usage: Usage
+    stop_reason: StopReason | None
+    """None: the response was cut by the end of the run, and the message holds what there was."""
+    raw_stop_reason: str = ""
+    response_id: str = ""
+    model: str = ""
+    provider_data: JsonText | None = None
+
+
+class ToolStarted(_Entry, frozen=True, kw_only=True, tag="tool.started"):
+    call_id: str
+    name: str
+    arguments_json: JsonText
+    effect: Effect
+    key: str
+    """The idempotency key: the same for every attempt of this call."""
+    attempt: int = 1
+
+
+class ToolFinished(_Entry, frozen=True, kw_only=True, tag="tool.finished"):
+    """The one result of a call; also of a call that was refused and never started."""
+
+    status: Literal["ok", "error", "denied", "cancelled", "unknown"]
+    result: ToolResult
+    duration_ms: float = 0.0
+    started: bool = True
+    """False: the call was refused before it could start, and has no tool.started."""
+    ends_run: bool = False
+    """The tool said that the run must end here."""
+    cut_by: Outcome | None = None
+    """The limit that refused the call."""
+
+
+class ToolLate(_Entry, frozen=True, kw_only=True, tag="tool.late"):
+    """A fact that came after `unknown`: told to the model as a message, never in place of the result."""
+
+    call_id: str
+    text: str
+
+
+class ApprovalAsked(_Entry, frozen=True, kw_only=True, tag="approval.asked"):
+    call_id: str
+    name: str
+    arguments_json: JsonText
+    reason: str
+
+
+class ApprovalAnswered(_Entry, frozen=True, kw_only=True, tag="approval.answered"):
+    call_id: str
+    decision: Literal["allow", "deny"]
+    by: str
+    reason: str = ""
+
+
+class InputAdded(_Entry, frozen=True, kw_only=True, tag="input.added"):
+    message: Message
+    by: Literal["user", "runtime"]
+
+
+class ModelSwitched(_Entry, frozen=True, kw_only=True, tag="model.switched"):
+    model: str
+
+
+class Compaction(_Entry, frozen=True, kw_only=True, tag="compaction"):
+    receipt: JsonText
+
+
+class CancelAsked(_Entry, frozen=True, kw_only=True, tag="cancel.asked"):
+    by: str
+
+
+class RunResumed(_Entry, frozen=True, kw_only=True, tag="run.resumed"):
+    """A new driver took the run over: appends of the one before are refused from here on."""
+
+    fence: int
+    agent: str
+    agent_hash: str
+    model: str
+    mode: Mode
+    cwd: str
+    """These hold from here on, as in run.started."""
+
+
+class RunFinished(_Entry, frozen=True, kw_only=True, tag="run.finished"):
+    outcome: Outcome
+    turns: int
+    tool_calls: int
+    usage: Usage
+    duration_s: float
+    text: str = ""
+    output: JsonText = "null"
+    validated: bool = False
+    open_turn: int | None = None
+    """The turn that the end cut or closed."""
+    error: ErrorInfo | None = None
+
+
+Entry: TypeAlias = (
+    RunStarted
+    | ModelRequested
+    | ModelResponded
+    | ToolStarted
+    | ToolFinished
+    | ToolLate
+    | ApprovalAsked
+    | ApprovalAnswered
+    | InputAdded
+    | ModelSwitched
+    | Compaction
+    | CancelAsked
+    | RunResumed
+    | RunFinished
+)
+
+
+class Record(Value, frozen=True, kw_only=True):
+    """An entry and its place."""
+
+    seq: int
+    """From 1, without gaps."""
+    entry: Entry
+
+
+_TYPES = {str(kind.__struct_config__.tag): kind for kind in get_args(Entry)}
+_MESSAGES = ("input", "message")
+
+
+def read_entry(data: bytes) -> Entry:
+    """The inverse of `to_json`; what a newer version wrote into a message is kept with it.
+
+    Raises AgentError(invalid) where the bytes are no entry, one of an unknown type, or one of a higher major schema.
+    """
+    try:
+        entry = decode_json(data, cast("type[Entry]", Entry))
+    except ValueError:
+        entry = _read_strange(data)
+    if isinstance(entry, RunStarted):
+        _check_schema(entry.schema)
+    return entry
+
+
+def _read_strange(data: bytes) -> Entry:
+    """Words of a newer version inside: the messages are read by their own rules, and the rest by this version's."""
+    try:
+        fields = members(data.decode())
+        _check_schema(decode_json(fields.get("schema", "1").encode(), int))
+        tag = decode_json(fields.get("type", "null").encode(), str)
+        if (kind := _TYPES.get(tag)) is None:
+            raise AgentError("invalid", f"an entry of type {tag!r} is unknown here: where a newer Treadle wrote it, upgrade to read it")
+        for name in fields.keys() & _MESSAGES:
+            fields[name] = _readable(fields[name])
+        if "messages" in fields:
+            fields["messages"] = "[" + ",".join(map(_readable, items(fields["messages"]))) + "]"
+        if "result" in fields:
+            fields["result"] = encode_json(decode_part(fields["result"])).decode()
+        known = {"type", *kind.__struct_encode_fields__}
+        return decode_json(object_of({name: value for name, value in fields.items() if name in known}).encode(), kind)
+    except ValueError as e:
+        raise AgentError("invalid", f"this is no entry that can be read: {e}") from e
+
+
+def _readable(message: JsonText) -> JsonText:
+    return encode_json(decode_message(message.encode())).decode()
+
+
+def _check_schema(schema: int) -> None:
+    if schema > SCHEMA:
+        raise AgentError("invalid", f"this run was written by a newer Treadle (schema {schema}; this version reads {SCHEMA}): upgrade to read it")
+
+
+def responded(message: Message, response: ModelResponse | None, usage: Usage, *, turn: int, attempt: int) -> ModelResponded:
+    """`response`: None where it was cut by the end of the run, and `message` holds what there was."""
+    if response is None:
+        return ModelResponded(at=message.created_at, turn=turn, attempt=attempt, message=message, usage=usage, stop_reason=None)
+    return ModelResponded(
+        at=message.created_at,
+        turn=turn,
+        attempt=attempt,
+        message=message,
+        usage=usage,
+        stop_reason=response.stop_reason,
+        raw_stop_reason=response.raw_stop_reason,
+        response_id=response.id,
+        model=response.model,
+        provider_data=response.provider_data,
+    )

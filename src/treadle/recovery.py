@@ -1,0 +1,147 @@
+"""What becomes of the calls that a dead driver left open: run again, asked after, or told as unknown; never silently repeated.
+
+Where the run goes from there is the loop's business. Entry: `recover`.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any, Literal, Protocol, TypeAlias
+
+from treadle.calls import NOT_KNOWN, Held, Ready, Refused
+from treadle.entries import ApprovalAnswered, Entry, ToolFinished, ToolStarted
+from treadle.errors import AgentError
+from treadle.message import ToolCall, ToolResult
+from treadle.run_state import RunState
+from treadle.tooling import DidNotHappen, Happened, failure
+from treadle.types import now
+
+logger = logging.getLogger("treadle")
+
+OnUnknown: TypeAlias = Literal["tell", "wait", "fail"]
+"""What becomes of a once-call of which nobody knows whether it happened: the model is told, a person is asked, or the run fails."""
+
+STOPPED = f"The process stopped while this call was running. {NOT_KNOWN}"
+ASK = "the process stopped while this call was running, and it is not known whether it took effect"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Answers:
+    """What a person said about open calls, by call id, when the run was taken up again."""
+
+    on_unknown: OnUnknown | None = None
+    """None: tell, but go on waiting where the run waits already."""
+    approve: frozenset[str] = frozenset()
+    """Run it (again: the person knows that it did not happen)."""
+    deny: Mapping[str, str] = field(default_factory=dict[str, str])
+    """Do not, and why: the model is told; of a call that had started, that its outcome is not known."""
+    results: Mapping[str, str] = field(default_factory=dict[str, str])
+    """What it gave, as the person found out."""
+
+    def check(self, state: RunState) -> None:
+        """Raises AgentError(invalid) for an answer to a call that is not open."""
+        still_open = [call.id for call in state.open_calls]
+        if strange := [call_id for call_id in (*self.approve, *self.deny, *self.results) if call_id not in still_open]:
+            there_are = f"open are: {', '.join(still_open)}" if still_open else "none is open"
+            raise AgentError("invalid", f"no call {strange[0]!r} of this run waits for an answer; {there_are}")
+
+
+class Preparer(Protocol):
+    """What looks up, validates and decides a call (execution.py)."""
+
+    def prepare(self, call: ToolCall, *, allowed: bool = False) -> Ready | Refused | Held: ...
+
+    def repeat(self, call: ToolCall, attempt: int) -> Ready:
+        """A call that had started: what it may do was decided then."""
+        ...
+
+    async def probe(self, ready: Ready) -> Happened | DidNotHappen | None: ...
+
+
+async def recover(state: RunState, toolbox: Preparer, answers: Answers) -> tuple[list[Entry], list[Ready | Refused | Held]]:
+    """Entries that come first, and the calls that are still open then, in their order. Raises AgentError(tool) where the run must fail."""
+    entries: list[Entry] = []
+    still_open: list[Ready | Refused | Held] = []
+    for call in state.open_calls:
+        started = state.starts.get(call.id)
+        said = _answer(call, started, answers)
+        entries.extend(said)
+        if any(isinstance(entry, ToolFinished) for entry in said):
+            continue
+        allowed = bool(said) or call.id in state.allowed
+        if started is None:
+            still_open.append(_held_still(toolbox.prepare(call, allowed=allowed), state))
+            continue
+        found = await _go_on(call, started, state, toolbox, allowed=allowed, on_unknown=answers.on_unknown)
+        if isinstance(found, ToolFinished):
+            entries.append(found)
+        else:
+            still_open.append(found)
+    return entries, still_open
+
+
+def _answer(call: ToolCall, started: ToolStarted | None, answers: Answers) -> Sequence[Entry]:
+    at = now()
+    if call.id in answers.approve:
+        return [ApprovalAnswered(at=at, call_id=call.id, decision="allow", by="user")]
+    if (text := answers.results.get(call.id)) is not None:
+        result = ToolResult(call_id=call.id, name=call.name, content=text)
+        return [ApprovalAnswered(at=at, call_id=call.id, decision="allow", by="user"), ToolFinished(at=at, status="ok", result=result)]
+    if (reason := answers.deny.get(call.id)) is None:
+        return []
+    denied = ApprovalAnswered(at=at, call_id=call.id, decision="deny", by="user", reason=reason)
+    if started is not None:
+        return [denied, _unknown(call)]
+    text = "Not run: a person said no" + (f": {reason}" if reason else ".")
+    return [denied, ToolFinished(at=at, status="denied", result=failure(call.id, call.name, text), started=False)]
+
+
+def _held_still(prepared: Ready | Refused | Held, state: RunState) -> Ready | Refused | Held:
+    """A question that stands in the journal is not asked again."""
+    if isinstance(prepared, Held) and prepared.call.id in state.asked:
+        return Held(call=prepared.call, reason=prepared.reason, parallel=prepared.parallel, asked=True)
+    return prepared
+
+
+async def _go_on(
+    call: ToolCall, started: ToolStarted, state: RunState, toolbox: Preparer, *, allowed: bool, on_unknown: OnUnknown | None
+) -> Ready | Held | ToolFinished:
+    """With a call that had started, and may have happened."""
+    again = toolbox.repeat(call, started.attempt + state.resumed + 1)
+    if allowed:
+        return Ready(call=call, tool=again.tool, arguments=again.arguments, attempt=again.attempt)
+    if started.effect != "once":
+        return again
+    asked = call.id in state.asked
+    if not asked or on_unknown is None:
+        match await _probed(again, toolbox):
+            case Happened(result=text):
+                return ToolFinished(at=now(), status="ok", result=ToolResult(call_id=call.id, name=call.name, content=text))
+            case DidNotHappen():
+                return again
+            case None:
+                pass
+    if on_unknown == "fail":
+        raise AgentError("tool", f"{call.name} (call {call.id}) was running when the process stopped, and nobody knows whether it took effect")
+    if on_unknown == "wait" or (asked and on_unknown is None):
+        return Held(call=call, reason=ASK, parallel=again.tool.parallel, asked=asked)
+    return _unknown(call)
+
+
+async def _probed(ready: Ready, toolbox: Preparer) -> Happened | DidNotHappen | None:
+    try:
+        return await toolbox.probe(ready)
+    except Exception as e:  # noqa: BLE001  a probe is anybody's code: one that fails cannot tell
+        logger.warning("the probe of %s (call %s) failed, so its call is unknown: %s: %s", ready.call.name, ready.call.id, type(e).__name__, e)
+        return None
+
+
+def _unknown(call: ToolCall) -> ToolFinished:
+    return ToolFinished(at=now(), status="unknown", result=failure(call.id, call.name, STOPPED, unknown=True))
+
+
+def missing_tool(state: RunState, tools: Mapping[str, Any]) -> str | None:
+    """The tool of an open call that is not there any more."""
+    return next((call.name for call in state.open_calls if call.name not in tools), None)

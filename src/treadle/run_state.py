@@ -1,0 +1,303 @@
+"""What a run has come to: a fold of its entries, the same while it runs and whenever it is read again.
+
+Resume, replay, fork and the view of a session are this fold. It decides nothing and does no I/O. Entry: `RunState.apply`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from typing import cast
+
+import msgspec
+
+from treadle.budget import Ledger
+from treadle.entries import (
+    ApprovalAnswered,
+    ApprovalAsked,
+    Compaction,
+    Entry,
+    Fork,
+    InputAdded,
+    ModelRequested,
+    ModelResponded,
+    Record,
+    RunFinished,
+    RunResumed,
+    RunStarted,
+    ToolFinished,
+    ToolLate,
+    ToolStarted,
+)
+from treadle.json_text import encode_json
+from treadle.message import Message, TextPart, ToolCall, ToolResult
+from treadle.model import History
+from treadle.repetition import Repetition
+from treadle.session_store import Sessions
+from treadle.types import Limits, Mode, Outcome, StopReason, Time
+from treadle.window import Window
+
+NO_RESULT = "This call had no result in the run that this one was forked from. It is not known whether it took effect."
+
+
+class RunState:
+    """Apply every entry in order. Between two entries everything in it may be read; only `apply` changes it."""
+
+    def __init__(self, past: Sequence[Message] = (), *, settled: int | None = None) -> None:
+        """`past`: what its session, or the run it was forked from, had said before. `settled`: how much of that belongs to ended runs."""
+        self.history = History(past, settled=len(past) if settled is None else settled)
+        self.past = len(past)
+        """Messages in the history that are not its own."""
+        self.started: RunStarted | None = None
+        self.finished: RunFinished | None = None
+        self.prompt_at = len(past)
+        self.ledger = Ledger(Limits())
+        self.retries = self.invocations = self.resumed = 0
+        self.agent_hash = self.model = self.cwd = ""
+        self.mode: Mode = "full"
+        """As its last driver had them."""
+        self.call_ids = {call.id for message in past for call in message.tool_calls}
+        self.attempt = 0
+        """The number of the attempt that is under way; 0 where none is."""
+        self.last: Outcome | None = None
+        """The limit that makes the turn under way the last one."""
+        self.clamped = False
+        """Whether the run's budget left the turn fewer tokens than its settings say."""
+        self.response: ModelResponded | None = None
+        """The last whole one."""
+        self.calls: tuple[ToolCall, ...] = ()
+        """Those of the last response."""
+        self.results: dict[str, ToolFinished] = {}
+        self.starts: dict[str, ToolStarted] = {}
+        self.asked: dict[str, ApprovalAsked] = {}
+        """Not answered yet."""
+        self.allowed: set[str] = set()
+        """By a person, and not started since."""
+        self.closed: list[int] = []
+        """For each turn that is over, the sequence of its last entry."""
+        self.carried: dict[str, object] = {}
+        """What the provider wants back with the next request."""
+        self.empty_responses = 0
+        """In a row."""
+        self.unapproved = self.circling = False
+        self.cut_by: Outcome | None = None
+        """The limit that refused a call."""
+        self.used_up = 0
+        """Answers and errors that its model gave."""
+        self.seq = 0
+        self._repetition = Repetition()
+        self._driven_s = 0.0
+        self._segment_at: Time | None = None
+        self._at: Time | None = None
+
+    # ------------------------------------------------------------ what can be asked
+
+    @property
+    def open_calls(self) -> list[ToolCall]:
+        """Those of the last response that have no result, in their order."""
+        return [call for call in self.calls if call.id not in self.results]
+
+    @property
+    def turn(self) -> int:
+        """The turn under way, or the last one; 0 before the first."""
+        return self.ledger.turns + (self.attempt > 0)
+
+    @property
+    def driven_s(self) -> float:
+        """Seconds in which somebody drove it, up to its last entry."""
+        return self._driven_s + _between(self._segment_at, self._at)
+
+    @property
+    def ended_by(self) -> ToolResult | None:
+        """The first result of the last response with which a tool ends the run."""
+        return next((f.result for f in self.results.values() if f.ends_run), None)
+
+    @property
+    def text(self) -> str:
+        """That of the last assistant message of this run that has some."""
+        own = self.history[self.prompt_at :]
+        return next((message.text for message in reversed(own) if message.role == "assistant" and message.text), "")
+
+    def ordered_results(self) -> list[ToolResult]:
+        """Those of the last response, in the order of its calls."""
+        return [self.results[call.id].result for call in self.calls if call.id in self.results]
+
+    # ------------------------------------------------------------ the fold
+
+    def apply(self, entry: Entry) -> None:
+        self.seq += 1
+        if type(entry) is RunResumed:
+            self._driven_s = self.driven_s
+        self._at = entry.at
+        if (handle := _HANDLERS.get(type(entry))) is not None:
+            handle(self, entry)
+
+    def _started(self, entry: RunStarted) -> None:
+        self.started, self._segment_at = entry, entry.at
+        self.agent_hash, self.model, self.mode, self.cwd = entry.agent_hash, entry.model, entry.mode, entry.cwd
+        self.ledger.limits = entry.limits
+        for message in entry.messages:
+            self._take(message)
+        self.prompt_at = len(self.history)
+        if entry.fork is None or entry.fork.asks:
+            self._take(entry.input)
+
+    def _requested(self, entry: ModelRequested) -> None:
+        if entry.attempt == 1:
+            self.last = self.ledger.last_turn()
+            self.response, self.calls, self.results, self.starts = None, (), {}, {}
+        self.retries += entry.failed is not None
+        self.used_up += entry.failed is not None
+        self.invocations += entry.failed is not None and entry.failed.status is not None
+        self.attempt = entry.attempt
+        self.clamped = entry.max_tokens is not None
+
+    def _responded(self, entry: ModelResponded) -> None:
+        message = entry.message
+        if message.parts:
+            self.history.append(message)
+        if entry.stop_reason is None:
+            return
+        self.response, self.calls, self.attempt = entry, message.tool_calls, 0
+        self.call_ids.update(call.id for call in self.calls)
+        self.ledger.settle(entry.usage)
+        self.invocations += 1
+        self.used_up += 1
+        if entry.provider_data is not None:
+            self.carried |= msgspec.json.decode(entry.provider_data, type=dict[str, object])
+        said = bool(self.calls) or any(isinstance(part, TextPart) and part.text.strip() for part in message.parts)
+        empty = not said and entry.stop_reason in (StopReason.COMPLETE, StopReason.TOOL_USE)
+        self.empty_responses = self.empty_responses + 1 if empty else 0
+        self.circling = False
+        if not self.calls:
+            self.closed.append(self.seq)
+
+    def _tool_started(self, entry: ToolStarted) -> None:
+        if entry.call_id not in self.starts:
+            self.ledger.tool_calls += 1
+        self.starts[entry.call_id] = entry
+        self.allowed.discard(entry.call_id)
+
+    def _tool_finished(self, entry: ToolFinished) -> None:
+        self.results[entry.result.call_id] = entry
+        self.asked.pop(entry.result.call_id, None)
+        self.cut_by = entry.cut_by or self.cut_by
+        if len(self.results) == len(self.calls):
+            results = self.ordered_results()
+            self.circling = any([self._repetition.found(call, result) for call, result in zip(self.calls, results, strict=True)])
+            assert self.response is not None, "calls are a response's"
+            self._take(tool_message(self.response.message, results, entry.at))
+            self.closed.append(self.seq)
+
+    def _tool_late(self, entry: ToolLate) -> None:
+        self._take(late_message(entry))
+
+    def _approval_asked(self, entry: ApprovalAsked) -> None:
+        self.asked[entry.call_id] = entry
+
+    def _approval_answered(self, entry: ApprovalAnswered) -> None:
+        self.asked.pop(entry.call_id, None)
+        if entry.decision == "allow":
+            self.allowed.add(entry.call_id)
+        self.unapproved |= entry.by == "nobody"
+
+    def _input_added(self, entry: InputAdded) -> None:
+        self._take(entry.message)
+
+    def _compaction(self, entry: Compaction) -> None:
+        kept = msgspec.json.decode(entry.receipt, type=Window).of(self.history[: self.past])
+        own = self.history[self.past :]
+        self.prompt_at -= self.past - len(kept)
+        self.history = History([*kept, *own], settled=min(self.history.settled, len(kept)))
+        self.past = len(kept)
+
+    def _resumed(self, entry: RunResumed) -> None:
+        self.resumed += 1
+        self._segment_at = entry.at
+        self.agent_hash, self.model, self.mode, self.cwd = entry.agent_hash, entry.model, entry.mode, entry.cwd
+
+    def _finished(self, entry: RunFinished) -> None:
+        self.used_up += self.attempt > 0 and entry.error is not None
+        self.finished, self.attempt = entry, 0
+
+    def _take(self, message: Message) -> None:
+        self.history.append(message)
+        if self.ledger.limits.tokens is not None:
+            self.ledger.add_input(len(encode_json(message)))
+
+
+_HANDLERS = cast(
+    "Mapping[type[Entry], Callable[[RunState, Entry], None]]",
+    {
+        RunStarted: RunState._started,  # pyright: ignore[reportPrivateUsage]  its own
+        ModelRequested: RunState._requested,  # pyright: ignore[reportPrivateUsage]
+        ModelResponded: RunState._responded,  # pyright: ignore[reportPrivateUsage]
+        ToolStarted: RunState._tool_started,  # pyright: ignore[reportPrivateUsage]
+        ToolFinished: RunState._tool_finished,  # pyright: ignore[reportPrivateUsage]
+        ToolLate: RunState._tool_late,  # pyright: ignore[reportPrivateUsage]
+        ApprovalAsked: RunState._approval_asked,  # pyright: ignore[reportPrivateUsage]
+        ApprovalAnswered: RunState._approval_answered,  # pyright: ignore[reportPrivateUsage]
+        InputAdded: RunState._input_added,  # pyright: ignore[reportPrivateUsage]
+        Compaction: RunState._compaction,  # pyright: ignore[reportPrivateUsage]
+        RunResumed: RunState._resumed,  # pyright: ignore[reportPrivateUsage]
+        RunFinished: RunState._finished,  # pyright: ignore[reportPrivateUsage]
+    },
+)
+
+
+def _between(start: Time | None, end: Time | None) -> float:
+    """Seconds; clocks may have been set back meanwhile."""
+    return 0.0 if start is None or end is None else max((end - start).total_seconds(), 0.0)
+
+
+def tool_message(asked: Message, results: Sequence[ToolResult], at: Time) -> Message:
+    """The answer to a message with calls: the same whenever it is made from the same entries."""
+    return Message(id=f"{asked.id}_results", role="tool", parts=tuple(results), created_at=at)
+
+
+def late_message(late: ToolLate) -> Message:
+    """How the model learns what came after `unknown`."""
+    text = f"A result came late for the call {late.call_id}, whose outcome was not known before: {late.text}"
+    return Message(id=f"msg_late_{late.call_id}", role="user", parts=(TextPart(text=text),), created_at=late.at)
+
+
+# ---------------------------------------------------------------- a run out of its journal
+
+
+def load(run_id: str, read: Callable[[str], Sequence[Record]], sessions: Sessions) -> RunState:
+    """Everything that its journal says of a run, over what came before it. Raises what `read` raises."""
+    return _fold(read(run_id), read, sessions)
+
+
+def _fold(records: Iterable[Record], read: Callable[[str], Sequence[Record]], sessions: Sessions) -> RunState:
+    entries = [record.entry for record in records]
+    started = entries[0]
+    assert isinstance(started, RunStarted), "a run begins with run.started"
+    if started.fork is not None:
+        state = forked(started.fork, read, sessions)
+    elif started.session_id is not None:
+        state = RunState(sessions.get_messages(started.session_id, before=started.run_id))
+    else:
+        state = RunState()
+    for entry in entries:
+        state.apply(entry)
+    return state
+
+
+def forked(fork: Fork, read: Callable[[str], Sequence[Record]], sessions: Sessions) -> RunState:
+    """A fresh state that goes on from inside another run, whose calls all have a result by then."""
+    parent = _fold(_changed(read(fork.run_id)[: fork.seq], fork.results), read, sessions)
+    messages = parent.history[: parent.prompt_at] if fork.turn == 0 else parent.history[:]
+    if parent.open_calls and parent.response is not None and fork.turn:
+        lost = [ToolResult(call_id=call.id, name=call.name, content=NO_RESULT, is_error=True, unknown=True) for call in parent.open_calls]
+        by_id = {result.call_id: result for result in (*parent.ordered_results(), *lost)}
+        messages.append(tool_message(parent.response.message, [by_id[call.id] for call in parent.calls], parent.response.at))
+    return RunState(messages, settled=min(parent.history.settled, len(messages)))
+
+
+def _changed(records: Iterable[Record], results: Mapping[str, str]) -> Iterable[Record]:
+    for record in records:
+        entry = record.entry
+        if isinstance(entry, ToolFinished) and (text := results.get(entry.result.call_id)) is not None:
+            result = ToolResult(call_id=entry.result.call_id, name=entry.result.name, content=text)
+            entry = ToolFinished(at=entry.at, status="ok", result=result, duration_ms=entry.duration_ms)
+        yield Record(seq=record.seq, entry=entry)
