@@ -1,0 +1,50 @@
+"""Which journal a command works on: the option, the variable, the user's file, or the one in Treadle's own folder.
+
+What a journal is stands in treadle.journal, where they are kept in treadle.journals. Entry: `journal_option`, `journal_url`, `open_runtime`.
+"""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+from typing import TYPE_CHECKING, Final
+
+import click
+
+from treadle.cli.exits import failing
+from treadle.config import Config, home
+
+if TYPE_CHECKING:
+    from treadle.runtime import Runtime
+
+_SQLITE: Final = "sqlite:///"
+
+journal_option = click.option("--journal", metavar="URL", help="Where runs are kept: sqlite:///FILE. Default: journal.db in ~/.treadle.")
+
+
+def journal_url(config: Config, given: str | None) -> str:
+    """`given`, what `--journal` said, else TREADLE_JOURNAL, else the user's own file, else `journal.db` in Treadle's own folder.
+
+    The path of a SQLite file is absolute, `~` expanded. Nothing is opened or made. Raises Failed where Treadle's folder cannot be one.
+    """
+    url = given or config.journal  # the variable stands over the file there
+    if url is None:
+        with failing():
+            return f"{_SQLITE}{home(os.environ) / 'journal.db'}"
+    file = journal_file(url)
+    return url if file is None else f"{_SQLITE}{file}"
+
+
+def journal_file(url: str) -> Path | None:
+    """The file of a SQLite journal; None for any other."""
+    name = url.removeprefix(_SQLITE)
+    return Path(os.path.abspath(os.path.expanduser(name))) if name and name != url else None
+
+
+def open_runtime(config: Config, url: str) -> Runtime:
+    """A runtime over the journal at `url`, which is made where there is none. Raises Failed, with exit code 2, where it cannot be opened."""
+    from treadle.journals import open_journal  # noqa: PLC0415  the help of a command needs neither
+    from treadle.runtime import Runtime  # noqa: PLC0415  likewise
+
+    with failing():
+        return Runtime(config=config, journal=open_journal(url))
