@@ -138,7 +138,7 @@ class Trial:
     again: int = 0
     """Answers of the model that were paid for more than once."""
     more: int = 0
-    """Answers that a quiet run has not: the model's questions about what it was not sure of."""
+    """Answers that a quiet run has not: the model looks up what it is not sure of, and may call again."""
     in_flight: tuple[str, ...] = ()
     """Charges that had begun and not returned when the process died."""
     told: tuple[str, ...] = ()
@@ -153,7 +153,7 @@ class Trial:
         found += ["begun anew"] * self.begun_anew
         if self.told:
             found += ["told as unknown: " + ", ".join(call.split("-")[1] for call in self.told)]
-        found += [_counted(self.more, "question")] * bool(self.more)
+        found += [f"{_counted(self.more, 'answer')} more"] * bool(self.more)
         return self.trouble or "; ".join(found) or "as if nothing had happened"
 
 
@@ -250,7 +250,7 @@ MEASURES: tuple[tuple[str, Callable[[Trial], int]], ...] = (
     ("of them told to the model as unknown", lambda trial: len(trial.told)),
     ("of them unknown in the framework's records", lambda trial: len(trial.logged)),
     ("answers of the model paid again", lambda trial: trial.again),
-    ("answers more than in a quiet run: the model asks", lambda trial: trial.more),
+    ("answers more than a quiet run needs", lambda trial: trial.more),
 )
 
 
