@@ -119,6 +119,8 @@ class Assembly:
             inputs_json=started.inputs,
             user_id=started.user_id,
             parent_run_id=started.parent_run_id,
+            on_ask=options.get("on_ask", started.on_ask),
+            on_unknown=options.get("on_unknown", started.on_unknown),
             fork=started.fork,
             warnings=(*warnings, *dropped),
         )
@@ -159,6 +161,8 @@ class Assembly:
             inputs_json=encode_json(values).decode(),
             user_id=options.get("user_id"),
             parent_run_id=parent_run_id,
+            on_ask=options.get("on_ask", "deny"),
+            on_unknown=options.get("on_unknown", "tell"),
             fork=fork,
             warnings=warnings,
         )
@@ -187,7 +191,7 @@ class Assembly:
 
     # ------------------------------------------------------------ toolboxes
 
-    def toolbox(self, agent: Agent[Deps, Any], plan: Plan, deps: Deps, feed: Feed, options: RunOptions | ResumeOptions, run_child: RunChild) -> Toolbox:
+    def toolbox(self, agent: Agent[Deps, Any], plan: Plan, deps: Deps, feed: Feed, run_child: RunChild) -> Toolbox:
         """How the calls of this run are run."""
         registry = ToolRegistry(agent.tools)
         seen = self._seen_files.setdefault(plan.session_id, {}) if plan.session_id is not None else {}
@@ -230,7 +234,7 @@ class Assembly:
             context=context,
             definitions=registry.definitions(),
             takes_images="images" not in plan.model.refuses,
-            on_ask=options.get("on_ask", "deny"),
+            on_ask=plan.on_ask,
         )
         return toolbox
 
@@ -249,6 +253,7 @@ def prompt_of(text: str | Sequence[Part]) -> Message:
 
 
 def answers_of(options: ResumeOptions) -> Answers:
+    """What a person said about open calls."""
     approve = options.get("approve", ())
     return Answers(
         on_unknown=options.get("on_unknown"),

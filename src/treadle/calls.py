@@ -16,7 +16,7 @@ from treadle.entries import ApprovalAnswered, ApprovalAsked, Entry, ToolFinished
 from treadle.message import ToolCall
 from treadle.run_state import RunState
 from treadle.tooling import Tool, failure
-from treadle.types import Outcome, now
+from treadle.types import OnUnknown, Outcome, now
 
 MAX_PARALLEL = 64
 """Calls of one turn that run at once; the others start as these end."""
@@ -76,8 +76,10 @@ class Append(Protocol):
 class Batch:
     """The open calls of one response. Each but the held ones has its result once `execute` has returned, all once `cut` has."""
 
-    def __init__(self, state: RunState, prepared: Sequence[Ready | Refused | Held] = ()) -> None:
+    def __init__(self, state: RunState, prepared: Sequence[Ready | Refused | Held] = (), *, on_unknown: OnUnknown = "tell") -> None:
+        """`on_unknown`: what becomes of a call whose own timeout leaves its outcome unknown."""
         self._state = state
+        self._on_unknown = on_unknown
         self._prepared = list(prepared)
         self._open = {p.call.id for p in prepared if isinstance(p, Ready) and p.started}
         """Started in the journal, and without a result."""
@@ -172,7 +174,9 @@ class Batch:
         self._running.add(call_id)
         finished = await runner.execute(ready)
         self._open.remove(call_id)
-        await append(finished, hold=True)  # known from here on: whatever comes, the end appends it
+        waits = finished.status == "unknown" and self._on_unknown == "wait"
+        known = _question(ready.call, finished.result.text) if waits else finished
+        await append(known, hold=True)  # known from here on: whatever comes, the end appends it
         if self._open:
             await self._flush(append)
 

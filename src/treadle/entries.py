@@ -18,7 +18,7 @@ from treadle.events import ErrorInfo
 from treadle.json_text import JsonText, decode_json, encode_json, items, members, object_of
 from treadle.message import Message, ToolResult, decode_message, decode_part
 from treadle.model import ModelResponse
-from treadle.types import Effect, Limits, Mode, Outcome, Settings, StopReason, Time, Usage, Value
+from treadle.types import Effect, Limits, Mode, OnAsk, OnUnknown, Outcome, Settings, StopReason, Time, Usage, Value
 
 SCHEMA = 1
 """Major version of the entries; it stands in run.started, and a reader refuses a higher one."""
@@ -60,6 +60,8 @@ class RunStarted(_Entry, frozen=True, kw_only=True, tag="run.started"):
     session_id: str | None = None
     parent_run_id: str | None = None
     user_id: str | None = None
+    on_ask: OnAsk = "deny"
+    on_unknown: OnUnknown = "tell"
     fork: Fork | None = None
     """Where it was forked from another run: what it goes on from."""
     schema: int = msgspec.field(default_factory=lambda: SCHEMA)

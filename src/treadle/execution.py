@@ -10,7 +10,7 @@ import math
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any, Literal, TypeAlias, TypeVar
+from typing import Any, TypeVar
 
 import anyio
 
@@ -24,10 +24,7 @@ from treadle.model import ToolDefinition
 from treadle.output import cap_output
 from treadle.policy import decide, headless_denial
 from treadle.tooling import DidNotHappen, Happened, InvalidArguments, Tool, ToolContext, ToolFailed, ToolOutput, ToolRegistry, failure, unknown_tool
-from treadle.types import Mode, now
-
-OnAsk: TypeAlias = Literal["deny", "wait"]
-"""What a call meets that needs a person where none is: a no, or the run waits."""
+from treadle.types import Mode, OnAsk, now
 
 
 @dataclass(slots=True, kw_only=True)

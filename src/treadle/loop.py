@@ -143,7 +143,7 @@ class Run:
         """What the driver before left open is closed first."""
         state, resumption = self.state, self.plan.resumption
         if resumption is not None and state.open_calls:
-            entries, prepared = await recover(state, self._toolbox, resumption.answers)
+            entries, prepared = await recover(state, self._toolbox, resumption.answers, self.plan.on_unknown)
             await self._execute(prepared, *entries)
         return self._after() if state.response is not None and not state.attempt else None
 
@@ -161,7 +161,7 @@ class Run:
 
     async def _execute(self, prepared: Sequence[Ready | Refused | Held], *before: Entry) -> None:
         """`before`, the refusals and the starts of the calls that start now are one append; then the calls run."""
-        self._batch = Batch(self.state, prepared)
+        self._batch = Batch(self.state, prepared, on_unknown=self.plan.on_unknown)
         await self._append(*before, hold=True)
         await self._append(*self._batch.opening())
         if prepared:
@@ -255,6 +255,8 @@ class Run:
         if response.stop_reason is StopReason.CONTEXT_OVERFLOW:
             return Outcome.CONTEXT_OVERFLOW
         if state.calls:
+            if self.plan.on_unknown == "fail" and (unknown := state.unknown) is not None:
+                raise AgentError("tool", f"{unknown.name} (call {unknown.call_id}) may have taken effect, and nobody knows: {unknown.text}")
             if (last_word := state.ended_by) is not None:
                 raise AgentError("tool", f"{last_word.name} ended the run: {last_word.text}")
             if state.circling:  # whoever asks for the same again and again because nobody approves it needs an approval

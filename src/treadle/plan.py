@@ -14,7 +14,7 @@ from treadle.model import Model
 from treadle.recovery import Answers
 from treadle.redaction import Redactor
 from treadle.run_state import RunState
-from treadle.types import Limits, Mode, Outcome, RunMetrics, Settings, SystemBlock, now
+from treadle.types import Limits, Mode, OnAsk, OnUnknown, Outcome, RunMetrics, Settings, SystemBlock, now
 from treadle.window import Window
 
 
@@ -53,6 +53,8 @@ class Plan:
     inputs_json: JsonText = "{}"
     user_id: str | None = None
     parent_run_id: str | None = None
+    on_ask: OnAsk = "deny"
+    on_unknown: OnUnknown = "tell"
     fork: Fork | None = None
     window: Window | None = None
     """What left the view of its session."""
@@ -77,6 +79,8 @@ class Plan:
             session_id=self.session_id,
             parent_run_id=self.parent_run_id,
             user_id=self.user_id,
+            on_ask=self.on_ask,
+            on_unknown=self.on_unknown,
             fork=self.fork,
         )
 

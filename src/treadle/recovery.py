@@ -8,7 +8,7 @@ from __future__ import annotations
 import logging
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any, Literal, Protocol, TypeAlias
+from typing import Any, Protocol
 
 from treadle.calls import NOT_KNOWN, Held, Ready, Refused
 from treadle.entries import ApprovalAnswered, Entry, ToolFinished, ToolStarted
@@ -16,12 +16,9 @@ from treadle.errors import AgentError
 from treadle.message import ToolCall, ToolResult
 from treadle.run_state import RunState
 from treadle.tooling import DidNotHappen, Happened, failure
-from treadle.types import now
+from treadle.types import OnUnknown, now
 
 logger = logging.getLogger("treadle")
-
-OnUnknown: TypeAlias = Literal["tell", "wait", "fail"]
-"""What becomes of a once-call of which nobody knows whether it happened: the model is told, a person is asked, or the run fails."""
 
 STOPPED = f"The process stopped while this call was running. {NOT_KNOWN}"
 ASK = "the process stopped while this call was running, and it is not known whether it took effect"
@@ -32,7 +29,7 @@ class Answers:
     """What a person said about open calls, by call id, when the run was taken up again."""
 
     on_unknown: OnUnknown | None = None
-    """None: tell, but go on waiting where the run waits already."""
+    """None: as the run was told when it began, and a question that stands goes on waiting."""
     approve: frozenset[str] = frozenset()
     """Run it (again: the person knows that it did not happen)."""
     deny: Mapping[str, str] = field(default_factory=dict[str, str])
@@ -60,7 +57,7 @@ class Preparer(Protocol):
     async def probe(self, ready: Ready) -> Happened | DidNotHappen | None: ...
 
 
-async def recover(state: RunState, toolbox: Preparer, answers: Answers) -> tuple[list[Entry], list[Ready | Refused | Held]]:
+async def recover(state: RunState, toolbox: Preparer, answers: Answers, default: OnUnknown) -> tuple[list[Entry], list[Ready | Refused | Held]]:
     """Entries that come first, and the calls that are still open then, in their order. Raises AgentError(tool) where the run must fail."""
     entries: list[Entry] = []
     still_open: list[Ready | Refused | Held] = []
@@ -74,7 +71,7 @@ async def recover(state: RunState, toolbox: Preparer, answers: Answers) -> tuple
         if started is None:
             still_open.append(_held_still(toolbox.prepare(call, allowed=allowed), state))
             continue
-        found = await _go_on(call, started, state, toolbox, allowed=allowed, on_unknown=answers.on_unknown)
+        found = await _go_on(call, started, state, toolbox, allowed=allowed, answers=answers, default=default)
         if isinstance(found, ToolFinished):
             entries.append(found)
         else:
@@ -106,7 +103,7 @@ def _held_still(prepared: Ready | Refused | Held, state: RunState) -> Ready | Re
 
 
 async def _go_on(
-    call: ToolCall, started: ToolStarted, state: RunState, toolbox: Preparer, *, allowed: bool, on_unknown: OnUnknown | None
+    call: ToolCall, started: ToolStarted, state: RunState, toolbox: Preparer, *, allowed: bool, answers: Answers, default: OnUnknown
 ) -> Ready | Held | ToolFinished:
     """With a call that had started, and may have happened."""
     again = toolbox.repeat(call, started.attempt + state.resumed + 1)
@@ -115,7 +112,8 @@ async def _go_on(
     if started.effect != "once":
         return again
     asked = call.id in state.asked
-    if not asked or on_unknown is None:
+    on_unknown = answers.on_unknown or ("wait" if asked else default)
+    if not asked or answers.on_unknown is None:
         match await _probed(again, toolbox):
             case Happened(result=text):
                 return ToolFinished(at=now(), status="ok", result=ToolResult(call_id=call.id, name=call.name, content=text))
@@ -125,7 +123,7 @@ async def _go_on(
                 pass
     if on_unknown == "fail":
         raise AgentError("tool", f"{call.name} (call {call.id}) was running when the process stopped, and nobody knows whether it took effect")
-    if on_unknown == "wait" or (asked and on_unknown is None):
+    if on_unknown == "wait":
         return Held(call=call, reason=ASK, parallel=again.tool.parallel, asked=asked)
     return _unknown(call)
 

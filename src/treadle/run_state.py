@@ -84,6 +84,7 @@ class RunState:
         self.used_up = 0
         """Answers and errors that its model gave."""
         self.seq = 0
+        self._later: list[ToolLate] = []
         self._repetition = Repetition()
         self._driven_s = 0.0
         self._segment_at: Time | None = None
@@ -110,6 +111,11 @@ class RunState:
     def ended_by(self) -> ToolResult | None:
         """The first result of the last response with which a tool ends the run."""
         return next((f.result for f in self.results.values() if f.ends_run), None)
+
+    @property
+    def unknown(self) -> ToolResult | None:
+        """The first result of the last response of which nobody knows whether it happened."""
+        return next((f.result for f in self.results.values() if f.status == "unknown"), None)
 
     @property
     def text(self) -> str:
@@ -187,9 +193,14 @@ class RunState:
             assert self.response is not None, "calls are a response's"
             self._take(tool_message(self.response.message, results, entry.at))
             self.closed.append(self.seq)
+            while self._later:
+                self._take(late_message(self._later.pop(0)))
 
     def _tool_late(self, entry: ToolLate) -> None:
-        self._take(late_message(entry))
+        if self.open_calls:  # nothing stands between a call and its result
+            self._later.append(entry)
+        else:
+            self._take(late_message(entry))
 
     def _approval_asked(self, entry: ApprovalAsked) -> None:
         self.asked[entry.call_id] = entry

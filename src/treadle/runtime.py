@@ -452,7 +452,7 @@ class Runtime:
         self, agent: Agent[Deps, Out], plan: Plan, deps: Deps, options: RunOptions | ResumeOptions, stream: EventStream | None, parent: Feed | None
     ) -> Job[Out]:
         feed = Feed(plan.run_id, plan.session_id, self.hub, stream, redactor=lambda: self._assembly.redactor, parent=parent)
-        toolbox = self._assembly.toolbox(agent, plan, deps, feed, options, self._run_child)
+        toolbox = self._assembly.toolbox(agent, plan, deps, feed, self._run_child)
         run = Run(plan, toolbox, self.journal, feed, clock=self._clock, retries=self._retries)
         job = Job[Out](run=run, drive=self._drive, over=anyio.Event())
         self._agents[agent.name] = agent

@@ -16,14 +16,12 @@ from treadle.agent import Agent, Deps
 from treadle.callbacks import Callbacks
 from treadle.errors import AgentError
 from treadle.events import Event
-from treadle.execution import OnAsk
 from treadle.message import Message, Part
 from treadle.model import Model
-from treadle.recovery import OnUnknown
 from treadle.result import Out, RunResult
 from treadle.run_stream import RunStream
 from treadle.tooling import Tool
-from treadle.types import Limits, Mode, Settings
+from treadle.types import Limits, Mode, OnAsk, OnUnknown, Settings
 
 
 class SessionOptions(TypedDict, total=False):
@@ -40,6 +38,9 @@ class SessionOptions(TypedDict, total=False):
     user_id: str | None
     on_ask: OnAsk
     """What a call meets that needs a person: `deny` (where nobody says otherwise), or `wait`: the run waits until `resume` brings the answer."""
+    on_unknown: OnUnknown
+    """What becomes of a once-call that was cut while it ran, by its timeout or the death of the process: `tell` the model (where nobody says
+    otherwise), `wait` for a person, or `fail`."""
     callbacks: Callbacks
     on_event: Callable[[Event], object]
 

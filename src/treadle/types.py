@@ -162,6 +162,13 @@ Effect: TypeAlias = Literal["pure", "idempotent", "once"]
 Mode: TypeAlias = Literal["ask", "accept-edits", "plan", "full"]
 
 
+OnAsk: TypeAlias = Literal["deny", "wait"]
+"""What a call meets that needs a person where none is: a no, or the run waits."""
+
+OnUnknown: TypeAlias = Literal["tell", "wait", "fail"]
+"""What becomes of a once-call of which nobody knows whether it happened: the model is told, a person is asked, or the run fails."""
+
+
 # ---------------------------------------------------------------- settings and limits
 
 Effort: TypeAlias = Literal["low", "medium", "high", "xhigh", "max"]
