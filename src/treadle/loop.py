@@ -26,10 +26,10 @@ from treadle.feed import Feed
 from treadle.journal import Journal, RunWriter
 from treadle.message import Message, Part, ToolCall, encode_json
 from treadle.model import ModelRequest, ModelResponse
-from treadle.plan import Ending, Plan, error_info
+from treadle.plan import Ending, Plan, error_info, metrics_of
 from treadle.recovery import recover
 from treadle.retry import Attempt, RetryPolicy, ask
-from treadle.types import Outcome, RunMetrics, Settings, StopReason, Usage, new_id, now
+from treadle.types import Outcome, Settings, StopReason, Usage, new_id, now
 
 logger = logging.getLogger("treadle")
 logger.addHandler(logging.NullHandler())
@@ -231,16 +231,12 @@ class Run:
         prepared = [self._toolbox.prepare(call) for call in calls]
         if stop is StopReason.MAX_TOKENS and prepared:
             prepared[-1] = refused(calls[-1], CUT_CALL)
-        return self._ledger_cut(prepared)
-
-    def _ledger_cut(self, prepared: list[Ready | Refused | Held]) -> list[Ready | Refused | Held]:
-        text, waiting = f"Not run: the run's limit of {self.plan.limits.tool_calls} tool calls is reached.", 0
+        waiting = 0
         for i, p in enumerate(prepared):
-            if isinstance(p, Refused):
-                continue
-            if not self._ledger.allows_call(waiting):
+            if not isinstance(p, Refused) and not self._ledger.allows_call(waiting):
+                text = f"Not run: the run's limit of {self.plan.limits.tool_calls} tool calls is reached."
                 prepared[i] = refused(p.call, text, cut_by=Outcome.CALL_LIMIT)
-            waiting += 1
+            waiting += not isinstance(prepared[i], Refused)
         return prepared
 
     def _after(self) -> Outcome | None:
@@ -328,16 +324,8 @@ class Run:
         return [*entries, *self._batch.cut(why)]
 
     def _ending(self, outcome: Outcome, error: AgentError | None, duration_s: float, *, waiting: bool = False) -> Ending:
-        state, ledger = self.state, self._ledger
-        metrics = RunMetrics(
-            turns=ledger.turns,
-            invocations=self._reached,
-            tool_calls=ledger.tool_calls,
-            retries=state.retries,
-            usage=ledger.usage,
-            duration_s=round(duration_s, 6),
-        )
-        return Ending(outcome=outcome, text=state.text, error=error, metrics=metrics, waiting=waiting)
+        metrics = metrics_of(self.state, duration_s=duration_s, invocations=self._reached)
+        return Ending(outcome=outcome, text=self.state.text, error=error, metrics=metrics, waiting=waiting)
 
 
 def _limit_name(limit: Outcome) -> str:

@@ -123,21 +123,27 @@ class Ending:
 
 def ending_of(state: RunState) -> Ending:
     """That of a finished run, out of its journal."""
-    finished, ledger = state.finished, state.ledger
+    finished = state.finished
     assert finished is not None, "the run is finished"
     error = finished.error
     return Ending(
         outcome=finished.outcome,
         text=finished.text,
         error=None if error is None else AgentError(error.kind, error.message, status=error.status, request_id=error.request_id),
-        metrics=RunMetrics(
-            turns=finished.turns,
-            invocations=state.invocations,
-            tool_calls=finished.tool_calls,
-            retries=state.retries,
-            usage=ledger.usage,
-            duration_s=finished.duration_s,
-        ),
+        metrics=metrics_of(state, duration_s=finished.duration_s),
+    )
+
+
+def metrics_of(state: RunState, *, duration_s: float, invocations: int | None = None) -> RunMetrics:
+    """`invocations`: as counted by who drove it; the journal knows of those that were answered."""
+    ledger = state.ledger
+    return RunMetrics(
+        turns=ledger.turns,
+        invocations=state.invocations if invocations is None else invocations,
+        tool_calls=ledger.tool_calls,
+        retries=state.retries,
+        usage=ledger.usage,
+        duration_s=round(duration_s, 6),
     )
 
 

@@ -34,7 +34,7 @@ from treadle.journals import open_journal
 from treadle.journals.memory import MemoryJournal
 from treadle.loop import Run
 from treadle.message import Message, Part
-from treadle.plan import Ending, Plan, Resumption, ending_of
+from treadle.plan import Ending, Plan, Resumption, ending_of, metrics_of
 from treadle.registry import Models
 from treadle.result import Out, RunResult
 from treadle.retry import RetryPolicy
@@ -43,7 +43,7 @@ from treadle.run_stream import Job, RunStream, check_steering
 from treadle.session import ForkOptions, ResumeOptions, RunOptions, Session
 from treadle.session_store import Sessions, check_session_id
 from treadle.tools.function.threads import abandoned_calls, wait_for_abandoned
-from treadle.types import Limits, Outcome, RunMetrics, now
+from treadle.types import Limits, Outcome, now
 
 logger = logging.getLogger("treadle")
 
@@ -556,15 +556,7 @@ def _fork_of(run_id: str, state: RunState, turn: int, results: Mapping[str, str]
 
 def _unfinished(state: RunState, outcome: Outcome | None = None) -> Ending:
     """Of a run that has no end in its journal."""
-    ledger = state.ledger
-    metrics = RunMetrics(
-        turns=ledger.turns,
-        invocations=state.invocations,
-        tool_calls=ledger.tool_calls,
-        retries=state.retries,
-        usage=ledger.usage,
-        duration_s=round(state.driven_s, 6),
-    )
+    metrics = metrics_of(state, duration_s=state.driven_s)
     if outcome is None and state.asked:
         return Ending(outcome=Outcome.APPROVAL_NEEDED, text=state.text, error=None, metrics=metrics, waiting=True)
     error = AgentError("agent", "the run is not finished: resume it, or kill it") if outcome is None else None
