@@ -169,19 +169,10 @@ class Run:
 
     def _settings(self, last: Outcome | None) -> Settings | None:
         """This turn's; None where not even its input fits into the run's tokens."""
-        settings, carried = self.plan.settings, self.state.carried
-        wanted = settings.max_tokens
+        wanted = self.plan.settings.max_tokens
         assert wanted is not None, "the runtime resolves max_tokens"
         left = self._ledger.output_left(wanted)
-        if left < 1:
-            return None
-        if left != wanted:
-            settings = msgspec.structs.replace(settings, max_tokens=left)
-        if last is not None and self._toolbox.definitions:
-            settings = msgspec.structs.replace(settings, tool_choice="none")
-        if carried:
-            settings = msgspec.structs.replace(settings, extra={**carried, **(settings.extra or {})})
-        return settings
+        return self.plan.turn_settings(left, without_tools=last is not None and bool(self._toolbox.definitions)) if left > 0 else None
 
     async def _respond(self, settings: Settings, last: Outcome | None) -> ModelResponse:
         """One whole response, whatever number of attempts it takes."""

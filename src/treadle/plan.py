@@ -4,6 +4,9 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
+
+import msgspec
 
 from treadle.entries import Compaction, Fork, RunFinished, RunResumed, RunStarted
 from treadle.errors import AgentError
@@ -87,6 +90,17 @@ class Plan:
     def resumed(self, fence: int) -> RunResumed:
         """The first entry of a further driver."""
         return RunResumed(at=now(), fence=fence, agent=self.agent, agent_hash=self.agent_hash, model=self.model_name, mode=self.mode, cwd=str(self.cwd))
+
+    def turn_settings(self, max_tokens: int, *, without_tools: bool) -> Settings:
+        """Those of the coming request. `without_tools`: they stay in it, and the model must not call them."""
+        changes: dict[str, Any] = {}
+        if max_tokens != self.settings.max_tokens:
+            changes["max_tokens"] = max_tokens
+        if without_tools:
+            changes["tool_choice"] = "none"
+        if self.state.carried:
+            changes["extra"] = {**self.state.carried, **(self.settings.extra or {})}
+        return msgspec.structs.replace(self.settings, **changes) if changes else self.settings
 
     def compacted(self) -> list[Compaction]:
         return [] if self.window is None else [Compaction(at=now(), receipt=encode_json(self.window).decode())]
