@@ -148,6 +148,15 @@ def ending_of(state: RunState) -> Ending:
     )
 
 
+def unfinished(state: RunState, outcome: Outcome | None = None) -> Ending:
+    """Of a run that has no end in its journal."""
+    metrics = metrics_of(state, duration_s=state.driven_s)
+    if outcome is None and state.asked:
+        return Ending(outcome=Outcome.APPROVAL_NEEDED, text=state.text, error=None, metrics=metrics, waiting=True)
+    error = AgentError("agent", "the run is not finished: resume it, or kill it") if outcome is None else None
+    return Ending(outcome=outcome or Outcome.ERROR, text=state.text, error=error, metrics=metrics)
+
+
 def metrics_of(state: RunState, *, duration_s: float, invocations: int | None = None) -> RunMetrics:
     """`invocations`: as counted by who drove it; the journal knows of those that were answered."""
     ledger = state.ledger

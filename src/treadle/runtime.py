@@ -7,26 +7,23 @@ for one run.
 from __future__ import annotations
 
 import asyncio
-import logging
-import threading
-from collections.abc import Awaitable, Callable, Coroutine, Mapping, Sequence
-from dataclasses import replace
+from collections.abc import Awaitable, Callable, Coroutine, Sequence
 from functools import partial
-from typing import Any, Literal, NamedTuple, NoReturn, Self
+from typing import Any, Literal, NoReturn, Self
 
 import anyio
 from typing_extensions import Unpack
 
 from treadle.agent import Agent, Deps
-from treadle.assembly import Assembly, answers_of, into_this_loop, prompt_of, resumed
+from treadle.assembly import Assembly
 from treadle.callbacks import Listeners
 from treadle.calls import Batch
 from treadle.clock import Clock
 from treadle.config import Config, load
 from treadle.difference import RunDiff, compare
-from treadle.entries import CancelAsked, Fork, Record, RunStarted
+from treadle.entries import CancelAsked, Record, RunStarted
 from treadle.errors import AgentError
-from treadle.events import ChildEnd, ChildStart, Event
+from treadle.events import Event
 from treadle.feed import EventStream, Feed
 from treadle.hub import Hub
 from treadle.journal import Journal, RunInfo
@@ -34,39 +31,18 @@ from treadle.journals import open_journal
 from treadle.journals.memory import MemoryJournal
 from treadle.loop import Run
 from treadle.message import Message, Part
-from treadle.plan import Ending, Plan, Resumption, ending_of, metrics_of
+from treadle.plan import ending_of, unfinished
 from treadle.registry import Models
 from treadle.result import Out, RunResult
 from treadle.retry import RetryPolicy
-from treadle.run_state import RunState
 from treadle.run_stream import Job, RunStream, check_steering
+from treadle.runs import Runs, result_of
 from treadle.session import ForkOptions, ResumeOptions, RunOptions, Session
-from treadle.session_store import Sessions, check_session_id
-from treadle.tools.function.threads import abandoned_calls, wait_for_abandoned
-from treadle.types import Limits, Outcome, now
+from treadle.session_store import Sessions
+from treadle.types import Outcome, now
 
-logger = logging.getLogger("treadle")
-
-CLOSE_GRACE_S = 5.0
-"""How long closing waits for runs to close and for the threads of abandoned sync tools."""
 STOP_GRACE_S = 10.0
 """How long `kill` waits for the process that drives the run."""
-
-
-class _Parent(NamedTuple):
-    """The run whose tool started another one."""
-
-    plan: Plan
-    feed: Feed
-
-
-class _Active(NamedTuple):
-    """A session's run."""
-
-    run: Run | None
-    """None while it is being put together."""
-    inside: Callable[[Callable[[], None]], None]
-    """Calls a function in the run's event loop."""
 
 
 def _later(name: str) -> Callable[..., Coroutine[Any, Any, NoReturn]]:
@@ -86,21 +62,9 @@ class Runtime:
         """Most people want `Runtime.open`."""
         self.journal: Journal = journal if journal is not None else MemoryJournal()
         self.hub = Hub()
-        self._clock = clock or Clock()
-        self._retries = retries or RetryPolicy()
-        self._assembly = Assembly(config if config is not None else load(files=False), self.journal, self._clock)
-        self._agents: dict[str, Agent[Any, Any]] = {}
-        """Those that were run here, by name: the last of each."""
-        self._lock = threading.Lock()
-        """Guards `_active`: two threads must not both find a session idle."""
-        self._active: dict[str, _Active] = {}
-        """By session id."""
-        self._jobs: dict[str, Job[Any]] = {}
-        """Under way, by run id."""
-        self._late: dict[str, Run] = {}
-        """Ended runs of which a sync tool still runs in its thread."""
-        self._closed = False
-        self.journal.on_stop(self._stop)
+        clock = clock or Clock()
+        self._assembly = Assembly(config if config is not None else load(files=False), self.journal, clock)
+        self._runs = Runs(self._assembly, self.hub, clock, retries or RetryPolicy())
 
     @classmethod
     def open(cls, url: str = "memory:", *, config: Config | None = None, durability: Literal["process", "power"] = "process") -> Self:
@@ -131,34 +95,12 @@ class Runtime:
 
     async def aclose(self) -> None:
         """Cancels what still runs, waits for it, and closes every connection. Idempotent."""
-        self._closed = True
-        jobs = list(self._jobs.values())
-        for job in jobs:
-            job.run.cancel("close")
         with anyio.CancelScope(shield=True):
-            with anyio.move_on_after(CLOSE_GRACE_S):
-                for job in jobs:
-                    await job.over.wait()
-            await self._wait_for_threads()
+            await self._runs.aclose()
             await self._assembly.models.aclose()
             await self.journal.aclose()
         self.hub.close()
         self._assembly.spill.close()
-
-    async def _wait_for_threads(self) -> None:
-        """A sync tool's thread cannot be stopped: it gets the grace, and is named in the log where that is not enough."""
-        calls = [call for run_id in self._late for call in abandoned_calls(run_id)]
-        for left in await wait_for_abandoned(calls, CLOSE_GRACE_S):
-            logger.warning("the sync tool %r of run %s still runs in its thread after %.0f s: left alone", left.tool, left.run_id, CLOSE_GRACE_S)
-        await self._store_late()
-
-    async def _store_late(self) -> None:
-        """What calls gave after their run had ended: the next run of the session tells its model."""
-        for run_id, run in list(self._late.items()):
-            if run.late:
-                await run.store_late()
-            if not abandoned_calls(run_id):
-                del self._late[run_id]
 
     # ------------------------------------------------------------ running
 
@@ -167,11 +109,11 @@ class Runtime:
 
         Cancelling the awaiting task closes the run first: its history is valid and its outcome journaled.
         """
-        return await self._collect(partial(self._start, agent, text, deps, options), _listeners(options))
+        return await self._collect(partial(self._runs.start, agent, text, deps, options), _listeners(options))
 
     def stream(self, agent: Agent[Deps, Out], text: str | Sequence[Part], *, deps: Deps = None, **options: Unpack[RunOptions]) -> RunStream[Out]:
         """The same run, its events as they come: `async with rt.stream(…) as run: async for event in run: …`. It begins with the block."""
-        return RunStream(partial(self._start, agent, text, deps, options), _listeners(options))
+        return RunStream(partial(self._runs.start, agent, text, deps, options), _listeners(options))
 
     async def resume(self, run_id: str, agent: Agent[Deps, Out] | None = None, *, deps: Deps = None, **options: Unpack[ResumeOptions]) -> RunResult[Out]:
         """Goes on with a run whose process died, or that waits for a person; of a finished one only the result is given.
@@ -182,12 +124,12 @@ class Runtime:
         """
         state = await self.journal.load(run_id)
         if state.finished is not None:
-            return _result(state, ending_of(state))
-        return await self._collect(partial(self._resume, run_id, agent, deps, options), _listeners(options))
+            return result_of(state, ending_of(state))
+        return await self._collect(partial(self._runs.resume, run_id, agent, deps, options), _listeners(options))
 
     def resume_stream(self, run_id: str, agent: Agent[Deps, Out] | None = None, *, deps: Deps = None, **options: Unpack[ResumeOptions]) -> RunStream[Out]:
         """The same, its events as they come. Raises AgentError(invalid) for a finished run: `replay` it."""
-        return RunStream(partial(self._resume, run_id, agent, deps, options), _listeners(options))
+        return RunStream(partial(self._runs.resume, run_id, agent, deps, options), _listeners(options))
 
     async def replay(self, run_id: str) -> RunResult[Any]:
         """The run again, exactly, out of its journal: no model is asked and no tool is run. Raises AgentError(invalid) for an unknown run.
@@ -195,7 +137,7 @@ class Runtime:
         One that is not finished has the outcome `approval_needed` where it waits for a person, else `error`.
         """
         state = await self.journal.load(run_id)
-        return _result(state, ending_of(state) if state.finished is not None else _unfinished(state))
+        return result_of(state, ending_of(state) if state.finished is not None else unfinished(state))
 
     async def events(self, run_id: str) -> list[Event]:
         """The durable events of a run, as they were, out of its journal."""
@@ -222,7 +164,7 @@ class Runtime:
         `text`: the next words of the person (at turn 0: instead of the prompt); `model=` another model; `results=` another result for
         calls of that turn, by call id. Raises AgentError(invalid) for a turn beyond the end, and where there is nothing to go on with.
         """
-        return await self._collect(partial(self._fork, run_id, turn, text, agent, deps, options), _listeners(options))
+        return await self._collect(partial(self._runs.fork, run_id, turn, text, agent, deps, options), _listeners(options))
 
     def fork_stream(
         self,
@@ -235,7 +177,7 @@ class Runtime:
         **options: Unpack[ForkOptions],
     ) -> RunStream[Out]:
         """The same, its events as they come."""
-        return RunStream(partial(self._fork, run_id, turn, text, agent, deps, options), _listeners(options))
+        return RunStream(partial(self._runs.fork, run_id, turn, text, agent, deps, options), _listeners(options))
 
     async def diff(self, run_id: str, other: str) -> RunDiff:
         """Where two runs part, and how they ended."""
@@ -264,7 +206,7 @@ class Runtime:
             open_turn = state.turn or None
             for entry in cut:
                 state.apply(entry)
-            await writer.append([*cut, _unfinished(state, Outcome.CANCELLED).finished(open_turn)])
+            await writer.append([*cut, unfinished(state, Outcome.CANCELLED).finished(open_turn)])
         finally:
             await writer.release()
         return await self.journal.info(run_id)
@@ -294,42 +236,23 @@ class Runtime:
     def steer(self, session_id: str, text: str) -> None:
         """Text for the session's running run. Raises AgentError(invalid) where nothing runs in it, or the text is empty."""
         check_steering(text)
-        if not self._tell(session_id, lambda run: run.steer(text)):
+        if not self._runs.tell(session_id, lambda run: run.steer(text)):
             raise AgentError("invalid", f"nothing runs in session {session_id!r}: send the text instead")
 
     def cancel(self, session_id: str) -> bool:
         """Ends the session's running run; False where nothing runs in it."""
-        return self._tell(session_id, Run.cancel)
+        return self._runs.tell(session_id, Run.cancel)
 
     def is_busy(self, session_id: str) -> bool:
-        with self._lock:
-            return session_id in self._active
+        return self._runs.is_busy(session_id)
 
     async def messages(self, session_id: str) -> list[Message]:
         return list(await anyio.to_thread.run_sync(self.sessions.get_messages, session_id))
 
     async def clear(self, session_id: str) -> None:
         """Forgets the session's messages. Raises AgentError(busy) while a run is under way."""
-        with self._lock:
-            if session_id in self._active:
-                raise AgentError("busy", f"session {session_id!r} is running: cancel the run, or wait for its end")
-            self.sessions.clear_messages(session_id)
-            self._assembly.forget(session_id)
-
-    def _tell(self, session_id: str, what: Callable[[Run], None]) -> bool:
-        """In the event loop of the session's run; False where there is none."""
-        with self._lock:
-            run, inside = self._active.get(session_id, (None, None))
-        if run is None or inside is None:
-            return False
-        inside(partial(what, run))
-        return True
-
-    def _stop(self, run_id: str) -> None:
-        if (job := self._jobs.get(run_id)) is not None:
-            job.run.cancel("kill")
-
-    # ------------------------------------------------------------ starting
+        self._runs.while_idle(session_id, self.sessions.clear_messages)
+        self._assembly.forget(session_id)
 
     async def _collect(self, start: Callable[[EventStream | None], Awaitable[Job[Out]]], listeners: Listeners) -> RunResult[Out]:
         """Where nobody listens, the run is driven in the caller's own task and makes no events."""
@@ -342,243 +265,14 @@ class Runtime:
                 pass
         return stream.result
 
-    async def _start(
-        self,
-        agent: Agent[Deps, Out],
-        text: str | Sequence[Part],
-        deps: Deps,
-        options: RunOptions,
-        stream: EventStream | None,
-        *,
-        parent: _Parent | None = None,
-    ) -> Job[Out]:
-        """Everything that can be wrong before a run starts is said here."""
-        self._check(options, RunOptions)
-        prompt, session_id = prompt_of(text), _session_id(options.get("session"))
-        make = partial(self._assembly.plan, agent, prompt, session_id, options, parent_run_id=parent.plan.run_id if parent else None)
-        return await self._claimed(session_id, agent, make, deps, options, stream, parent=parent.feed if parent else None)
-
-    async def _fork(
-        self,
-        run_id: str,
-        turn: int,
-        text: str | Sequence[Part] | None,
-        agent: Agent[Deps, Out] | None,
-        deps: Deps,
-        options: ForkOptions,
-        stream: EventStream | None,
-    ) -> Job[Out]:
-        self._check(options, ForkOptions)
-        state = await self.journal.load(run_id)
-        fork = _fork_of(run_id, state, turn, options.get("results", {}), asks=text is not None or turn == 0)
-        started = state.started
-        assert started is not None, "a run begins with run.started"
-        found = self._known(agent, started.agent, run_id)
-        model = options.get("model") or (state.model if isinstance(found.model, str | None) else found.model)
-        session_id = None
-        if started.session_id is not None:
-            info = self.sessions.get(started.session_id)
-            session_id = self.sessions.create(f"{info.title} (fork)" if info else "").id
-        given: RunOptions = {
-            "mode": state.mode,
-            "cwd": state.cwd,
-            "limits": started.limits,
-            **{k: v for k, v in options.items() if k not in ("model", "results")},
-        }  # pyright: ignore[reportAssignmentType]  what is left are a run's
-        forked = replace(found, model=model)
-        prompt = started.input if text is None else prompt_of(text)
-        make = partial(self._assembly.forked, forked, fork, prompt, session_id, given)
-        return await self._claimed(session_id, forked, make, deps, given, stream)
-
-    async def _resume(self, run_id: str, agent: Agent[Deps, Out] | None, deps: Deps, options: ResumeOptions, stream: EventStream | None) -> Job[Out]:
-        """What is wrong is said before the run is taken over."""
-        self._check(options, ResumeOptions)
-        state = await self.journal.load(run_id)
-        started = state.started
-        assert started is not None, "a run begins with run.started"
-        if state.finished is not None:
-            raise AgentError("invalid", f"run {run_id} is finished: replay it, or fork it")
-        found = self._known(agent, started.agent, run_id)
-
-        async def make() -> Plan:
-            plan = await self._assembly.resumed(found, state, options)
-            writer = await self.journal.take_over(run_id)
-            if await self.journal.read(run_id, after=state.seq):
-                await writer.release()
-                raise AgentError("busy", f"run {run_id} has moved on just now, driven by another process: look at it, then try again")
-            return resumed(plan, Resumption(writer=writer, answers=answers_of(options)))
-
-        return await self._claimed(started.session_id, found, make, deps, options, stream)
-
-    def _check(self, options: Mapping[str, object], known: type[Any]) -> None:
-        if self._closed:
-            raise AgentError("invalid", "this runtime is closed: open another one")
-        names: frozenset[str] = known.__optional_keys__
-        if strange := sorted(set(options) - names):
-            raise AgentError("invalid", f"this version knows no option {strange[0]!r} of a run; it knows: {', '.join(sorted(names))}")
-
-    def _known(self, agent: Agent[Deps, Out] | None, name: str, run_id: str) -> Agent[Deps, Out]:
-        found = agent or self._agents.get(name)
-        if found is None:
-            raise AgentError("invalid", f"the agent {name!r} of run {run_id} is not known here: pass agent=")
-        return found
-
-    async def _claimed(
-        self,
-        session_id: str | None,
-        agent: Agent[Deps, Out],
-        make: Callable[[], Awaitable[Plan]],
-        deps: Deps,
-        options: RunOptions | ResumeOptions,
-        stream: EventStream | None,
-        *,
-        parent: Feed | None = None,
-    ) -> Job[Out]:
-        """The session is claimed before its history is read."""
-        await self._store_late()
-        if session_id is None:
-            return self._job(agent, await make(), deps, options, stream, parent)
-        inside = self._claim(session_id)
-        try:
-            job = self._job(agent, await make(), deps, options, stream, parent)
-        except BaseException:
-            self._let_go(session_id)
-            raise
-        with self._lock:
-            self._active[session_id] = _Active(job.run, inside)
-        return job
-
-    def _job(
-        self, agent: Agent[Deps, Out], plan: Plan, deps: Deps, options: RunOptions | ResumeOptions, stream: EventStream | None, parent: Feed | None
-    ) -> Job[Out]:
-        feed = Feed(plan.run_id, plan.session_id, self.hub, stream, redactor=lambda: self._assembly.redactor, parent=parent)
-        toolbox = self._assembly.toolbox(agent, plan, deps, feed, self._run_child)
-        run = Run(plan, toolbox, self.journal, feed, clock=self._clock, retries=self._retries)
-        job = Job[Out](run=run, drive=self._drive, over=anyio.Event())
-        self._agents[agent.name] = agent
-        self._jobs[plan.run_id] = job
-        return job
-
-    async def _run_child(
-        self,
-        parent: Plan,
-        feed: Feed,
-        agent: Agent[Any, Out],
-        text: str | Sequence[Part],
-        *,
-        deps: Any,
-        inputs: Mapping[str, Any] | None,
-        limits: Limits | None,
-    ) -> RunResult[Out]:
-        """A run that a tool of another one started, in that tool's own task."""
-        options: RunOptions = {"mode": parent.mode, "cwd": parent.cwd, "user_id": parent.user_id, "inputs": inputs or {}}
-        if limits is not None:
-            options["limits"] = limits
-        job = await self._start(agent, text, deps, options, None, parent=_Parent(parent, feed))
-        child = job.run.plan.run_id
-        feed.say(ChildStart, {"child_run_id": child, "agent": agent.name})
-        try:
-            await job.drive(job)
-        finally:
-            if (ending := job.run.ending) is not None:
-                feed.say(ChildEnd, {"child_run_id": child, "outcome": ending.outcome})
-        return job.unwrap()
-
-    async def _drive(self, job: Job[Out]) -> None:
-        try:
-            await job.run.drive()
-        except AgentError as e:
-            job.result = e
-        except Exception as e:  # the edge of a task: a journal's bug is told, not thrown about
-            logger.exception("run %s could not begin", job.run.plan.run_id)
-            job.result = AgentError("agent", f"the run could not begin: {type(e).__name__}: {self.redact(str(e))}")
-        finally:
-            if job.run.ending is not None:
-                job.result = _result(job.run.state, job.run.ending)
-            self._release(job)
-
-    def _release(self, job: Job[Any]) -> None:
-        plan = job.run.plan
-        self._jobs.pop(plan.run_id, None)
-        if abandoned_calls(plan.run_id):
-            self._late[plan.run_id] = job.run
-        job.over.set()
-        if plan.session_id is None:
-            self._assembly.models.forget(plan.run_id)
-            return
-        try:
-            if job.run.ending is not None and not job.run.ending.waiting:
-                state = job.run.state
-                self.sessions.remember(plan.session_id, state.history[0 if plan.fork else state.past :], kept=plan.window)
-        finally:
-            self._let_go(plan.session_id)
-
-    def _claim(self, session_id: str) -> Callable[[Callable[[], None]], None]:
-        inside = into_this_loop()
-        with self._lock:
-            if session_id in self._active:
-                raise AgentError("busy", f"session {session_id!r} is running already: wait for its end, cancel it, or steer it")
-            self._active[session_id] = _Active(None, inside)
-        return inside
-
-    def _let_go(self, session_id: str) -> None:
-        with self._lock:
-            self._active.pop(session_id, None)
-
 
 def _listeners(options: RunOptions | ResumeOptions | ForkOptions) -> Listeners:
     return Listeners(options.get("callbacks"), options.get("on_event"))
 
 
-def _session_id(session: Session[Any, Any] | str | None) -> str | None:
-    if isinstance(session, Session):
-        session = session.id
-    if session is not None:
-        check_session_id(session)
-    return session
-
-
 def _session_of(records: Sequence[Record]) -> str | None:
     started = records[0].entry
     return started.session_id if isinstance(started, RunStarted) else None
-
-
-def _fork_of(run_id: str, state: RunState, turn: int, results: Mapping[str, str], *, asks: bool) -> Fork:
-    """Raises AgentError(invalid) where there is no such turn, or nothing to go on with."""
-    turns = state.ledger.turns
-    if not 0 <= turn <= turns:
-        raise AgentError("invalid", f"run {run_id} has {turns} turn{'' if turns == 1 else 's'}: fork it after one of 0 to {turns}, not after {turn}")
-    if turn == turns and not asks and state.response is not None and not state.calls:
-        raise AgentError("invalid", f"turn {turn} of run {run_id} was its answer: say in a text how it should go on, or fork it after an earlier turn")
-    seq = state.closed[turn - 1] if 0 < turn <= len(state.closed) else 1 if turn == 0 else state.seq
-    return Fork(run_id=run_id, turn=turn, seq=seq, asks=asks, results=dict(results))
-
-
-def _unfinished(state: RunState, outcome: Outcome | None = None) -> Ending:
-    """Of a run that has no end in its journal."""
-    metrics = metrics_of(state, duration_s=state.driven_s)
-    if outcome is None and state.asked:
-        return Ending(outcome=Outcome.APPROVAL_NEEDED, text=state.text, error=None, metrics=metrics, waiting=True)
-    error = AgentError("agent", "the run is not finished: resume it, or kill it") if outcome is None else None
-    return Ending(outcome=outcome or Outcome.ERROR, text=state.text, error=error, metrics=metrics)
-
-
-def _result(state: RunState, ending: Ending) -> RunResult[Any]:
-    started = state.started
-    assert started is not None, "a run begins with run.started"
-    closed = len(state.history) - bool(state.open_calls)  # a request cannot end with a call that waits
-    return RunResult(
-        run_id=started.run_id,
-        session_id=started.session_id,
-        outcome=ending.outcome,
-        output=ending.text if ending.outcome is Outcome.COMPLETED else None,
-        validated=ending.outcome is Outcome.COMPLETED,
-        text=ending.text,
-        error=ending.error,
-        messages=state.history[:closed],
-        new_messages=state.history[state.prompt_at : closed],
-        metrics=ending.metrics,
-    )
 
 
 async def run(agent: Agent[Deps, Out], text: str | Sequence[Part], *, deps: Deps = None, **options: Unpack[RunOptions]) -> RunResult[Out]:
