@@ -51,6 +51,9 @@ class Gated:
     async def execute(self, ctx: object, arguments: object) -> str:
         raise AssertionError("the policy never runs a tool")
 
+    async def probe(self, ctx: object, arguments: object) -> None:
+        raise AssertionError("the policy never asks what happened")
+
 
 @pytest.fixture
 def project(tmp_path: Path) -> Path:

@@ -14,12 +14,16 @@ import msgspec
 from typing_extensions import TypeVar
 
 from treadle.errors import AgentError
-from treadle.message import JsonText, MediaPart, TextPart, ToolResult
+from treadle.message import JsonText, MediaPart, Part, TextPart, ToolResult
 from treadle.model import ToolDefinition
-from treadle.types import Effect
+from treadle.result import RunResult
+from treadle.types import Effect, Limits
 
 DepsOut = TypeVar("DepsOut", covariant=True, default=object)
 DepsIn = TypeVar("DepsIn", contravariant=True, default=object)
+OutOf = TypeVar("OutOf", covariant=True, default=str)
+ChildDeps = TypeVar("ChildDeps")
+ChildOut = TypeVar("ChildOut")
 
 MAX_OUTPUT_CHARS = 30_000
 MAX_OUTPUT_LINES = 2_000
@@ -63,6 +67,7 @@ class DidNotHappen:
 
 
 ProbeAnswer: TypeAlias = "Happened | DidNotHappen | None"
+Probe: TypeAlias = Callable[..., Awaitable[ProbeAnswer]]
 
 
 class ToolContext(msgspec.Struct, Generic[DepsOut], frozen=True, kw_only=True):
@@ -90,6 +95,10 @@ class ToolContext(msgspec.Struct, Generic[DepsOut], frozen=True, kw_only=True):
     """The environment for child processes: the provider's keys are not in it."""
     report: Callable[[str, float | None, float | None], None] | None = None
     is_cancelled: Callable[[], bool] | None = None
+    late: Callable[[str], None] | None = None
+    """Told, once, what a call gave after its result was `unknown`. Callable from any thread; never blocks."""
+    run_child: Callable[..., Awaitable[Any]] | None = None
+    """What `spawn` calls, with its own arguments."""
 
     @property
     def cancelled(self) -> bool:
@@ -100,6 +109,24 @@ class ToolContext(msgspec.Struct, Generic[DepsOut], frozen=True, kw_only=True):
         """Tells fronts how far it is (`tool_progress`). Callable from any thread; never blocks."""
         if self.report is not None:
             self.report(text, done, total)
+
+    async def spawn(
+        self,
+        agent: Definition[ChildDeps, ChildOut],
+        text: str | Sequence[Part],
+        *,
+        deps: ChildDeps = None,
+        inputs: Mapping[str, Any] | None = None,
+        limits: Limits | None = None,
+    ) -> RunResult[ChildOut]:
+        """Runs another agent to its end, with a history and limits of its own, and the mode, cwd and user of this run.
+
+        Raises AgentError for what is wrong before it starts, (invalid) where no runtime runs this tool; every end after that is a value.
+        Cancellation: cancelling this call cancels the child.
+        """
+        if self.run_child is None:
+            raise AgentError("invalid", f"call {self.call_id!r} cannot spawn an agent: this tool is not run by a runtime")
+        return await self.run_child(agent, text, deps=deps, inputs=inputs, limits=limits)
 
 
 @runtime_checkable
@@ -148,8 +175,22 @@ class Tool(Protocol[DepsIn]):
         """
         ...
 
+    async def probe(self, ctx: ToolContext[DepsIn], arguments: Any) -> ProbeAnswer:
+        """Whether a once-call with what `parse` gave happened; None where it cannot tell. It changes nothing itself.
 
-Probe: TypeAlias = Callable[..., Awaitable["Happened | DidNotHappen | None"]]
+        Asked when the call had started and its result is not known, because the process died in it. What it raises counts as None.
+        """
+        ...
+
+
+class Definition(Protocol[DepsIn, OutOf]):
+    """What the types of `spawn` need of an `Agent`, which stands on a floor above."""
+
+    @property
+    def tools(self) -> Sequence[Tool[DepsIn]]: ...
+
+    @property
+    def output(self) -> type[OutOf] | None: ...
 
 
 class ToolRegistry:

@@ -3,16 +3,18 @@
 from __future__ import annotations
 
 import os
+from collections.abc import Sequence
 from pathlib import Path
+from tempfile import TemporaryDirectory
 from typing import Any
 
 import anyio
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from tests.tools.conftest import MakeContext, Use
-from treadle.tooling import DidNotHappen, Happened, InvalidArguments, ToolFailed
+from treadle.tooling import DidNotHappen, Happened, InvalidArguments, ProbeAnswer, ToolContext, ToolFailed
 from treadle.tools import files, matching
 from treadle.tools.difference import short_difference
 from treadle.tools.edit import Edit, EditArguments, Replacement
@@ -280,44 +282,89 @@ def test_a_null_for_what_may_be_left_out_is_none_given() -> None:
 # ---------------------------------------------------------------- the probe
 
 
-async def test_the_probe_knows_both_states_by_the_hash_of_what_was_read(use: Use, make_context: MakeContext, source: Path, tmp_path: Path) -> None:
-    arguments = EDIT.parse('{"path": "a.py", "edits": [{"old": "return 2", "new": ""}, {"old": "first(a)", "new": "first(b)"}]}')
-    simple = EDIT.parse('{"path": "a.py", "edits": [{"old": "return 2", "new": "return 3"}, {"old": "first(a)", "new": "first(b)"}]}')
-    context = make_context(tmp_path)
-    before = dict(context.seen_files)
-    assert await EDIT.probe(context, arguments) == DidNotHappen()
-    await EDIT.execute(context, simple)
-    crashed = make_context(tmp_path, seen_files=before)
-    answer = await EDIT.probe(crashed, simple)
+async def probed(content: str, *edits: Replacement) -> ProbeAnswer:
+    """Asked by a process that knows nothing but the call and the file, as after a crash."""
+    with TemporaryDirectory() as folder:
+        Path(folder, "a").write_bytes(content.encode())
+        return await EDIT.probe(bare_context(Path(folder)), EditArguments(path="a", edits=edits))
+
+
+def bare_context(cwd: Path, seen: dict[str, str] | None = None) -> ToolContext[None]:
+    known: dict[str, Any] = {"run_id": "r", "session_id": None, "call_id": "c", "user_id": None, "seen_files": seen or {}}
+    return ToolContext[None](deps=None, cwd=cwd, deadline=None, attempt=2, idempotency_key="k", spill=lambda text: cwd, **known)
+
+
+async def test_after_a_crash_the_probe_knows_both_states_by_the_file_alone(make_context: MakeContext, source: Path, tmp_path: Path) -> None:
+    arguments = EDIT.parse('{"path": "a.py", "edits": [{"old": "return 2", "new": "return 3"}, {"old": "first(a)", "new": "first(b)"}]}')
+    assert await EDIT.probe(bare_context(tmp_path), arguments) == DidNotHappen()
+    await EDIT.execute(make_context(tmp_path), arguments)
+    answer = await EDIT.probe(bare_context(tmp_path), arguments)
     assert isinstance(answer, Happened)
     assert answer.result.startswith("Edited a.py, as its content shows.\n@@")
-    assert crashed.seen_files[str(source.resolve())] == files.digest_of(source.read_bytes())
+    assert "-    return 2\n+    return 3" in answer.result
 
 
-async def test_the_probe_does_not_guess_where_somebody_else_changed_the_file(make_context: MakeContext, source: Path, tmp_path: Path) -> None:
-    arguments = EDIT.parse('{"path": "a.py", "edits": [{"old": "return 2", "new": "return 3"}]}')
+async def test_that_the_file_was_read_again_since_does_not_mislead_the_probe(make_context: MakeContext, source: Path, tmp_path: Path) -> None:
+    arguments = EDIT.parse('{"path": "a.py", "edits": [{"old": "    return 2\\n", "new": "    return 3\\n"}]}')
     context = make_context(tmp_path)
-    source.write_text(SOURCE.replace("return 2", "return 3") + "# more\n")
-    assert await EDIT.probe(context, arguments) is None
+    await EDIT.execute(context, arguments)
+    assert context.seen_files[str(source.resolve())] == files.digest_of(source.read_bytes())
+    assert isinstance(await EDIT.probe(context, arguments), Happened)
+
+
+def swap(a: str, b: str) -> tuple[Replacement, ...]:
+    return Replacement(old=a, new="#"), Replacement(old=b, new=a), Replacement(old="#", new=b)
 
 
 @pytest.mark.parametrize(
-    ("content", "old", "new", "answer"),
+    ("content", "edits", "answer"),
     [
-        ("a OLD b", "OLD", "NEW", DidNotHappen),
-        ("a NEW b", "OLD", "NEW", Happened),
-        ("a NEW NEW b", "OLD", "NEW", None),
-        ("a b", "OLD", "NEW", None),
-        ("a b", "OLD", "", None),
-        ("a OLD b", "OLD", "OLD OLD", None),
+        ("a OLD b", [Replacement(old="OLD", new="NEW")], DidNotHappen),
+        ("a NEW b", [Replacement(old="OLD", new="NEW")], Happened),
+        ("a NEW NEW b", [Replacement(old="OLD", new="NEW")], None),
+        ("a NEW NEW b", [Replacement(old="OLD", new="NEW", all=True)], Happened),
+        ("a NEW OLD b OLD", [Replacement(old="OLD", new="NEW", all=True)], DidNotHappen),
+        ("a b", [Replacement(old="OLD", new="NEW")], None),
+        ("one\ntwo\n", [Replacement(old="one\n", new="one\nand\n")], DidNotHappen),
+        ("one\nand\ntwo\n", [Replacement(old="one\n", new="one\nand\n")], None),
+        ("one\nand\ntwo\n", [Replacement(old="one\nand\n", new="one\n")], None),
+        ("one\nand\ntwo\n", [Replacement(old="one\nand\ntwo\n", new="one\ntwo\n")], DidNotHappen),
+        ("one\ntwo\n", [Replacement(old="one\nand\ntwo\n", new="one\ntwo\n")], Happened),
+        ("<b>\n</b>\n", [Replacement(old="<b>\n</b>\n", new="")], None),
+        ("a b", [Replacement(old="OLD", new="")], None),
+        ("one two", swap("one", "two"), None),
+        ("  x = 1\n  y = 2\n", [Replacement(old="x = 1", new="x = 1\ny = 2")], None),
+        ("    x = 1\n    y = 2\n", [Replacement(old="  x = 1", new="  x = 1\n  y = 2")], None),
+        ("  return 1\n", [Replacement(old="return  1", new="return 2")], None),
+        ("OLD", [Replacement(old="OLD", new="MID"), Replacement(old="MID", new="NEW")], None),
+        ("NEW", [Replacement(old="OLD", new="MID"), Replacement(old="MID", new="NEW")], Happened),
+        ("one\r\nOLD\r\n", [Replacement(old="one\nOLD\n", new="one\nNEW\n")], DidNotHappen),
+        ("one\r\nNEW\r\n", [Replacement(old="one\nOLD\n", new="one\nNEW\n")], Happened),
     ],
 )
-async def test_without_a_hash_the_probe_goes_by_what_the_texts_prove(
-    make_context: MakeContext, tmp_path: Path, content: str, old: str, new: str, answer: type[object] | None
-) -> None:
-    (tmp_path / "a").write_text(content)
-    found = await EDIT.probe(make_context(tmp_path, seen_files={}), EditArguments(path="a", edits=(Replacement(old=old, new=new),)))
+async def test_the_probe_says_only_what_the_texts_prove(content: str, edits: Sequence[Replacement], answer: type[object] | None) -> None:
+    found = await probed(content, *edits)
     assert found is None if answer is None else isinstance(found, answer)
+
+
+PIECES = st.text("ab \n", min_size=1, max_size=4)
+REPLACEMENTS = st.builds(Replacement, old=PIECES, new=st.text("ab \n", max_size=5), all=st.booleans()).filter(lambda r: r.old != r.new)
+
+
+@given(before=st.text("ab \n", min_size=1, max_size=10), edits=st.lists(REPLACEMENTS, min_size=1, max_size=3))
+@settings(max_examples=300)
+async def test_the_probe_never_denies_an_edit_that_was_made_nor_claims_one_that_can_still_be(before: str, edits: list[Replacement]) -> None:
+    with TemporaryDirectory() as folder:
+        place, arguments = Path(folder).resolve() / "a", EditArguments(path="a", edits=tuple(edits))
+        place.write_bytes(before.encode())
+        earlier = await EDIT.probe(bare_context(place.parent), arguments)
+        try:
+            await EDIT.execute(bare_context(place.parent, {str(place): files.digest_of(before.encode())}), arguments)
+        except ToolFailed:
+            return
+        assert not isinstance(earlier, Happened)
+        if place.read_bytes() != before.encode():
+            assert await EDIT.probe(bare_context(place.parent), arguments) != DidNotHappen()
 
 
 async def test_the_probe_of_a_file_that_is_gone_does_not_know(make_context: MakeContext, tmp_path: Path) -> None:

@@ -3,14 +3,18 @@
 from __future__ import annotations
 
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
 
 from tests.tools.conftest import MakeContext
+from treadle.agent import Agent
 from treadle.errors import AgentError
-from treadle.tooling import InvalidArguments, ToolFailed, ToolRegistry, unknown_tool
+from treadle.tooling import InvalidArguments, Tool, ToolFailed, ToolRegistry, unknown_tool
+from treadle.tools.coding import default_tools
 from treadle.tools.function import FunctionTool, tool
+from treadle.types import Limits
 
 
 @tool
@@ -107,3 +111,45 @@ def test_the_words_about_an_unknown_tool(name: str, known: list[str], text: str)
 def test_the_words_stay_short_whatever_the_model_wrote() -> None:
     told = unknown_tool("x" * 100_000, [f"tool_{i}" for i in range(1000)])
     assert len(told) < 3000
+
+
+# ---------------------------------------------------------------- the probe
+
+
+def test_every_tool_has_a_probe() -> None:
+    half: Any = SimpleNamespace(**{name: getattr(read, name) for name in dir(read) if name != "probe" and not name.startswith("__")})
+    assert not isinstance(half, Tool)
+    assert all(isinstance(one, Tool) for one in [read, *default_tools()])
+
+
+async def test_no_coding_tool_but_edit_says_whether_it_happened(make_context: MakeContext, tmp_path: Path) -> None:
+    arguments = {"bash": '{"command": "true"}', "glob": '{"pattern": "*"}', "grep": '{"pattern": "x"}', "write": '{"path": "a", "content": "x"}'}
+    others = [one for one in default_tools() if one.name != "edit"]
+    told = [await one.probe(make_context(tmp_path), one.parse(arguments.get(one.name, '{"path": "."}'))) for one in others]
+    assert told == [None] * 6
+    assert [*tmp_path.iterdir()] == []
+
+
+# ---------------------------------------------------------------- children
+
+
+async def test_spawn_hands_a_child_to_the_runtime(make_context: MakeContext, tmp_path: Path) -> None:
+    asked: list[object] = []
+
+    async def run_child(*args: object, **options: object) -> object:
+        asked.extend((args, options))
+        return "its result"
+
+    child, limits = Agent[int](name="child"), Limits(turns=3)
+    ctx = make_context(tmp_path, run_child=run_child)
+    assert await ctx.spawn(child, "Look.", deps=3, inputs={"who": "Ada"}, limits=limits) == "its result"
+    assert asked == [(child, "Look."), {"deps": 3, "inputs": {"who": "Ada"}, "limits": limits}]
+    asked.clear()
+    await ctx.spawn(child, "Look.")
+    assert asked == [(child, "Look."), {"deps": None, "inputs": None, "limits": None}]
+
+
+async def test_without_a_runtime_nothing_is_spawned(make_context: MakeContext, tmp_path: Path) -> None:
+    with pytest.raises(AgentError, match="call 'call_1' cannot spawn an agent: this tool is not run by a runtime") as e:
+        await make_context(tmp_path).spawn(Agent(name="child"), "Look.")
+    assert e.value.kind == "invalid"

@@ -48,5 +48,16 @@ async def a_session_keeps_the_types_of_its_agent(rt: Runtime) -> None:
     assert_type(await session.send("hi", deps=Shop(), limits=Limits(turns=1)), RunResult[str])
 
 
+async def a_child_has_the_types_of_its_agent(ctx: ToolContext[None]) -> None:
+    assert_type(await ctx.spawn(plain, "hi"), RunResult[str])
+    result = await ctx.spawn(shop, "hi", deps=Shop(), inputs={"who": "Ada"}, limits=Limits(turns=3))
+    assert_type(result, RunResult[str])
+    assert_type(result.unwrap(), str)
+    counted: Agent[None, int] = Agent(name="counter", output=int)
+    assert_type((await ctx.spawn(counted, "How many?")).output, int | None)
+    await ctx.spawn(shop, "hi", deps=3)  # type: ignore[misc]
+    await ctx.spawn("guide", "hi")  # type: ignore[arg-type]
+
+
 async def the_wrong_dependencies_are_an_error(rt: Runtime) -> None:
     await rt.run(shop, "hi", deps=3)  # type: ignore[misc]

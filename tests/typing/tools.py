@@ -148,4 +148,6 @@ async def a_probe_says_what_happened(ctx: ToolContext[Shop]) -> None:
         return str(amount)
 
     assert_type(await pay.probe(ctx, {"amount": 3}), Happened | DidNotHappen | None)
+    asked: Tool[Shop] = pay
+    assert_type(await asked.probe(ctx, {"amount": 3}), Happened | DidNotHappen | None)
     tool(probe=guess)  # type: ignore[arg-type]

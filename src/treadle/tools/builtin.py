@@ -18,7 +18,7 @@ from typing_extensions import TypeVarTuple
 
 from treadle.message import JsonText
 from treadle.model import ToolDefinition
-from treadle.tooling import MAX_OUTPUT_CHARS, InvalidArguments, ToolContext, ToolOutput
+from treadle.tooling import MAX_OUTPUT_CHARS, InvalidArguments, ProbeAnswer, ToolContext, ToolOutput
 from treadle.types import Effect
 
 ArgumentsT = TypeVar("ArgumentsT", bound=msgspec.Struct)
@@ -101,6 +101,10 @@ class Builtin(ABC, Generic[ArgumentsT]):
 
     @abstractmethod
     async def execute(self, ctx: ToolContext[Any], arguments: ArgumentsT) -> ToolOutput: ...
+
+    async def probe(self, ctx: ToolContext[Any], arguments: ArgumentsT) -> ProbeAnswer:
+        """None: most tools may be repeated, or leave nothing behind that tells."""
+        return None
 
 
 async def to_its_end(function: Callable[[*ParametersT], ResultT], *args: *ParametersT) -> ResultT:

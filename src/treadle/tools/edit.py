@@ -78,8 +78,9 @@ class Edit(Builtin[EditArguments]):
         """Once begun it is finished, cancelled or not, so that what happened is always known."""
         return await to_its_end(_edit, ctx, arguments)
 
+    @override
     async def probe(self, ctx: ToolContext[Any], arguments: EditArguments) -> ProbeAnswer:
-        """Whether the file is as it was before this edit, or as it is after it; None where it is neither."""
+        """Whether the file reads as after this edit, or as it cannot after it; None where it may be either, or is neither."""
         return await to_thread.run_sync(_probe, ctx, arguments)
 
 
@@ -147,45 +148,59 @@ def _encoded(encoding: Encoding, document: Document, arguments: EditArguments) -
 
 
 def _probe(ctx: ToolContext[Any], arguments: EditArguments) -> ProbeAnswer:
-    """By the hash of what the model had read, where that is known; else by what the texts themselves prove."""
+    """By what the texts prove. What the model was shown of the file is no help: it is lost with the process, or may be of after the edit."""
     place = files.locate(arguments.path, ctx.cwd)
-    seen = ctx.seen_files.get(os.fspath(place))
     try:
         now = files.load(place)
         if now is None or not now.is_whole:
             return None
-        encoding, document = _decoded(now, arguments.path)
+        _, document = _decoded(now, arguments.path)
     except (OSError, ToolFailed):
         return None
-    if seen == now.digest:
-        return DidNotHappen()
-    before = _undone(document, arguments.edits)
-    if before is not None and (seen is None or files.digest_of(encoding.encode(before.render())) == seen):
-        ctx.seen_files[os.fspath(place)] = now.digest
+    before, can_still_be = _undone(document, arguments.edits), _made(document, arguments.edits) is not None
+    if before is not None and not can_still_be:
         return Happened(f"Edited {files.shown(place, ctx.cwd)}, as its content shows.\n{short_difference(before.text, document.text)}")
-    return DidNotHappen() if seen is None and _is_yet_to_happen(document, arguments.edits) else None
+    if can_still_be and not _may_be_result(document.text, arguments.edits[-1]):
+        return DidNotHappen()
+    return None
 
 
 def _undone(document: Document, edits: Sequence[Replacement]) -> Document | None:
-    """The text before the edits, where making them again gives exactly this text: then they were made."""
+    """The text before the edits, where making them again gives exactly this text: then they may have been made."""
     before = Document(document.render())
     for edit in reversed(edits):
         spans = matching.exact(before.text, to_line_feeds(edit.new)) if edit.new else ()
         if not spans or (len(spans) > 1 and not edit.all):
             return None
         before.replace(spans, to_line_feeds(edit.old))
-    again = Document(before.render())
-    return before if _applies_exactly(again, edits) and again.text == document.text else None
+    return before if _made(before, edits) == document.text else None
 
 
-def _is_yet_to_happen(document: Document, edits: Sequence[Replacement]) -> bool:
-    """The edits can be made, and could not be made twice: so they were not made."""
-    return not any(edit.old in edit.new for edit in edits) and _applies_exactly(Document(document.render()), edits)
-
-
-def _applies_exactly(document: Document, edits: Sequence[Replacement]) -> bool:
+def _made(document: Document, edits: Sequence[Replacement]) -> str | None:
+    """The text after the edits; None where they cannot be made."""
+    after = Document(document.render())
     try:
-        _, notes = _apply(document, edits)
+        _apply(after, edits)
     except ToolFailed:
-        return False
-    return not notes
+        return None
+    return after.text
+
+
+def _may_be_result(text: str, last: Replacement) -> bool:
+    """False where `old` stands where the edit cannot have put or left it: then it was not made.
+
+    After an edit, `old` stands only in what was put in, or across its edges. White space is left out of account, since a text that was alike but for
+    that had its replacement indented anew. Where nothing was put in, the edges may be anywhere.
+    """
+    old, new, plain = to_line_feeds(last.old), _without_space(last.new), _without_space(text)
+    width = len(_without_space(old))
+    at = done = 0
+    for start, _ in matching.exact(text, old):
+        at, done = at + len(_without_space(text[done:start])), start
+        if new not in plain[max(at - len(new), 0) : at + width + len(new)]:
+            return False
+    return True
+
+
+def _without_space(text: str) -> str:
+    return "".join(text.split())

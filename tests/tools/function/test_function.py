@@ -42,7 +42,7 @@ async def charge(ctx: ToolContext[Any], amount: int) -> str:
 def test_a_bare_decorator_makes_a_once_tool_with_the_defaults() -> None:
     assert isinstance(charge, FunctionTool)
     assert isinstance(charge, Tool)
-    assert (charge.name, charge.effect, charge.timeout_s, charge.parallel, charge.needs_approval, charge.max_output, charge.isolate, charge.has_probe) == (
+    assert (charge.name, charge.effect, charge.timeout_s, charge.parallel, charge.needs_approval, charge.max_output, charge.isolate) == (
         "charge",
         "once",
         None,
@@ -50,7 +50,6 @@ def test_a_bare_decorator_makes_a_once_tool_with_the_defaults() -> None:
         False,
         MAX_OUTPUT_CHARS,
         None,
-        False,
     )
     assert charge.writes({}, Path("/")) is None
     assert repr(charge) == "FunctionTool('charge', effect='once')"
@@ -60,7 +59,7 @@ def test_options_are_what_was_given() -> None:
     async def look(ctx: ToolContext[Any], amount: int) -> None: ...
 
     made = tool(name="pay-2", description="Pays.", timeout_s=20, parallel=False, needs_approval=True, max_output=10, probe=look)(charge.function)
-    assert (made.name, made.timeout_s, made.parallel, made.needs_approval, made.max_output, made.has_probe) == ("pay-2", 20, False, True, 10, True)
+    assert (made.name, made.timeout_s, made.parallel, made.needs_approval, made.max_output) == ("pay-2", 20, False, True, 10)
     assert (made.definition.name, made.definition.description) == ("pay-2", "Pays.")
     assert tool(effect="pure")(charge.function).effect == "pure"
     assert tool()(charge.function).effect == "once"
@@ -394,13 +393,20 @@ async def test_a_probe_tells_whether_a_call_happened(ctx: ToolContext[Any], answ
         return answer
 
     made = tool(probe=look)(charge.function)
-    assert made.has_probe
     assert await made.probe(ctx, made.parse('{"amount": 3}')) is answer
     assert asked == [("key_1", {"amount": 3})]
 
 
 async def test_without_a_probe_nobody_can_tell(ctx: ToolContext[Any]) -> None:
     assert await charge.probe(ctx, {}) is None
+
+
+async def test_what_a_probe_raises_is_for_whoever_asked(ctx: ToolContext[Any]) -> None:
+    async def look(ctx: ToolContext[Any], **arguments: object) -> None:
+        raise ConnectionError("the bank is closed")
+
+    with pytest.raises(ConnectionError, match="the bank is closed"):
+        await tool(probe=look)(charge.function).probe(ctx, {})
 
 
 async def test_a_probe_that_gives_something_else_is_a_fault(ctx: ToolContext[Any]) -> None:

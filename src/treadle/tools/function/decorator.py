@@ -22,7 +22,7 @@ from treadle.tooling import MAX_OUTPUT_CHARS, DidNotHappen, Happened, Probe, Pro
 from treadle.tools.function.arguments import SignatureArguments, Unbound, WithText
 from treadle.tools.function.given import GivenArguments
 from treadle.tools.function.isolated import Target
-from treadle.tools.function.returned import to_output
+from treadle.tools.function.returned import to_output, to_text
 from treadle.tools.function.signature import AnyFunction, Context, Signature, context_of, docstring_of, label_of
 from treadle.tools.function.traits import Traits, check_function, is_async
 from treadle.types import Effect
@@ -111,7 +111,7 @@ class FunctionTool(Generic[Deps, Params, Result]):
         context = context_of(execute)
         if context is not None and arguments.asks_for(context.name):
             context = None
-        self._set_up(arguments, execute, traits, _runner(name, execute, context))
+        self._set_up(arguments, execute, traits, _runner(traits, execute, context, "null"))
 
     @classmethod
     def of(cls, arguments: SignatureArguments, function: AnyFunction, traits: Traits) -> FunctionTool[Any, ..., Any]:
@@ -120,7 +120,7 @@ class FunctionTool(Generic[Deps, Params, Result]):
         nothing = "done" if signature.returns_nothing else "null"
         made = cls.__new__(cls)
         if traits.isolate is None:
-            made._set_up(arguments, function, traits, _runner(traits.name, function, signature.context), nothing=nothing)
+            made._set_up(arguments, function, traits, _runner(traits, function, signature.context, nothing), nothing=nothing)
         else:
             target = Target.of(function, signature.label, tool=traits.name, nothing=nothing)
             made._set_up(WithText(arguments), function, traits, _isolated_runner(target), nothing=nothing)
@@ -175,12 +175,11 @@ class FunctionTool(Generic[Deps, Params, Result]):
         value = await self._run(ctx, arguments)
         return value if type(value) is str else to_output(value, self._nothing)
 
-    @property
-    def has_probe(self) -> bool:
-        return self._traits.probe is not None
+    async def probe(self, ctx: ToolContext[Deps], arguments: Any) -> ProbeAnswer:
+        """Whether this call happened, by the tool's own probe; None where there is none, or it cannot tell.
 
-    async def probe(self, ctx: ToolContext[Deps], arguments: Mapping[str, Any]) -> ProbeAnswer:
-        """Whether this call happened, by the tool's own probe; None where there is none, or it cannot tell. What the probe raises is raised."""
+        What the probe raises is raised; AgentError(tool) where it gives something else.
+        """
         if self._traits.probe is None:
             return None
         answer = cast("object", await self._traits.probe(ctx, **arguments))
@@ -211,18 +210,28 @@ class FunctionTool(Generic[Deps, Params, Result]):
 # ---------------------------------------------------------------- how a function is run
 
 
-def _runner(name: str, function: AnyFunction, context: Context | None) -> _Run:
+def _runner(traits: Traits, function: AnyFunction, context: Context | None, nothing: str) -> _Run:
     call = _caller(function, context)
     if is_async(function):
         return call
+    # what another tool gives too late is of no use: its call was no `unknown`, and may be repeated
+    text_of = functools.partial(_late_text, nothing=nothing) if traits.effect == "once" else None
 
     async def in_thread(ctx: ToolContext[Any], arguments: Mapping[str, Any]) -> object:
         from treadle.tools.function.threads import run_in_thread  # noqa: PLC0415  start-up: asyncio and anyio come with the first run
 
-        value = await run_in_thread(name, ctx, functools.partial(call, ctx, arguments))
+        value = await run_in_thread(traits.name, ctx, functools.partial(call, ctx, arguments), text_of)
         return await cast("Awaitable[object]", value) if inspect.isawaitable(value) else value
 
     return in_thread
+
+
+def _late_text(value: object, nothing: str) -> str:
+    if inspect.isawaitable(value):
+        if inspect.iscoroutine(value):
+            value.close()
+        return f"It ended with a {type(value).__name__} that nobody waited for any more: what that was to do may not have been done."
+    return to_text(value, nothing)
 
 
 def _caller(function: AnyFunction, context: Context | None) -> Callable[[ToolContext[Any], Mapping[str, Any]], Any]:

@@ -1,6 +1,6 @@
 """What a function returned, as what a model can be shown: text as it is, images and PDFs as media, everything else as JSON.
 
-How much of it the model sees is capped elsewhere (execution.py). Entry: `to_output`.
+How much of it the model sees is capped elsewhere (execution.py). Entry: `to_output`, `to_text`.
 """
 
 from __future__ import annotations
@@ -44,6 +44,19 @@ def to_output(value: object, nothing: str = "null") -> ToolOutput:
     if isinstance(value, (list, tuple)) and (parts := _parts(cast("Sequence[object]", value))):
         return parts
     return _json(cast("object", value))
+
+
+def to_text(value: object, nothing: str = "null") -> str:
+    """The same in words alone, whatever it is."""
+    try:
+        output = to_output(value, nothing)
+    except ToolFailed as e:
+        return e.message
+    return output if isinstance(output, str) else "\n".join(p.text if isinstance(p, TextPart) else _named(p) for p in output)
+
+
+def _named(media: MediaPart) -> str:
+    return f"[{media.name or 'media'}, {media.media_type}: not shown]"
 
 
 def _parts(values: Sequence[object]) -> tuple[TextPart | MediaPart, ...] | None:

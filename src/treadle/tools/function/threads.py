@@ -5,6 +5,7 @@ A function that must be stoppable belongs into a process (isolate.py). Entry: `r
 
 from __future__ import annotations
 
+import logging
 import threading
 from asyncio import wrap_future
 from collections.abc import Callable, Sequence
@@ -17,19 +18,22 @@ from anyio.to_thread import run_sync
 
 from treadle.tooling import ToolContext
 
+logger = logging.getLogger("treadle")
+
 MAX_THREADS: Final = 64
 """Sync tools that run at once in one event loop; further ones wait. Abandoned ones do not count. Apart from anyio's own, so that slow tools hold up no file."""
 
 _limiter: Final[RunVar[anyio.CapacityLimiter]] = RunVar("treadle_tool_threads")
 _lock: Final = threading.Lock()
-"""Invariant: a call is in `_abandoned` exactly while it runs on without anybody who waits for it."""
+"""Invariants: a call is in `_abandoned` exactly while it runs on, and tells what it gave, without anybody who waits for it;
+it tells that once, whether it is abandoned first or over first."""
 _abandoned: Final[set[ThreadCall]] = set()
 
 
 class ThreadCall:
-    """A sync function on its way through a thread. One whose call was cancelled runs on."""
+    """A sync function on its way through a thread. One whose call was cancelled runs on, and tells `ctx.late` what it gave, in the words of `text_of`."""
 
-    def __init__(self, tool: str, ctx: ToolContext[Any], function: Callable[[], object]) -> None:
+    def __init__(self, tool: str, ctx: ToolContext[Any], function: Callable[[], object], text_of: Callable[[object], str] | None = None) -> None:
         self.tool: Final = tool
         self.run_id: Final = ctx.run_id
         self.call_id: Final = ctx.call_id
@@ -38,7 +42,10 @@ class ThreadCall:
         self.value: object = None
         self.error: BaseException | None = None
         self._function = function
+        self._late = ctx.late
+        self._text_of = text_of
         self._begun = False
+        self._over = False
         self._abandoned = False
         self.ended.set_running_or_notify_cancel()
 
@@ -55,29 +62,57 @@ class ThreadCall:
             self.error = e
             raise
         finally:
-            with _lock:
-                _abandoned.discard(self)
-                self.ended.set_result(None)
+            self._end()
         return self.value
 
+    def _end(self) -> None:
+        with _lock:
+            self._over = True
+            is_late = self._begun and self._abandoned
+        if is_late:
+            self._tell()
+        with _lock:
+            _abandoned.discard(self)
+            self.ended.set_result(None)
+
     def abandon(self) -> None:
-        """In the event loop, when the call was cancelled: one that has not begun never will."""
+        """In the event loop, when the call was cancelled: one that has not begun never will; of one that is over the result comes too late."""
         with _lock:
             self._abandoned = True
-            if self._begun and not self.ended.done():
+            is_late = self._begun and self._over
+            if self._begun and not self._over:
                 _abandoned.add(self)
+        if is_late:
+            self._tell()
+
+    def _tell(self) -> None:
+        if self._late is None or self._text_of is None:
+            return
+        try:
+            self._late(self._text_of(self.value) if self.error is None else _words(self.error))
+        except Exception:  # the edge of a thread that nobody waits for: its run, or the loop of it, may be gone
+            logger.debug("what %r gave late could be told to nobody", self, exc_info=True)
 
 
-async def run_in_thread(tool: str, ctx: ToolContext[Any], function: Callable[[], object]) -> object:
+def _words(error: BaseException) -> str:
+    try:
+        return f"{type(error).__name__}: {error}"
+    except Exception:  # noqa: BLE001  also its text is anybody's code
+        return type(error).__name__
+
+
+async def run_in_thread(tool: str, ctx: ToolContext[Any], function: Callable[[], object], text_of: Callable[[object], str] | None = None) -> object:
     """What it returns, or raises what it raises.
 
     Cancellation: returns at once. A function that has not begun never runs; one that has is left alone and listed in `abandoned_calls`.
+    With `text_of`, `ctx.late` is told what such a one gave: once, in the thread, or here where it was over already.
     """
-    call = ThreadCall(tool, ctx, function)
+    call = ThreadCall(tool, ctx, function, text_of)
     try:
         return await run_sync(call.run, abandon_on_cancel=True, limiter=_threads())
-    except anyio.get_cancelled_exc_class():
-        call.abandon()
+    except anyio.get_cancelled_exc_class() as e:
+        if e is not call.error:  # else the function raised it, and this is its result
+            call.abandon()
         raise
 
 
