@@ -26,7 +26,7 @@ from treadle.result import RunResult
 from treadle.runtime import Runtime
 from treadle.session import RunOptions
 from treadle.testing import FakeClock, ScriptedModel
-from treadle.tooling import MAX_OUTPUT_CHARS
+from treadle.tooling import MAX_OUTPUT_CHARS, ProbeAnswer
 from treadle.types import Effect, StopReason, Usage
 
 USED = {"input_tokens": 10, "output_tokens": 5}
@@ -106,7 +106,7 @@ class PlayedModel:
 
 @dataclass(kw_only=True)
 class PlainTool:
-    """A tool that is nothing but its contract: `does(ctx, arguments)` is its execution, `reads` its parsing."""
+    """A tool that is nothing but its contract: `does(ctx, arguments)` is its execution, `reads` its parsing, `looks(ctx, arguments)` its probe."""
 
     name: str
     does: Callable[[ToolContext[Any], Any], Awaitable[Any]]
@@ -117,6 +117,7 @@ class PlainTool:
     needs_approval: bool = False
     max_output: int = MAX_OUTPUT_CHARS
     changes: Callable[[Any, Path], Any] = lambda arguments, cwd: None
+    looks: Callable[[ToolContext[Any], Any], Awaitable[Any]] | None = None
 
     @property
     def definition(self) -> ToolDefinition:
@@ -130,6 +131,9 @@ class PlainTool:
 
     async def execute(self, ctx: ToolContext[Any], arguments: Any) -> Any:
         return await self.does(ctx, arguments)
+
+    async def probe(self, ctx: ToolContext[Any], arguments: Any) -> ProbeAnswer:
+        return None if self.looks is None else await self.looks(ctx, arguments)
 
 
 def gives(name: str, result: Any = "ok", **more: Any) -> PlainTool:
