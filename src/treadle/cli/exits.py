@@ -59,8 +59,8 @@ def silence(stream: IO[str]) -> None:
 
 @contextmanager
 def failing(code: int = 2) -> Generator[None]:
-    """An AgentError inside is told to the person, and the command exits with `code`."""
+    """An AgentError inside is told to the person, and the command exits with `code`; with 1 where a session or a run is busy, which is no wrong use."""
     try:
         yield
     except AgentError as e:
-        raise Failed(e.message, code) from e
+        raise Failed(e.message, 1 if e.kind is ErrorKind.BUSY else code) from e

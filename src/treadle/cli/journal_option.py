@@ -1,21 +1,26 @@
 """Which journal a command works on: the option, the variable, the user's file, or the one in Treadle's own folder.
 
-What a journal is stands in treadle.journal, where they are kept in treadle.journals. Entry: `journal_option`, `journal_url`, `open_runtime`.
+What a journal is stands in treadle.journal, where they are kept in treadle.journals. Entry: `journal_option`, `journal_url`, `open_runtime`, `on_journal`.
 """
 
 from __future__ import annotations
 
 import os
+from collections.abc import Awaitable, Callable
 from pathlib import Path
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, Final, NamedTuple, TypeVar
 
 import click
 
 from treadle.cli.exits import failing
-from treadle.config import Config, home
+from treadle.config import Config, home, load
+from treadle.redaction import Redactor
 
 if TYPE_CHECKING:
+    from treadle.journal import Journal
     from treadle.runtime import Runtime
+
+T = TypeVar("T")
 
 _SQLITE: Final = "sqlite:///"
 
@@ -48,3 +53,35 @@ def open_runtime(config: Config, url: str) -> Runtime:
 
     with failing():
         return Runtime(config=config, journal=open_journal(url))
+
+
+class Place(NamedTuple):
+    """A journal that is open, and what must not be shown of it."""
+
+    journal: Journal
+    secrets: Redactor
+
+
+def on_journal(given: str | None, work: Callable[[Place], Awaitable[T]], *, absent: Callable[[str], T]) -> T:
+    """What `work` gives on the journal that `--journal` names. Where there is no such file none is made: `absent(url)` is given instead.
+
+    Raises Failed: with exit code 1 for what another process holds, else with 2.
+    """
+    with failing():
+        config = load()
+    url = journal_url(config, given)
+    if (file := journal_file(url)) is not None and not file.exists():
+        return absent(url)
+    import anyio  # noqa: PLC0415  the help of a command needs neither
+
+    from treadle.journals import open_journal  # noqa: PLC0415  likewise
+
+    async def main() -> T:
+        journal = open_journal(url)
+        try:
+            return await work(Place(journal, Redactor(config.secrets())))
+        finally:
+            await journal.aclose()
+
+    with failing():
+        return anyio.run(main)
