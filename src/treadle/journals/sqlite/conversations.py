@@ -1,0 +1,101 @@
+"""A session's rows, as the runs in it make and change them: who may begin, what counts as said, when it last changed.
+
+What people do with sessions is sessions.py's, what is in view of one view.py's business. Entry: `joined`, `ran`.
+"""
+
+from __future__ import annotations
+
+from typing import NamedTuple, cast
+
+from treadle.entries import RunStarted
+from treadle.errors import AgentError
+from treadle.journals.sqlite.database import Cursor
+from treadle.journals.sqlite.rows import micros, storable
+from treadle.journals.sqlite.workers import Workers
+from treadle.session_store import NEW_SESSION, title_of
+from treadle.types import Time
+
+
+class Conversation(NamedTuple):
+    """Where a run stands in its session."""
+
+    num: int
+    pos: int
+    """The place of its entry."""
+    talks: bool
+    """A run that is a part of another one says nothing in the session itself."""
+
+
+def joined(db: Cursor, started: RunStarted, workers: Workers | None) -> Conversation | None:
+    """The place of a run that begins in its session, which is made where there is none; None where it has no session.
+
+    Raises AgentError(busy) where another run of it is not finished; not where `workers` is None.
+    """
+    if started.session_id is None:
+        return None
+    num = number_of(db, started.session_id)
+    talks = started.parent_run_id is None
+    if num is None:
+        num = add_session(db, started.session_id, NEW_SESSION, started.at)
+    elif talks and workers is not None:
+        _refuse_second(db, num, workers)
+    if talks:
+        name(db, num, title_of(started.input.text))
+        touch(db, num, started.at)
+    return Conversation(num, next_pos(db, num), talks)
+
+
+def ran(db: Cursor, run: int, at: Time, *, said: int | None) -> None:
+    """A run is over, and `said` so many messages, where that is known."""
+    row = db.execute("select session from session_entries where run = ?", (run,)).fetchone()
+    if row is not None:
+        db.execute("update sessions set messages = messages + ? where num = ?", (said, row[0]))
+        touch(db, row[0], at)
+
+
+def number_of(db: Cursor, session_id: str) -> int | None:
+    row = db.execute("select num from sessions where id = ?", (storable(session_id),)).fetchone()
+    return None if row is None else cast("int", row[0])
+
+
+def add_session(db: Cursor, session_id: str, title: str, at: Time) -> int:
+    time_us = micros(at)
+    db.execute(
+        "insert into sessions(id, title, created_at_us, updated_at_us, changed, messages) select ?, ?, ?, ?, coalesce(max(changed), 0) + 1, 0 from sessions",
+        (session_id, _showable(title), time_us, time_us),
+    )
+    return db.connection.last_insert_rowid()
+
+
+def name(db: Cursor, num: int, title: str) -> None:
+    """Where it has no name yet."""
+    db.execute("update sessions set title = ? where num = ? and title = ?", (_showable(title), num, NEW_SESSION))
+
+
+def rename(db: Cursor, num: int, title: str, at: Time) -> None:
+    db.execute("update sessions set title = ? where num = ?", (_showable(title), num))
+    touch(db, num, at)
+
+
+def touch(db: Cursor, num: int, at: Time) -> None:
+    """It changed, and was the last one to: clocks are too coarse to tell."""
+    db.execute("update sessions set updated_at_us = ?, changed = (select max(changed) from sessions) + 1 where num = ?", (micros(at), num))
+
+
+def next_pos(db: Cursor, num: int) -> int:
+    return cast("int", db.execute("select coalesce(max(pos), 0) + 1 from session_entries where session = ?", (num,)).get)
+
+
+def _refuse_second(db: Cursor, num: int, workers: Workers) -> None:
+    row = db.execute("select id, owner from runs where session = ? and finished is null and parent is null", (num,)).fetchone()
+    if row is None:
+        return
+    run_id, owner = row
+    if workers.alive(owner) is not None:
+        raise AgentError("busy", f"run {run_id} of this session is running already: wait for its end, or stop it with `treadle runs kill {run_id}`")
+    ways = f"`treadle runs resume {run_id}` goes on with it, `treadle runs kill {run_id}` closes it"
+    raise AgentError("busy", f"run {run_id} of this session is not finished: {ways}")
+
+
+def _showable(title: str) -> str:
+    return title.encode("utf-8", "replace").decode()

@@ -1,0 +1,223 @@
+"""The one driver of a run: how it begins, is appended to, taken over and let go. Each is one transaction that checks the fence.
+
+Which thread writes is writer.py's, who is alive workers.py's business. Entry: `SqliteRun`, `begin`, `take_over`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import cast
+
+from treadle.entries import Compaction, Entry, InputAdded, ModelResponded, RunFinished, RunResumed, RunStarted, ToolFinished, ToolLate, ToolStarted
+from treadle.errors import AgentError
+from treadle.journals.sqlite.conversations import Conversation, joined, ran
+from treadle.journals.sqlite.database import Cursor
+from treadle.journals.sqlite.listing import summary_of
+from treadle.journals.sqlite.rows import bodies, check_id, find, insert, micros, read_stored, row_of
+from treadle.journals.sqlite.workers import Workers
+from treadle.journals.sqlite.writer import Writer
+from treadle.types import Time
+from treadle.window import Window
+
+_ADVANCE = "update runs set head = head + ?, updated_at_us = ? where num = ? and fence = ? and head = ? and owner = ?"
+_ADVANCE_LATE = "update runs set head = head + ?, updated_at_us = ? where num = ? and fence = ? and head = ?"
+_FINISH = """
+update runs set head = head + ?, updated_at_us = ?, finished = ?, summary = coalesce(?, summary), counted = ?, owner = null
+where num = ? and fence = ? and head = ? and owner = ?
+"""
+_RELEASE = "update runs set owner = null, waiting = ? where num = ? and fence = ? and owner = ?"
+
+
+class SqliteRun:
+    """Appends to one run until another driver takes it over."""
+
+    def __init__(
+        self, writer: Writer, worker: str, started: RunStarted, *, num: int, fence: int, head: int, begun: bool, let_go: Callable[[int], None]
+    ) -> None:
+        """`begun`: this object drives it from its beginning, and so has seen every entry. `let_go` is told once it does no more."""
+        self.run_id = started.run_id
+        self.num = num
+        self.fence = fence
+        self._writer = writer
+        self._worker = worker
+        self._started = started
+        self._head = head
+        """Belongs to the writer's thread."""
+        self._resumed: RunResumed | None = None
+        self._begun = begun
+        self._said = _Said(started) if begun and started.fork is None else None
+        """None: it is to be counted."""
+        self._let_go = let_go
+        self._over = False
+        """It was let go, or is finished."""
+
+    async def append(self, entries: Sequence[Entry]) -> int:
+        if not entries:
+            return self._head + 1
+        rows = [row_of(entry) for entry in entries]
+        end = next((n for n, entry in enumerate(entries) if type(entry) is RunFinished), None)
+        late = all([type(entry) is ToolLate for entry in (entries if end is None else entries[end + 1 :])])
+        if end is not None and not late:
+            raise AgentError("invalid", f"after its end nothing but tool.late is appended to run {self.run_id}: nothing was appended")
+        once = any([type(entry) is ToolStarted and entry.effect == "once" for entry in entries])
+        before = self._head
+
+        def work(db: Cursor) -> int:
+            nonlocal before
+            before = self._head
+            if end is None:
+                self._advance(db, len(rows), entries[-1].at, late=late)
+            else:
+                self._finish(db, entries, before + end + 1)
+            insert(db, self.num, before + 1, rows)
+            self._head += len(rows)
+            return before + 1
+
+        def undo() -> None:
+            self._head = before
+
+        self._note(entries)
+        try:
+            first = await self._writer.write(work, undo=undo, appends=True, once=once)
+        except AgentError as e:
+            self._said = None  # it has counted what is not there
+            if e.kind == "busy":
+                self._let_go(self.num)
+            raise
+        if end is not None:
+            self._over = True
+            self._let_go(self.num)
+        return first
+
+    def _note(self, entries: Sequence[Entry]) -> None:
+        for entry in entries:
+            if type(entry) is RunResumed:
+                self._resumed = entry
+            elif self._said is not None:
+                try:
+                    self._said.add(entry)
+                except AgentError:  # a receipt of a newer version
+                    self._said = None
+
+    def _advance(self, db: Cursor, count: int, at: Time, *, late: bool) -> None:
+        if late:  # also after its end, and after it was let go
+            db.execute(_ADVANCE_LATE, (count, micros(at), self.num, self.fence, self._head))
+        else:
+            db.execute(_ADVANCE, (count, micros(at), self.num, self.fence, self._head, self._worker))
+        self._check(db)
+
+    def _finish(self, db: Cursor, entries: Sequence[Entry], seq: int) -> None:
+        """The end lets go of the run in the same transaction."""
+        finished = cast("RunFinished", entries[seq - self._head - 1])
+        updated = entries[-1].at
+        summary = None  # a list folds its entries
+        if self._begun or self._resumed is not None:
+            summary = summary_of(self._started, self._resumed, finished)
+        changes = (len(entries), micros(updated), seq, summary, summary is not None)
+        db.execute(_FINISH, (*changes, self.num, self.fence, self._head, self._worker))
+        self._check(db)
+        db.execute("delete from stops where run = ?", (self.num,))
+        ran(db, self.num, finished.at, said=None if self._said is None else self._said.count)
+
+    def _check(self, db: Cursor) -> None:
+        if db.connection.changes() != 1:
+            raise AgentError("busy", f"run {self.run_id} is not held by this driver any more: another one took it over, or it is over. Nothing was appended")
+
+    async def release(self, *, waiting: bool = False) -> None:
+        if self._over:
+            return
+        self._over = True
+        self._let_go(self.num)
+
+        def work(db: Cursor) -> None:
+            db.execute(_RELEASE, (waiting, self.num, self.fence, self._worker))
+
+        try:
+            await self._writer.write(work)
+        except AgentError:
+            return  # it is free when this journal closes or its process ends
+
+
+class _Said:
+    """Counts the messages that a run adds to its session's view."""
+
+    __slots__ = ("_open", "count")
+
+    def __init__(self, started: RunStarted) -> None:
+        self.count = len(started.messages) + (started.fork is None or started.fork.asks)
+        self._open = 0
+        """Calls of the last response that have no result."""
+
+    def add(self, entry: Entry) -> None:
+        kind = type(entry)
+        if kind is ModelResponded:
+            message = cast("ModelResponded", entry).message
+            self.count += bool(message.parts)
+            self._open = len(message.tool_calls) if cast("ModelResponded", entry).stop_reason is not None else 0
+        elif kind is ToolFinished:
+            self._open -= 1
+            self.count += self._open == 0
+        elif kind is ToolLate or kind is InputAdded:
+            self.count += 1
+        elif kind is Compaction:
+            self.count -= Window.from_json(cast("Compaction", entry).receipt).dropped
+
+
+# ---------------------------------------------------------------- how a driver comes to its run
+
+
+async def begin(writer: Writer, workers: Workers, started: RunStarted, let_go: Callable[[int], None]) -> SqliteRun:
+    """Makes the run with its first entry, and its session where there is none. Raises AgentError(busy)."""
+    check_id(started.run_id)
+    worker, row = workers.register(), row_of(started)
+
+    def work(db: Cursor) -> int:
+        conversation = joined(db, started, workers)
+        num = add_row(db, started, conversation, owner=worker, fence=1, head=1, updated_at=started.at)
+        insert(db, num, 1, (row,))
+        return num
+
+    num = await writer.write(work, appends=True)
+    return SqliteRun(writer, worker, started, num=num, fence=1, head=1, begun=True, let_go=let_go)
+
+
+def add_row(db: Cursor, started: RunStarted, conversation: Conversation | None, *, owner: str | None, fence: int, head: int, updated_at: Time) -> int:
+    """The run's own row; gives its number. Raises AgentError(busy) where the id is taken."""
+    fork_of = started.fork.run_id if started.fork else None
+    session = None if conversation is None else conversation.num
+    silent = conversation is None or not conversation.talks
+    who = (started.run_id, session, started.parent_run_id, fork_of, started.schema)
+    if db.execute("select 1 from runs where id = ?", (started.run_id,)).fetchone() is not None:
+        raise AgentError("busy", f"there is a run {started.run_id} already")
+    db.execute(
+        "insert into runs(id, session, parent, fork_of, schema, owner, fence, head, indexed, started_at_us, updated_at_us, summary) "
+        "values(?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)",
+        (*who, owner, fence, head, silent, micros(started.at), micros(updated_at), summary_of(started)),
+    )
+    num = db.connection.last_insert_rowid()
+    if conversation is not None and conversation.talks:
+        db.execute("insert into session_entries(session, pos, kind, run) values(?, ?, 'run', ?)", (conversation.num, conversation.pos, num))
+    return num
+
+
+async def take_over(writer: Writer, workers: Workers, run_id: str, let_go: Callable[[int], None], *, force: bool) -> SqliteRun:
+    """Holds a run that nobody drives, under a new fence. Raises AgentError(busy | invalid)."""
+    worker = workers.register()
+
+    def work(db: Cursor) -> SqliteRun:
+        run = find(db, run_id)
+        owner, fence, head, finished = cast(
+            "tuple[str | None, int, int, int | None]", db.execute("select owner, fence, head, finished from runs where num = ?", (run.num,)).fetchone()
+        )
+        if finished is not None:
+            raise AgentError("invalid", f"run {run_id} is finished: `treadle runs fork {run_id}` goes on from it")
+        process = None if force else workers.alive(owner)
+        if process is not None:
+            raise AgentError("busy", f"run {run_id} is being driven by process {process}: wait for its end, or stop it with `treadle runs kill {run_id}`")
+        db.execute("update runs set owner = ?, fence = fence + 1, waiting = 0 where num = ?", (worker, run.num))
+        db.execute("delete from stops where run = ?", (run.num,))
+        ((_, data),) = bodies(db, run.num, to=1)
+        started = cast("RunStarted", read_stored(data, run.schema))
+        return SqliteRun(writer, worker, started, num=run.num, fence=fence + 1, head=head, begun=False, let_go=let_go)
+
+    return await writer.write(work)

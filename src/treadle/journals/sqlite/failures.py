@@ -1,0 +1,38 @@
+"""What SQLite says went wrong, in words that say what to do. Entry: `translated`."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import apsw
+
+from treadle.errors import AgentError
+
+
+def translated(error: apsw.Error, path: Path, done: str = "nothing was appended") -> AgentError:
+    """`done`: what is certain of the work that failed."""
+    said = _said(error)
+    match error:
+        case apsw.FullError():
+            text = f"there is no space left for the journal {str(path)!r}: {done}. Free some space, then go on"
+        case apsw.BusyError() | apsw.LockedError():
+            text = f"another process keeps the journal {str(path)!r} locked: {done}. See who uses the file, then try again"
+        case apsw.ReadOnlyError() | apsw.PermissionsError() | apsw.AuthError():
+            text = f"the journal {str(path)!r} cannot be written: {done}. Make the file and its directory writable"
+        case apsw.CorruptError() | apsw.NotADBError():
+            text = f"the journal {str(path)!r} is damaged ({said}): {done}. Restore a copy, or use another file; `sqlite3 FILE .recover` saves what can be read"
+        case apsw.CantOpenError():
+            text = f"the journal {str(path)!r} cannot be opened ({said}): {done}. See that its directory is there and is writable"
+        case apsw.IOError():
+            text = f"the disk failed under the journal {str(path)!r} ({said}): {done}. Check the disk, then go on"
+        case apsw.ConstraintError():
+            text = f"the journal {str(path)!r} refuses it ({said}): {done}"
+        case _:
+            text = f"the journal {str(path)!r} failed ({said}): {done}"
+    return AgentError("agent", text)
+
+
+def _said(error: apsw.Error) -> str:
+    extended = getattr(error, "extendedresult", 0)
+    name = apsw.mapping_extended_result_codes.get(extended) or apsw.mapping_result_codes.get(getattr(error, "result", 0))
+    return f"{name}: {error}" if isinstance(name, str) else f"{type(error).__name__}: {error}"

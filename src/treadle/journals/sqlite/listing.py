@@ -1,0 +1,63 @@
+"""What a list shows of runs: kept with those that are finished, a fold of their entries for the others. Entry: `listed`, `summary_of`."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+import msgspec
+
+from treadle.entries import RunFinished, RunResumed, RunStarted
+from treadle.errors import AgentError
+from treadle.journal import RunInfo, RunStatus, info_of
+from treadle.journals.sqlite.database import Cursor
+from treadle.journals.sqlite.rows import bodies, entries_of, time_of
+from treadle.journals.sqlite.workers import Workers
+from treadle.json_text import decode_json, encode_json
+from treadle.session_store import title_of
+from treadle.types import Usage
+
+_COLUMNS = "select num, schema, owner, waiting, finished, head, updated_at_us, summary, counted from runs "
+
+
+def summary_of(started: RunStarted, resumed: RunResumed | None = None, finished: RunFinished | None = None) -> bytes:
+    """What a list shows of a run, as its row keeps it: all there is where it is finished. The row itself knows the rest."""
+    last = resumed or started
+    info = RunInfo(
+        run_id=started.run_id,
+        session_id=started.session_id,
+        parent_run_id=started.parent_run_id,
+        forked_from=started.fork.run_id if started.fork else None,
+        agent=started.agent,
+        model=last.model,
+        mode=last.mode,
+        cwd=last.cwd,
+        status="finished",
+        outcome=finished.outcome if finished else None,
+        started_at=started.at,
+        updated_at=started.at,
+        prompt=title_of(started.input.text),
+        turns=finished.turns if finished else 0,
+        tool_calls=finished.tool_calls if finished else 0,
+        usage=finished.usage if finished else Usage(),
+        entries=1,
+    )
+    return encode_json(info)
+
+
+def listed(db: Cursor, workers: Workers, where: str = "", values: tuple[object, ...] = ()) -> Iterator[RunInfo]:
+    """The runs that `where` (the rest of the query) picks, in its order."""
+    alive: dict[str, bool] = {}
+    for num, schema, owner, waiting, finished, head, updated_us, summary, counted in db.execute(_COLUMNS + where, values).fetchall():
+        if owner is not None and owner not in alive:
+            alive[owner] = workers.alive(owner) is not None
+        status: RunStatus = "finished" if finished else "running" if alive.get(owner or "") else "waiting" if waiting else "stopped"
+        info = decode_json(summary, RunInfo) if counted else _folded(db, num, schema) or decode_json(summary, RunInfo)
+        yield msgspec.structs.replace(info, status=status, entries=head, updated_at=time_of(updated_us))
+
+
+def _folded(db: Cursor, run: int, schema: int) -> RunInfo | None:
+    """None where a newer version wrote what this one cannot read: the list goes on without its numbers."""
+    try:
+        return info_of(entries_of(bodies(db, run), schema), "finished")
+    except (AgentError, ValueError):
+        return None

@@ -1,0 +1,65 @@
+"""A file lock that the kernel lets go of when its process dies. What it is for stands in workers.py. Entry: `hold`, `is_held`."""
+
+from __future__ import annotations
+
+import os
+import sys
+from pathlib import Path
+
+if sys.platform == "win32":
+    import msvcrt
+
+    def _take(descriptor: int, *, shared: bool) -> bool:
+        try:
+            os.lseek(descriptor, _LOCKED_BYTE, os.SEEK_SET)
+            msvcrt.locking(descriptor, msvcrt.LK_NBLCK, 1)
+        except OSError:
+            return False
+        return True
+
+    _LOCKED_BYTE = 1 << 20
+    """Windows locks bytes against reading too: one that nobody reads."""
+else:
+    import fcntl
+
+    def _take(descriptor: int, *, shared: bool) -> bool:
+        try:
+            fcntl.flock(descriptor, (fcntl.LOCK_SH if shared else fcntl.LOCK_EX) | fcntl.LOCK_NB)
+        except OSError:
+            return False
+        return True
+
+
+def hold(path: Path, text: str) -> int:
+    """Makes the file, with that text, and locks it until the descriptor is closed. Whoever sees the file sees it locked.
+
+    Raises OSError. The descriptor is not inherited by programs that are started.
+    """
+    new = path if sys.platform == "win32" else path.with_name(path.name + ".new")  # an open file has to keep its name there
+    descriptor = os.open(new, os.O_RDWR | os.O_CREAT | os.O_EXCL | getattr(os, "O_NOFOLLOW", 0), 0o600)
+    try:
+        os.write(descriptor, text.encode())
+        if not _take(descriptor, shared=False):
+            raise OSError(f"{str(new)!r} cannot be locked")
+        if new != path:
+            os.rename(new, path)
+    except BaseException:
+        os.close(descriptor)
+        new.unlink(missing_ok=True)
+        raise
+    return descriptor
+
+
+def is_held(path: Path) -> str | None:
+    """The text of a file that a living process holds; None where nobody does, or there is no such file.
+
+    Any number may ask at once: they do not take each other for its holder.
+    """
+    try:
+        descriptor = os.open(path, os.O_RDONLY | getattr(os, "O_NOFOLLOW", 0))
+    except OSError:
+        return None
+    try:
+        return None if _take(descriptor, shared=True) else os.read(descriptor, 200).decode(errors="replace")
+    finally:
+        os.close(descriptor)

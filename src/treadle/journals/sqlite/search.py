@@ -1,0 +1,96 @@
+"""Finding what people and models said: a full-text index of the messages of ended runs, filled off the append path. Entry: `index`, `found`."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Sequence
+from typing import cast
+
+from treadle.entries import Entry, InputAdded, ModelResponded, RunStarted
+from treadle.journals.sqlite.database import Cursor
+from treadle.journals.sqlite.rows import bodies, micros, read_stored, time_of
+from treadle.message import Message, decode_message
+from treadle.session_store import Found, excerpt_of
+
+_UNSPACED = re.compile(r"([\u0e00-\u0eff\u1000-\u109f\u1780-\u17ff\u3040-\u30ff\u3400-\u4dbf\u4e00-\u9fff\uf900-\ufaff\U00020000-\U0003ffff])")
+"""Scripts that put no space between words: each of their characters is indexed by itself."""
+
+_FOUND = """
+select sessions.id, title, said.session, pos, place, nth, at_us
+from words join said on said.num = words.rowid join sessions on sessions.num = said.session
+where words match ? and sessions.id is not null
+and pos > coalesce((select max(pos) from session_entries as c where c.session = said.session and c.kind = 'cleared'), 0)
+order by at_us desc, said.num desc limit ?
+"""
+
+
+def index(db: Cursor, *, most: int) -> bool:
+    """Adds the messages of some ended runs; True where others are left. Inside a transaction that may write."""
+    rows = db.execute(
+        "select runs.num, schema, session_entries.session, pos from runs join session_entries on session_entries.run = runs.num "
+        "where finished is not null and indexed = 0 order by runs.num limit ?",
+        (most,),
+    ).fetchall()
+    for num, schema, session, pos in rows:
+        for seq, data in bodies(db, num):
+            for nth, message in enumerate(_said_in(read_stored(data, schema))):
+                add(db, session, pos, message, place=num << 32 | seq, nth=nth)
+        db.execute("update runs set indexed = 1 where num = ?", (num,))
+    return len(rows) == most
+
+
+def add(db: Cursor, session: int, pos: int, message: Message, *, place: int | None = None, nth: int = 0) -> None:
+    if message.role not in ("user", "assistant") or not message.text.strip():
+        return
+    values = (session, pos, place, nth, micros(message.created_at))
+    db.execute("insert into said(session, pos, place, nth, at_us) values(?, ?, ?, ?, ?)", values)
+    num = db.connection.last_insert_rowid()
+    db.execute("insert into words(rowid, text) values(?, ?)", (num, _indexed(message.text)))
+
+
+def forget(db: Cursor, session: int, pos: int) -> None:
+    """What one entry of a session said."""
+    db.execute("delete from words where rowid in (select num from said where session = ? and pos = ?)", (session, pos))
+    db.execute("delete from said where session = ? and pos = ?", (session, pos))
+
+
+def found(db: Cursor, words: str, *, limit: int) -> list[Found]:
+    """Messages that hold all the words, or words that begin like them; the newest first."""
+    wanted = words.split()
+    query = _query(wanted)
+    if query is None or limit < 1:
+        return []
+    hits: dict[str, Found] = {}
+    for session_id, title, session, pos, place, nth, at_us in db.execute(_FOUND, (query, limit)).fetchall():
+        message = _message(db, session, pos, place, nth)
+        excerpt = excerpt_of(message.text, wanted[0].casefold())
+        hits[message.id] = Found(session_id=session_id, title=title, role=message.role, at=time_of(at_us), excerpt=excerpt)
+    return list(hits.values())
+
+
+def _query(wanted: Sequence[str]) -> str | None:
+    """In FTS5's language, in which nothing that people type has a meaning of its own; None where there is no word in it."""
+    quoted = ['"' + _indexed(word).strip().replace('"', '""') + '" *' for word in wanted if any(c.isalnum() for c in word)]
+    return " ".join(quoted) or None
+
+
+def _indexed(text: str) -> str:
+    return _UNSPACED.sub(r" \1 ", text).encode("utf-8", "replace").decode().replace("\0", " ")
+
+
+def _message(db: Cursor, session: int, pos: int, place: int | None, nth: int) -> Message:
+    if place is None:
+        return decode_message(cast("bytes", db.execute("select body from session_entries where session = ? and pos = ?", (session, pos)).get))
+    run, seq = place >> 32, place & 0xFFFFFFFF
+    ((_, data),) = bodies(db, run, after=seq - 1, to=seq)
+    return _said_in(read_stored(data, cast("int", db.execute("select schema from runs where num = ?", (run,)).get)))[nth]
+
+
+def _said_in(entry: Entry) -> list[Message]:
+    match entry:
+        case RunStarted():
+            return [*entry.messages, entry.input]
+        case ModelResponded() | InputAdded():
+            return [entry.message]
+        case _:
+            return []

@@ -1,0 +1,186 @@
+"""Sessions in the journal's file: what people do with them. What is in view of one is view.py's. Entry: `SqliteSessions`."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Callable, Iterable, Sequence
+from typing import TYPE_CHECKING
+
+from treadle.errors import AgentError
+from treadle.journals.sqlite import search
+from treadle.journals.sqlite.conversations import add_session, name, next_pos, number_of, rename, touch
+from treadle.journals.sqlite.database import Cursor
+from treadle.journals.sqlite.readers import Readers
+from treadle.journals.sqlite.removal import sweep
+from treadle.journals.sqlite.rows import storable, time_of
+from treadle.journals.sqlite.view import view
+from treadle.journals.sqlite.workers import Workers
+from treadle.journals.sqlite.writer import Writer
+from treadle.message import Message, encode_message
+from treadle.session_store import NEW_SESSION, Found, SessionInfo, Sessions, check_session_id, title_of
+from treadle.types import new_id, now
+from treadle.window import Window
+
+INDEXED_AT_ONCE = 50
+"""Runs that one transaction adds to what a search finds."""
+
+
+class SqliteSessions:
+    """Every method is safe from any thread; those that write wait for the writer's thread, and raise AgentError(agent) where the file fails."""
+
+    def __init__(self, writer: Writer, readers: Readers, workers: Workers) -> None:
+        self._writer = writer
+        self._readers = readers
+        self._workers = workers
+        self._lock = threading.RLock()
+        """Guards `_current`: two threads must not both make the first session."""
+        self._current: str | None = None
+
+    # ------------------------------------------------------------ sessions
+
+    def create(self, title: str = "", *, session_id: str | None = None) -> SessionInfo:
+        key = session_id if session_id is not None else new_id("session")
+        check_session_id(key)
+
+        def work(db: Cursor) -> SessionInfo:
+            if number_of(db, key) is not None:
+                raise AgentError("invalid", f"there is a session {key!r} already")
+            add_session(db, key, title.strip() or NEW_SESSION, now())
+            return self._infos(db, "where id = ?", (key,))[0]
+
+        with self._lock:
+            made = self._writer.write_now(work)
+            self._current = key
+            return made
+
+    def get(self, session_id: str) -> SessionInfo | None:
+        with self._readers.snapshot() as db:
+            found = self._infos(db, "where id = ?", (storable(session_id),))
+        return found[0] if found else None
+
+    def current(self) -> SessionInfo:
+        with self._lock:
+            found = None if self._current is None else self.get(self._current)
+            return self.create() if found is None else found
+
+    def set_current(self, session_id: str) -> bool:
+        with self._lock:
+            if self.get(session_id) is None:
+                return False
+            self._current = session_id
+            return True
+
+    def list(self) -> list[SessionInfo]:
+        with self._readers.snapshot() as db:
+            return self._infos(db, "where id is not null order by changed desc")
+
+    def delete(self, session_id: str) -> bool:
+        """What runs of other sessions were forked from stays in the file until they go; it is in no list, and no search finds it."""
+
+        def work(db: Cursor) -> bool:
+            num = number_of(db, session_id)
+            if num is None:
+                return False
+            for run_id, owner in db.execute("select id, owner from runs where session = ? and finished is null", (num,)).fetchall():
+                if self._workers.alive(owner) is not None:
+                    raise AgentError(
+                        "busy", f"run {run_id} of session {session_id!r} is running: wait for its end, or stop it with `treadle runs kill {run_id}`"
+                    )
+            db.execute("update sessions set id = null where num = ?", (num,))
+            sweep(db)
+            return True
+
+        return self._writer.write_now(work)
+
+    def update_title(self, session_id: str, title: str) -> bool:
+        def work(db: Cursor, num: int) -> None:
+            rename(db, num, title.strip() or NEW_SESSION, now())
+
+        return self._change(session_id, work)
+
+    # ------------------------------------------------------------ messages
+
+    def add_message(self, session_id: str, message: Message) -> bool:
+        return self.add_messages(session_id, [message])
+
+    def add_messages(self, session_id: str, messages: Iterable[Message]) -> bool:
+        whole = [*messages]
+        stored = [encode_message(message) for message in whole]
+        title = title_of(next((m.text for m in whole if m.role == "user" and m.text.strip()), ""))
+
+        def work(db: Cursor, num: int) -> None:
+            pos = next_pos(db, num)
+            for n, message in enumerate(whole):
+                db.execute("insert into session_entries(session, pos, kind, body) values(?, ?, 'message', ?)", (num, pos + n, stored[n]))
+                search.add(db, num, pos + n, message)
+            db.execute("update sessions set messages = messages + ? where num = ?", (len(whole), num))
+            name(db, num, title)
+            touch(db, num, now())
+
+        return self._change(session_id, work)
+
+    def get_messages(self, session_id: str, *, before: str | None = None) -> Sequence[Message]:
+        """A run that is a part of another one found nothing: it begins afresh."""
+        with self._readers.snapshot() as db:
+            run = None if before is None else db.execute("select num from runs where id = ?", (storable(before),)).fetchone()
+            if run is not None:
+                place = db.execute("select session, pos from session_entries where run = ?", run).fetchone()
+                return [] if place is None else view(db, place[0], self, before=place[1])
+            num = number_of(db, session_id)
+            return [] if num is None else view(db, num, self)
+
+    def clear_messages(self, session_id: str) -> bool:
+        """Their runs stay in the journal."""
+
+        def work(db: Cursor, num: int) -> None:
+            db.execute("insert into session_entries(session, pos, kind) values(?, ?, 'cleared')", (num, next_pos(db, num)))
+            db.execute("update sessions set messages = 0 where num = ?", (num,))
+            touch(db, num, now())
+
+        return self._change(session_id, work)
+
+    def remember(self, session_id: str, messages: Sequence[Message], *, kept: Window | None = None) -> None:
+        """Nothing: what runs said is in the journal."""
+
+    def search(self, words: str, *, limit: int = 20) -> list[Found]:
+        """The words may be cut short at their end. Ended runs that are not indexed yet are indexed first."""
+        if self._unindexed():
+            while self._writer.write_now(lambda db: search.index(db, most=INDEXED_AT_ONCE)):
+                pass
+        with self._readers.snapshot() as db:
+            return search.found(db, words, limit=limit)
+
+    def _unindexed(self) -> bool:
+        with self._readers.snapshot() as db:
+            return db.execute("select 1 from runs where finished is not null and indexed = 0 limit 1").fetchone() is not None
+
+    def _change(self, session_id: str, work: Callable[[Cursor, int], None]) -> bool:
+        """False where there is no such session."""
+
+        def change(db: Cursor) -> bool:
+            num = number_of(db, session_id)
+            if num is None:
+                return False
+            work(db, num)
+            return True
+
+        return self._writer.write_now(change)
+
+    # ------------------------------------------------------------ what a list shows
+
+    def _infos(self, db: Cursor, where: str, values: tuple[object, ...] = ()) -> list[SessionInfo]:
+        rows = db.execute("select num, id, title, created_at_us, updated_at_us, messages from sessions " + where, values).fetchall()
+        return [
+            SessionInfo(
+                id=session_id,
+                title=title,
+                created_at=time_of(created_us),
+                updated_at=time_of(updated_us),
+                message_count=len(view(db, num, self)) if count is None else count,
+            )
+            for num, session_id, title, created_us, updated_us, count in rows
+        ]
+
+
+if TYPE_CHECKING:
+    _: type[Sessions] = SqliteSessions

@@ -1,0 +1,78 @@
+"""Who drives runs: each open journal that does is a worker, alive as long as the kernel holds its lock.
+
+No heartbeats and no clock: a killed worker is dead at once, a stopped one is alive. Entry: `Workers`.
+"""
+
+from __future__ import annotations
+
+import os
+import weakref
+from pathlib import Path
+
+from treadle.errors import AgentError
+from treadle.journals.sqlite.locks import hold, is_held
+from treadle.types import new_id
+
+
+class Workers:
+    """The workers of one journal file, and the one that this object is, once it registered."""
+
+    def __init__(self, journal: Path) -> None:
+        self.folder = journal.with_name(journal.name + "-workers")
+        self.me: str | None = None
+        self._descriptor: int | None = None
+        _open.add(self)
+
+    def register(self) -> str:
+        """This worker's id; makes its lock file at the first call, and clears away those of the dead. Raises AgentError(agent)."""
+        if self.me is None:
+            me = new_id("worker")
+            try:
+                self.folder.mkdir(mode=0o700, exist_ok=True)
+                self._clear()
+                self._descriptor = hold(self._file(me), f"{os.getpid()}\n")
+            except OSError as e:
+                reason = f"the lock that says who drives a run cannot be made in {str(self.folder)!r} ({e.strerror or e}): make it writable"
+                raise AgentError("agent", reason) from e
+            self.me = me
+        return self.me
+
+    def alive(self, worker: str | None) -> str | None:
+        """The process id of a living worker; None for a dead one."""
+        if worker is None or "/" in worker:
+            return None
+        held = is_held(self._file(worker))
+        return None if held is None else held.strip() or "unknown"
+
+    def leave(self) -> None:
+        """All that it held is free. Idempotent."""
+        me, descriptor, self.me, self._descriptor = self.me, self._descriptor, None, None
+        if me is not None and descriptor is not None:
+            self._file(me).unlink(missing_ok=True)
+            os.close(descriptor)
+
+    def _clear(self) -> None:
+        for path in self.folder.glob("*.lock"):
+            if is_held(path) is None:
+                path.unlink(missing_ok=True)
+
+    def _file(self, worker: str) -> Path:
+        return self.folder / f"{worker}.lock"
+
+    def abandon(self) -> None:
+        """In a forked child: the lock is the parent's."""
+        descriptor, self.me, self._descriptor = self._descriptor, None, None
+        if descriptor is not None:
+            os.close(descriptor)
+
+
+_open: weakref.WeakSet[Workers] = weakref.WeakSet()
+
+
+def _after_fork() -> None:
+    for workers in list(_open):
+        workers.abandon()
+
+
+if hasattr(os, "register_at_fork"):
+    os.register_at_fork(after_in_child=_after_fork)

@@ -1,0 +1,270 @@
+"""The one thread that writes to a journal file, and puts what many runs write at once into one transaction.
+
+What is written is the business of those who hand it in. Entry: `Writer.write`, `Writer.write_now`.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import concurrent.futures
+import contextlib
+import threading
+import time
+from collections.abc import Callable, Iterable, Sequence
+from pathlib import Path
+from queue import Empty, SimpleQueue
+from typing import Any, Generic, Protocol, TypeAlias, TypeVar, cast
+
+import apsw
+
+from treadle.crash import boundary
+from treadle.errors import AgentError
+from treadle.journal import uninterrupted
+from treadle.journals.sqlite.database import Cursor, cursor_of
+from treadle.journals.sqlite.failures import translated
+
+T = TypeVar("T")
+
+TOGETHER_MAX = 256
+"""Writes in one transaction."""
+IDLE_S = 0.2
+"""So long the thread waits for the next write before it looks after the file, or looks whether somebody wants a run to stop."""
+WAL_PAGES_MAX = 512
+"""When the log is this long, it is moved into the file before the next write; when the thread is idle, a tenth is enough."""
+
+Work: TypeAlias = Callable[[Cursor], T]
+"""Runs in the writer's thread, inside a transaction; what it raises undoes what it wrote, and nothing else."""
+
+
+class Chores(Protocol):
+    """What else is to be done in the writer's thread, outside of any transaction."""
+
+    def __call__(self, db: Cursor, *, idle: bool) -> bool:
+        """Whether more is to be done. `idle`: nobody waits for a write, and it may take a moment."""
+        ...
+
+
+class _Write(Generic[T]):
+    """One piece of work, and who waits for it."""
+
+    __slots__ = ("alone", "appends", "error", "future", "loop", "once", "result", "undo", "work")
+
+    def __init__(self, work: Work[T], *, undo: Callable[[], None] | None = None, appends: bool = False, once: bool = False, alone: bool = False) -> None:
+        self.work = work
+        self.undo = undo
+        """Takes back what `work` changed in memory, where the transaction came to nothing."""
+        self.appends = appends
+        """It holds entries of a run: the process may be asked to die right before or after."""
+        self.once = once
+        """It must outlive a loss of power."""
+        self.alone = alone
+        """Outside of any transaction."""
+        self.loop: asyncio.AbstractEventLoop | None = None
+        self.future: asyncio.Future[T] | concurrent.futures.Future[T]
+        self.result: T | None = None
+        self.error: BaseException | None = None
+
+    def failed(self, error: BaseException) -> None:
+        if self.error is None:
+            self.error = error
+            if self.undo is not None:
+                self.undo()
+
+    def settle(self) -> None:
+        """In the event loop that waits for it, or in the writer's thread where a thread waits."""
+        if self.future.done():
+            return
+        if self.error is not None:
+            self.future.set_exception(self.error)
+        else:
+            self.future.set_result(cast("T", self.result))
+
+
+class Writer:
+    """Begins its thread at the first write. Safe from any thread and any event loop."""
+
+    def __init__(self, db: apsw.Connection, path: Path, *, power: bool, chores: Chores, restless: Callable[[], bool]) -> None:
+        """`restless`: whether to look for chores although nothing was written."""
+        self._db = db
+        self._path = path
+        self._power = power
+        self._chores = chores
+        self._restless = restless
+        self._queue: SimpleQueue[_Write[Any] | None] = SimpleQueue()
+        self._lock = threading.Lock()
+        """Guards the two below: no write is queued behind the end."""
+        self._thread: threading.Thread | None = None
+        self._closed = False
+        self._full = False
+        self._log_pages = self._moved_pages = 0
+        """How long the log is, and how much of it was in the file after the last look."""
+        db.set_wal_hook(self._committed)  # in place of SQLite's own checkpoints, which would come before the futures are resolved
+
+    # ------------------------------------------------------------ handing in
+
+    async def write(self, work: Work[T], *, undo: Callable[[], None] | None = None, appends: bool = False, once: bool = False, alone: bool = False) -> T:
+        """What the work gives, once it is durable. Finished also while the caller is cancelled. Raises AgentError."""
+        write = _Write(work, undo=undo, appends=appends, once=once, alone=alone)
+        write.loop = asyncio.get_running_loop()
+        write.future = future = write.loop.create_future()
+        self._hand_in(write)
+        return await uninterrupted(future)
+
+    def write_now(self, work: Work[T]) -> T:
+        """The same for a caller that is no coroutine; its thread waits."""
+        write = _Write(work)
+        write.future = future = concurrent.futures.Future[T]()
+        self._hand_in(write)
+        return future.result()
+
+    def _hand_in(self, write: _Write[Any]) -> None:
+        with self._lock:
+            if self._closed:
+                raise AgentError("invalid", f"the journal {str(self._path)!r} is closed: open it again")
+            if self._thread is None:
+                self._thread = threading.Thread(target=self._run, name="treadle-journal", daemon=True)
+                self._thread.start()
+            self._queue.put(write)
+
+    def close(self) -> None:
+        """What was handed in is written first; then the log is moved into the file. Idempotent."""
+        with self._lock:
+            thread, self._closed = self._thread, True
+            self._thread = None
+        if thread is not None:
+            self._queue.put(None)
+            thread.join()
+        self._db.close()
+
+    # ------------------------------------------------------------ the thread
+
+    def _run(self) -> None:
+        cursor = cursor_of(self._db)
+        more, looked_at = False, time.monotonic()
+        while True:
+            batch, ends = self._next(IDLE_S if more or self._restless() else None)
+            if batch:
+                self._write_all(cursor, batch)
+                more = True
+            if not batch or ends or time.monotonic() - looked_at > IDLE_S:
+                more, looked_at = self._look_after(cursor, idle=not batch or ends) or bool(batch), time.monotonic()
+            if self._log_pages - self._moved_pages > WAL_PAGES_MAX:
+                self._checkpoint(apsw.SQLITE_CHECKPOINT_PASSIVE)
+            if ends:
+                self._db.set_busy_timeout(0)  # others use the file: then the last of them does it
+                self._checkpoint(apsw.SQLITE_CHECKPOINT_TRUNCATE)
+                return
+
+    def _next(self, timeout_s: float | None) -> tuple[list[_Write[Any]], bool]:
+        batch: list[_Write[Any]] = []
+        with contextlib.suppress(Empty):
+            write = self._queue.get(timeout=timeout_s)
+            while write is not None:
+                batch.append(write)
+                if len(batch) == TOGETHER_MAX:
+                    return batch, False
+                write = self._queue.get_nowait()
+            return batch, True
+        return batch, False
+
+    def _write_all(self, cursor: Cursor, batch: Sequence[_Write[Any]]) -> None:
+        together = [write for write in batch if not write.alone]
+        if together:
+            self._commit(cursor, together)
+        for write in batch:
+            if write.alone:
+                self._work_alone(cursor, write)
+        _settle_all(batch)
+
+    def _commit(self, cursor: Cursor, batch: Sequence[_Write[Any]]) -> None:
+        appends = any([write.appends for write in batch])
+        try:
+            self._be_durable(cursor, full=self._power or any([write.once for write in batch]))
+            cursor.execute("begin immediate")
+            if len(batch) == 1:
+                batch[0].result = batch[0].work(cursor)
+            else:
+                for write in batch:
+                    self._work(cursor, write)
+            if appends:
+                boundary()
+            cursor.execute("commit")
+            if appends:
+                boundary()
+        except BaseException as e:  # noqa: BLE001  the edge of the thread: whoever waits is told, and the thread goes on
+            self._roll_back(cursor)
+            for write in reversed(batch):
+                write.failed(self._error(e))
+
+    def _work(self, cursor: Cursor, write: _Write[Any]) -> None:
+        """One of several: what goes wrong with it alone leaves the others."""
+        cursor.execute("savepoint one")
+        try:
+            write.result = write.work(cursor)
+        except Exception as e:
+            if isinstance(e, apsw.Error) and not isinstance(e, apsw.ConstraintError):
+                raise
+            cursor.execute("rollback to one")
+            write.failed(self._error(e))
+        cursor.execute("release one")
+
+    def _work_alone(self, cursor: Cursor, write: _Write[Any]) -> None:
+        try:
+            write.result = write.work(cursor)
+        except BaseException as e:  # noqa: BLE001  as above
+            self._roll_back(cursor)
+            write.failed(self._error(e))
+
+    def _roll_back(self, cursor: Cursor) -> None:
+        if self._db.in_transaction:  # else SQLite did so by itself
+            with contextlib.suppress(apsw.Error):
+                cursor.execute("rollback")
+
+    def _error(self, error: BaseException) -> BaseException:
+        return translated(error, self._path) if isinstance(error, apsw.Error) else error
+
+    def _be_durable(self, cursor: Cursor, *, full: bool) -> None:
+        """NORMAL outlives the process; FULL a loss of power too, with all that was written before."""
+        if full != self._full:
+            cursor.execute("pragma synchronous=full" if full else "pragma synchronous=normal")
+            self._full = full
+
+    # ------------------------------------------------------------ looking after the file
+
+    def _look_after(self, cursor: Cursor, *, idle: bool) -> bool:
+        more = False
+        try:
+            more = self._chores(cursor, idle=idle)
+        except Exception:  # noqa: BLE001  nobody waits for it: it is tried again
+            self._roll_back(cursor)
+        if idle and self._log_pages - self._moved_pages > WAL_PAGES_MAX // 10:
+            self._checkpoint(apsw.SQLITE_CHECKPOINT_PASSIVE)
+        return more
+
+    def _checkpoint(self, mode: int) -> None:
+        with contextlib.suppress(apsw.Error):  # the log keeps everything: it is tried again
+            self._db.wal_checkpoint(mode=mode)
+        self._moved_pages = self._log_pages
+
+    def _committed(self, db: apsw.Connection, schema: str, pages: int) -> int:
+        self._log_pages = pages
+        self._moved_pages = min(self._moved_pages, pages)  # the log begins anew once all of it is in the file
+        return apsw.SQLITE_OK
+
+
+def _settle_all(batch: Iterable[_Write[Any]]) -> None:
+    """Each event loop is woken once."""
+    waiting: dict[asyncio.AbstractEventLoop, list[_Write[Any]]] = {}
+    for write in batch:
+        if write.loop is None:
+            write.settle()
+        else:
+            waiting.setdefault(write.loop, []).append(write)
+    for loop, writes in waiting.items():
+        with contextlib.suppress(RuntimeError):  # the loop is closed, and nobody waits
+            loop.call_soon_threadsafe(_settle, writes)
+
+
+def _settle(writes: Sequence[_Write[Any]]) -> None:
+    for write in writes:
+        write.settle()
