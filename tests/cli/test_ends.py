@@ -45,7 +45,7 @@ def test_a_full_disk_under_stdout_is_told(cli: Cli, output: str):
 @pytest.mark.parametrize("output", ["text", "json"])
 def test_an_answer_that_does_not_fit_on_the_disk_stands_on_stdout(cli: Cli, output: str):
     model = cli.script({"text": LONG})
-    answer = shell(cli, f"ulimit -f 8; $TREADLE run x -q --output {output} -o out --model {model}")
+    answer = shell(cli, f"ulimit -f 8; $TREADLE run x --ephemeral -q --output {output} -o out --model {model}")
     assert (answer.code, answer.err) == (1, "treadle: -o 'out' could not be written (File too large): what it lacks stands on stdout\n")
     assert LONG.strip() in answer.out
     assert (cli.workspace / "out").read_bytes() == b""
@@ -53,7 +53,7 @@ def test_an_answer_that_does_not_fit_on_the_disk_stands_on_stdout(cli: Cli, outp
 
 def test_events_that_do_not_fit_on_the_disk_go_on_on_stdout(cli: Cli):
     model = cli.script({"text": "word " * 3_000})
-    answer = shell(cli, f"ulimit -f 8; $TREADLE run x --output stream-json -o out --model {model}")
+    answer = shell(cli, f"ulimit -f 8; $TREADLE run x --ephemeral --output stream-json -o out --model {model}")
     assert (answer.code, answer.err) == (1, "treadle: -o 'out' could not be written (File too large): what it lacks stands on stdout\n")
     written = (cli.workspace / "out").read_text()
     assert written.endswith("}\n")

@@ -1,12 +1,11 @@
-"""`treadle run`: one prompt, worked to its end without a person. Entry: `run`."""
+"""`treadle run`: one prompt, worked to its end without a person. Entry: `run`.
+
+What it is asked is input.py's, where it is kept journal_option.py's, how it looks render.py's.
+"""
 
 from __future__ import annotations
 
-import base64
-import mimetypes
-import os
 import signal
-import stat
 import sys
 from collections.abc import Callable
 from contextlib import nullcontext
@@ -21,19 +20,26 @@ import click
 from treadle.agent import Agent
 from treadle.cli.exits import Failed, exit_code, failing, unwritable
 from treadle.cli.help import HELP
+from treadle.cli.input import read_prompt
+from treadle.cli.journal_option import journal_option, journal_url, open_runtime
+from treadle.cli.next_steps import next_steps
 from treadle.cli.output_file import OutputFile
-from treadle.cli.render import renderer
-from treadle.config import Config, load
+from treadle.cli.render import plain, renderer
+from treadle.config import FLAGS, Config, load
+from treadle.errors import AgentError
 from treadle.events import Event
-from treadle.message import MediaPart, Part, TextPart
+from treadle.execution import OnAsk
+from treadle.message import Part
+from treadle.recovery import OnUnknown
 from treadle.redaction import Redactor
 from treadle.result import RunResult
 from treadle.run_stream import RunStream
 from treadle.runtime import Runtime
-from treadle.types import Effort, Mode, Settings
+from treadle.types import Effort, Mode, Outcome, Settings, new_id
 
-FILE_BYTES_MAX = 20 * 1024 * 1024
-STDIN_BYTES_MAX = 10 * 1024 * 1024
+MEMORY = "memory:"
+NEWEST_RUNS = 100
+"""Where the last conversation of a directory is looked for first: a list of all runs takes longer."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -47,6 +53,15 @@ class Wish:
     cwd: Path
     quiet: bool
     verbose: bool
+    journal: str
+    """Its URL."""
+    session: str | None
+    """None: a new one; or, with `goes_on`, the last one that worked here."""
+    goes_on: bool
+    on_ask: OnAsk
+    on_unknown: OnUnknown
+    journal_option: str | None
+    """What was said of it on the command line: the next command about this run needs it too."""
 
 
 @click.command(context_settings=HELP)
@@ -57,6 +72,8 @@ class Wish:
 )
 @click.option("--cwd", "cwd", type=click.Path(path_type=Path), metavar="DIR", default=".", help="Where to work.")
 @click.option("--file", "attached", type=click.Path(path_type=Path), multiple=True, metavar="F", help="An image or a text to add to the prompt; repeatable.")
+@click.option("--continue", "goes_on", is_flag=True, help="Go on with the last conversation that worked in this directory.")
+@click.option("--session", metavar="ID", help="Go on with this conversation, or begin it.")
 @click.option("--output", type=click.Choice(["text", "json", "stream-json"]), default="text", help="What is printed.")
 @click.option("-o", "output_file", type=click.Path(path_type=Path), metavar="FILE", help="Print the answer there.")
 @click.option("--max-turns", type=click.IntRange(1), metavar="N", help="Responses of the model.")
@@ -65,23 +82,32 @@ class Wish:
 @click.option("--max-output-tokens", type=click.IntRange(1), metavar="N", help="Tokens of one response.")
 @click.option("--timeout", type=click.FloatRange(0, min_open=True), metavar="S", help="Seconds.")
 @click.option("--effort", type=click.Choice([e for e in get_args(Effort) if e != "xhigh"]), help="How hard the model thinks.")
+@click.option("--on-ask", type=click.Choice(get_args(OnAsk)), default="deny", help="What a call meets that needs a person: a no, or the run waits.")
+@click.option(
+    "--on-unknown",
+    type=click.Choice(get_args(OnUnknown)),
+    default="tell",
+    help="Where nobody knows whether a call took effect: tell the model, wait for a person, or fail.",
+)
+@journal_option
+@click.option("--ephemeral", is_flag=True, help="Keep nothing: the run is gone with the process.")
 @click.option("-q", "quiet", is_flag=True, help="Only the answer.")
 @click.option("-v", "verbose", is_flag=True, help="Also reasoning and results.")
-def run(prompt: str, cwd: Path, attached: tuple[Path, ...], output: str, output_file: Path | None, quiet: bool, verbose: bool, **flags: Any) -> None:
+def run(prompt: str, attached: tuple[Path, ...], output_file: Path | None, **options: Any) -> None:
     """Run PROMPT to its end. Standard input, when piped, is added to it.
+
+    Each step is kept in the journal before the next one begins: a run that was killed goes on with `treadle runs resume`.
 
     Exits with 0 when completed, 1 on an error, 2 on wrong use, 3 at a limit, 4 where an approval was needed, 75 where
     trying again later may help, 130 when stopped.
     """
-    if not cwd.is_dir():
-        raise Failed(f"--cwd {str(cwd)!r} is no directory")
-    parts = _prompt(prompt, attached)
+    _check(options)
+    parts = read_prompt(prompt, attached)
     with failing():
-        settings = Settings(effort=flags["effort"], max_tokens=flags["max_output_tokens"])
-        wish = Wish(prompt=parts, settings=settings, output=output, cwd=cwd.resolve(), quiet=quiet, verbose=verbose)
-        given = {f"--{name.replace('_', '-')}": value for name, value in flags.items() if value is not None}
-        config = load(cwd=wish.cwd, flags=given)
-        if not quiet:
+        given = {flag: value for name, value in options.items() if (flag := f"--{name.replace('_', '-')}") in FLAGS and value is not None}
+        config = load(cwd=options["cwd"], flags=given)
+        wish = _wish(config, parts, options)
+        if not wish.quiet:
             for warning in (*config.warnings, *_without_effect(config)):
                 click.echo(f"! {warning}", err=True)
         with OutputFile(output_file) if output_file else nullcontext(sys.stdout.buffer) as out:
@@ -89,6 +115,29 @@ def run(prompt: str, cwd: Path, attached: tuple[Path, ...], output: str, output_
             if isinstance(out, OutputFile):
                 out.finish()
     sys.exit(exit_code(result.outcome, result.error.kind if result.error else None))
+
+
+def _check(options: dict[str, Any]) -> None:
+    """What contradicts itself is refused, and not decided in silence."""
+    if not options["cwd"].is_dir():
+        raise Failed(f"--cwd {str(options['cwd'])!r} is no directory")
+    if options["goes_on"] and options["session"] is not None:
+        raise Failed("--continue goes on with the last conversation and --session with the one that it names: use one of them")
+    waits = [f"{flag} wait" for flag, name in (("--on-ask", "on_ask"), ("--on-unknown", "on_unknown")) if options[name] == "wait"]
+    needs_journal = [flag for flag, name in (("--session", "session"), ("--continue", "goes_on"), ("--journal", "journal")) if options[name]]
+    if options["ephemeral"] and (contrary := [*needs_journal, *waits]):
+        raise Failed(f"--ephemeral keeps nothing, and {contrary[0]} needs what is kept: leave one of them out")
+
+
+def _wish(config: Config, parts: list[Part], options: dict[str, Any]) -> Wish:
+    return Wish(
+        prompt=parts,
+        settings=Settings(effort=options["effort"], max_tokens=options["max_output_tokens"]),
+        cwd=options["cwd"].resolve(),
+        journal=MEMORY if options["ephemeral"] else journal_url(config, options["journal"]),
+        journal_option=options["journal"],
+        **{name: options[name] for name in ("output", "quiet", "verbose", "session", "goes_on", "on_ask", "on_unknown")},
+    )
 
 
 def _without_effect(config: Config) -> list[str]:
@@ -99,21 +148,63 @@ def _without_effect(config: Config) -> list[str]:
         "defaults.sandbox: on": config.defaults.sandbox == "on",
         "mcp_servers": bool(config.mcp_servers),
         "agents": bool(config.agents),
-        "journal": config.journal is not None,
     }
     vain = [key for key, is_said in said.items() if is_said]
-    if not vain:
-        return []
-    return [f"{', '.join(vain)} in the configuration: without effect in this version. --mode alone decides what may run, and runs are kept in memory"]
+    return [f"{', '.join(vain)} in the configuration: without effect in this version. --mode alone decides what may run"] if vain else []
 
 
 async def _run(config: Config, wish: Wish, out: IO[bytes]) -> RunResult[str]:
     show = renderer(wish.output, out, Redactor(config.secrets()), quiet=wish.quiet, verbose=wish.verbose).show
-    async with Runtime(config=config) as runtime:
-        session = runtime.session(agent=coding_agent(config))
-        stream = session.stream(wish.prompt, settings=wish.settings, limits=config.limits, mode=config.defaults.mode, cwd=wish.cwd)
+    async with _opened(config, wish.journal) as runtime:
+        session = await _last_here(runtime, wish.cwd) if wish.goes_on else wish.session or new_id("session")
+        stream = runtime.stream(
+            coding_agent(config),
+            wish.prompt,
+            session=session,
+            settings=wish.settings,
+            limits=config.limits,
+            mode=config.defaults.mode,
+            cwd=wish.cwd,
+            on_ask=wish.on_ask,
+            on_unknown=wish.on_unknown,
+        )
         await follow(stream, show)
-    return stream.result
+        result = stream.result
+        if result.outcome is not Outcome.COMPLETED and wish.journal != MEMORY:
+            await _tell_next_steps(runtime, wish, result.run_id)
+    return result
+
+
+def _opened(config: Config, url: str) -> Runtime:
+    """Before anything is sent. Raises Failed."""
+    try:
+        return open_runtime(config, url)
+    except Failed as e:
+        raise Failed(f"{e.message}. Or run with --ephemeral, which keeps nothing", e.code) from e
+
+
+async def _tell_next_steps(runtime: Runtime, wish: Wish, run_id: str) -> None:
+    try:
+        state = await runtime.journal.load(run_id)
+    except AgentError:  # the run's end has told what is wrong with its journal
+        return
+    if wish.quiet and not state.asked:
+        return
+    for line in next_steps(state, journal=wish.journal_option):
+        click.echo(plain(runtime.redact(line)), err=True)
+
+
+async def _last_here(runtime: Runtime, cwd: Path) -> str:
+    """The newest conversation whose last run worked in `cwd`. Raises Failed where there is none."""
+    for limit in (NEWEST_RUNS, None):
+        seen: set[str] = set()
+        for info in await runtime.journal.runs(limit=limit):
+            if info.session_id is None or info.session_id in seen or info.parent_run_id is not None:
+                continue
+            seen.add(info.session_id)
+            if info.cwd == str(cwd) and runtime.sessions.get(info.session_id) is not None:
+                return info.session_id
+    raise Failed(f"no conversation has worked in {str(cwd)!r} yet: leave out --continue to begin one, or name one of `treadle sessions list` with --session")
 
 
 def coding_agent(config: Config) -> Agent[object, str]:
@@ -156,49 +247,3 @@ async def _cancel_on_signals(stream: RunStream[Any]) -> None:
             count += 1
             if count == 2:
                 signal.signal(number, signal.SIG_DFL)
-
-
-# ---------------------------------------------------------------- input and output
-
-
-def _prompt(prompt: str, attached: tuple[Path, ...]) -> list[Part]:
-    texts = [text for text in (prompt, _piped()) if text.strip()]
-    parts: list[Part] = [TextPart(text="\n\n".join(texts))] if texts else []
-    if not parts:
-        raise Failed('the prompt is empty: treadle run "what to do", or pipe it in')
-    return [*(_attachment(path) for path in attached), *parts]
-
-
-def _piped() -> str:
-    """Standard input where it is a pipe or a file; a terminal and a closed one are not read."""
-    try:
-        kind = os.fstat(0).st_mode
-    except OSError:
-        return ""
-    if not (stat.S_ISFIFO(kind) or stat.S_ISREG(kind) or stat.S_ISSOCK(kind)):
-        return ""
-    try:
-        data = sys.stdin.buffer.read(STDIN_BYTES_MAX + 1)
-    except OSError as e:
-        raise Failed(f"standard input cannot be read: {e.strerror or e}") from e
-    if len(data) > STDIN_BYTES_MAX:
-        raise Failed(f"standard input is larger than {STDIN_BYTES_MAX // 1024 // 1024} MiB: save it to a file and name the file in the prompt")
-    return data.decode("utf-8", "replace").rstrip("\n")
-
-
-def _attachment(path: Path) -> Part:
-    try:
-        if not path.is_file():
-            raise Failed(f"--file {str(path)!r} is no file")
-        if path.stat().st_size > FILE_BYTES_MAX:
-            raise Failed(f"--file {str(path)!r} is larger than {FILE_BYTES_MAX // 1024 // 1024} MiB")
-        data = path.read_bytes()
-    except OSError as e:
-        raise Failed(f"--file {str(path)!r} cannot be read: {e.strerror or e}") from e
-    media_type = mimetypes.guess_type(path.name)[0] or ""
-    if media_type.startswith("image/") or media_type == "application/pdf":
-        return MediaPart(media_type=media_type, data=base64.b64encode(data).decode(), name=path.name)
-    try:
-        return TextPart(text=f"<file path={str(path)!r}>\n{data.decode()}\n</file>")
-    except UnicodeDecodeError as e:
-        raise Failed(f"--file {str(path)!r} is neither an image, a PDF nor UTF-8 text") from e

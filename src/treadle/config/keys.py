@@ -152,6 +152,15 @@ def any_text(value: Plain) -> str:
     return value
 
 
+JOURNAL = re.compile(r"memory:|sqlite:///.+|postgresql://.+")
+
+
+def journal(value: Plain) -> str:
+    if not isinstance(value, str) or not JOURNAL.fullmatch(value):
+        raise Wrong("memory: or sqlite:///FILE")
+    return value
+
+
 def model_name(value: Plain) -> str:
     provider, colon, name = text(value).partition(":")
     if not colon or not provider or not name:
@@ -273,7 +282,7 @@ SCHEMA: dict[str, Schema] = {
         }
     },
     "agents": Key(modules, "when trusted"),
-    "journal": Key(text),
+    "journal": Key(journal),
 }
 
 COMMANDS_OF_A_WORKSPACE = frozenset({"hooks", "environment", "env"})

@@ -1,0 +1,60 @@
+"""The prompt of a run: words, standard input, and files that were named. Entry: `read_prompt`."""
+
+from __future__ import annotations
+
+import base64
+import mimetypes
+import os
+import stat
+import sys
+from pathlib import Path
+
+from treadle.cli.exits import Failed
+from treadle.message import MediaPart, Part, TextPart
+
+FILE_BYTES_MAX = 20 * 1024 * 1024
+STDIN_BYTES_MAX = 10 * 1024 * 1024
+
+
+def read_prompt(words: str, attached: tuple[Path, ...]) -> list[Part]:
+    """What a person typed, what was piped in, and the files that they named. Raises Failed where there is nothing to ask, or a file is none."""
+    texts = [text for text in (words, _piped()) if text.strip()]
+    parts: list[Part] = [TextPart(text="\n\n".join(texts))] if texts else []
+    if not parts:
+        raise Failed('the prompt is empty: treadle run "what to do", or pipe it in')
+    return [*(_attachment(path) for path in attached), *parts]
+
+
+def _piped() -> str:
+    """Standard input where it is a pipe or a file; a terminal and a closed one are not read."""
+    try:
+        kind = os.fstat(0).st_mode
+    except OSError:
+        return ""
+    if not (stat.S_ISFIFO(kind) or stat.S_ISREG(kind) or stat.S_ISSOCK(kind)):
+        return ""
+    try:
+        data = sys.stdin.buffer.read(STDIN_BYTES_MAX + 1)
+    except OSError as e:
+        raise Failed(f"standard input cannot be read: {e.strerror or e}") from e
+    if len(data) > STDIN_BYTES_MAX:
+        raise Failed(f"standard input is larger than {STDIN_BYTES_MAX // 1024 // 1024} MiB: save it to a file and name the file in the prompt")
+    return data.decode("utf-8", "replace").rstrip("\n")
+
+
+def _attachment(path: Path) -> Part:
+    try:
+        if not path.is_file():
+            raise Failed(f"--file {str(path)!r} is no file")
+        if path.stat().st_size > FILE_BYTES_MAX:
+            raise Failed(f"--file {str(path)!r} is larger than {FILE_BYTES_MAX // 1024 // 1024} MiB")
+        data = path.read_bytes()
+    except OSError as e:
+        raise Failed(f"--file {str(path)!r} cannot be read: {e.strerror or e}") from e
+    media_type = mimetypes.guess_type(path.name)[0] or ""
+    if media_type.startswith("image/") or media_type == "application/pdf":
+        return MediaPart(media_type=media_type, data=base64.b64encode(data).decode(), name=path.name)
+    try:
+        return TextPart(text=f"<file path={str(path)!r}>\n{data.decode()}\n</file>")
+    except UnicodeDecodeError as e:
+        raise Failed(f"--file {str(path)!r} is neither an image, a PDF nor UTF-8 text") from e
