@@ -29,8 +29,9 @@ TOGETHER_MAX = 256
 """Writes in one transaction."""
 IDLE_S = 0.2
 """So long the thread waits for the next write before it looks after the file, or looks whether somebody wants a run to stop."""
-WAL_PAGES_MAX = 512
-"""When the log is this long, it is moved into the file before the next write; when the thread is idle, a tenth is enough."""
+LOG_PAGES_MIN, LOG_PAGES_MAX = 128, 1000
+"""When the log is as long as the file, within these, it is moved into the file before the next write; when the thread is idle, a little is enough."""
+IDLE_PAGES = 32
 
 Work: TypeAlias = Callable[[Cursor], T]
 """Runs in the writer's thread, inside a transaction; what it raises undoes what it wrote, and nothing else."""
@@ -98,6 +99,7 @@ class Writer:
         self._full = False
         self._log_pages = self._moved_pages = 0
         """How long the log is, and how much of it was in the file after the last look."""
+        self._log_pages_max = LOG_PAGES_MIN
         db.set_wal_hook(self._committed)  # in place of SQLite's own checkpoints, which would come before the futures are resolved
 
     # ------------------------------------------------------------ handing in
@@ -106,9 +108,12 @@ class Writer:
         """What the work gives, once it is durable. Finished also while the caller is cancelled. Raises AgentError."""
         write = _Write(work, undo=undo, appends=appends, once=once, alone=alone)
         write.loop = asyncio.get_running_loop()
-        write.future = future = write.loop.create_future()
+        write.future = write.loop.create_future()
         self._hand_in(write)
-        return await uninterrupted(future)
+        try:
+            return await write.future
+        except asyncio.CancelledError:
+            return await _although_cancelled(write)
 
     def write_now(self, work: Work[T]) -> T:
         """The same for a caller that is no coroutine; its thread waits."""
@@ -148,7 +153,7 @@ class Writer:
                 more = True
             if not batch or ends or time.monotonic() - looked_at > IDLE_S:
                 more, looked_at = self._look_after(cursor, idle=not batch or ends) or bool(batch), time.monotonic()
-            if self._log_pages - self._moved_pages > WAL_PAGES_MAX:
+            if self._log_pages - self._moved_pages > self._log_pages_max:
                 self._checkpoint(apsw.SQLITE_CHECKPOINT_PASSIVE)
             if ends:
                 self._db.set_busy_timeout(0)  # others use the file: then the last of them does it
@@ -157,23 +162,25 @@ class Writer:
 
     def _next(self, timeout_s: float | None) -> tuple[list[_Write[Any]], bool]:
         batch: list[_Write[Any]] = []
-        with contextlib.suppress(Empty):
+        try:
             write = self._queue.get(timeout=timeout_s)
             while write is not None:
                 batch.append(write)
                 if len(batch) == TOGETHER_MAX:
                     return batch, False
                 write = self._queue.get_nowait()
-            return batch, True
-        return batch, False
+        except Empty:
+            return batch, False
+        return batch, True
 
     def _write_all(self, cursor: Cursor, batch: Sequence[_Write[Any]]) -> None:
         together = [write for write in batch if not write.alone]
         if together:
             self._commit(cursor, together)
-        for write in batch:
-            if write.alone:
-                self._work_alone(cursor, write)
+        if len(together) < len(batch):
+            for write in batch:
+                if write.alone:
+                    self._work_alone(cursor, write)
         _settle_all(batch)
 
     def _commit(self, cursor: Cursor, batch: Sequence[_Write[Any]]) -> None:
@@ -237,19 +244,35 @@ class Writer:
             more = self._chores(cursor, idle=idle)
         except Exception:  # noqa: BLE001  nobody waits for it: it is tried again
             self._roll_back(cursor)
-        if idle and self._log_pages - self._moved_pages > WAL_PAGES_MAX // 10:
+        if idle and self._log_pages - self._moved_pages > IDLE_PAGES:
             self._checkpoint(apsw.SQLITE_CHECKPOINT_PASSIVE)
         return more
 
     def _checkpoint(self, mode: int) -> None:
         with contextlib.suppress(apsw.Error):  # the log keeps everything: it is tried again
             self._db.wal_checkpoint(mode=mode)
+            pages: int = cursor_of(self._db).execute("pragma page_count").get
+            self._log_pages_max = min(max(pages, LOG_PAGES_MIN), LOG_PAGES_MAX)
         self._moved_pages = self._log_pages
 
     def _committed(self, db: apsw.Connection, schema: str, pages: int) -> int:
         self._log_pages = pages
         self._moved_pages = min(self._moved_pages, pages)  # the log begins anew once all of it is in the file
         return apsw.SQLITE_OK
+
+
+async def _although_cancelled(write: _Write[T]) -> T:
+    """What `uninterrupted` does, where a cancellation really came: nearly every write is spared its price."""
+    task = asyncio.current_task()
+    assert task is not None, "there is a task that awaits"
+    assert write.loop is not None, "it awaits in the loop of its write"
+    if write.future.cancelled():
+        write.future = write.loop.create_future()  # nothing settles it but this loop: no result is missed
+    try:
+        return await uninterrupted(cast("asyncio.Future[T]", write.future))
+    finally:
+        task.uncancel()
+        task.cancel()
 
 
 def _settle_all(batch: Iterable[_Write[Any]]) -> None:
