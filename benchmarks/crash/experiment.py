@@ -142,9 +142,9 @@ class Trial:
     in_flight: tuple[str, ...] = ()
     """Charges that had begun and not returned when the process died."""
     told: tuple[str, ...] = ()
-    """Those of them that the model was not told as done."""
+    """Charges that the model was told of, but not as done."""
     logged: tuple[str, ...] = ()
-    """Those of them that the framework's own records have as unknown."""
+    """Charges that the framework's own records have as unknown."""
 
     @property
     def words(self) -> str:
@@ -179,7 +179,6 @@ def _counted_trial(point: str, trouble: str, before: Sequence[Mapping[str, str]]
     end: dict[str, Any] = json.loads((trial / "end.json").read_text()) if not trouble else {}
     if end and end["text"] != DONE:
         trouble = f"it ended with {end['text']!r}"
-    in_flight = _in_flight(before)
     return Trial(
         point=point,
         trouble=trouble,
@@ -188,9 +187,9 @@ def _counted_trial(point: str, trouble: str, before: Sequence[Mapping[str, str]]
         lost=tuple(order for order in _ORDERS if not trouble and not charges[order]),
         again=sum(answers.values()) - len(answers),
         more=max(0, len(answers) - _ANSWERS),
-        in_flight=in_flight,
-        told=tuple(call for call in in_flight if call in doubts),
-        logged=tuple(call for call in in_flight if call in end.get("unknown_in_log", ())),
+        in_flight=_in_flight(before),
+        told=tuple(sorted(doubts)),
+        logged=tuple(call for call in end.get("unknown_in_log", ()) if call.startswith("charge")),
     )
 
 
@@ -200,10 +199,9 @@ def _witness(trial: Path) -> list[dict[str, str]]:
 
 
 def _in_flight(witness: Sequence[Mapping[str, str]]) -> tuple[str, ...]:
-    """By what the tools said last: a charge returns after it said that it did, or, being dead, never."""
-    begun = [seen["of"].split()[1] for seen in witness if seen["what"] == "point" and seen["of"].startswith("charge") and seen["of"].endswith("begins")]
-    returned = {seen["of"] for seen in witness if seen["what"] == "returned"}
-    return tuple(f"charge-{order}-1" for order in _ORDERS if order in begun and f"charge {order}" not in returned)
+    """By what the tools said: a charge says so when it is called, and right before it returns."""
+    entered, returned = ({seen["of"] for seen in witness if seen["what"] == what} for what in ("entered", "returned"))
+    return tuple(f"charge-{order}-1" for order in _ORDERS if f"charge {order}" in entered - returned)
 
 
 # ---------------------------------------------------------------- all trials
@@ -247,8 +245,8 @@ MEASURES: tuple[tuple[str, Callable[[Trial], int]], ...] = (
     ("charges done twice", lambda trial: len(trial.twice)),
     ("charges never done", lambda trial: len(trial.lost)),
     ("charges in flight at a kill", lambda trial: len(trial.in_flight)),
-    ("of them told to the model as unknown", lambda trial: len(trial.told)),
-    ("of them unknown in the framework's records", lambda trial: len(trial.logged)),
+    ("charges told to the model as unknown", lambda trial: len(trial.told)),
+    ("charges unknown in the framework's records", lambda trial: len(trial.logged)),
     ("answers of the model paid again", lambda trial: trial.again),
     ("answers more than a quiet run needs", lambda trial: trial.more),
 )
@@ -309,14 +307,14 @@ def main() -> None:
             versions.append(lab.versions(peer))
         except (Missing, subprocess.CalledProcessError) as why:
             troubles.append(f"{peer.title}: {why}")
+    if options.json:
+        found = {title: [asdict(trial) for trial in trials] for title, trials in (done | swept).items()}
+        options.json.write_text(json.dumps(found, indent=1) + "\n")
     if done:
         print(summary(done | swept))
         print(f"\n{date.today()}, Python {platform.python_version()}; {'; '.join(dict.fromkeys(versions))}.\n")
         print(details(done))
     print(*(f"\n{trouble}" for trouble in troubles), sep="")
-    if options.json:
-        found = {title: [asdict(trial) for trial in trials] for title, trials in (done | swept).items()}
-        options.json.write_text(json.dumps(found, indent=1) + "\n")
 
 
 if __name__ == "__main__":

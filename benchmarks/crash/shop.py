@@ -78,6 +78,7 @@ class Shop:
 
     async def charge(self, order: str) -> str:
         """Takes the money. It must not silently happen twice."""
+        self._record("entered", f"charge {order}")
         if order == "D":
             await _until(lambda: self._happened("charge", "C"))
         self.point(f"charge {order} begins")

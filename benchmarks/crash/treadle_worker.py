@@ -14,7 +14,7 @@ from pathlib import Path
 from shop import DONE, PROMPT, Call, Shop
 
 from treadle import Agent, Message, ModelRequest, Runtime, StopReason, Usage, tool
-from treadle.events import Event, RunStart
+from treadle.entries import ToolFinished
 from treadle.model import ArgumentsDelta, Delta, PartEnd, ResponseEnd, TextDelta, ToolCallStart
 from treadle.types import Effect
 
@@ -48,18 +48,14 @@ async def main(folder: Path, how: str, effect: Effect) -> None:
     tools = [tool(effect=effect)(shop.charge), tool(effect="idempotent")(shop.notify), tool(effect="pure")(shop.look_up)]
     agent = Agent(name="shop", model=ShopModel(shop), tools=tools)
 
-    def remember(event: Event) -> None:
-        if isinstance(event, RunStart):
-            (folder / "run_id").write_text(event.run_id)
-
     async with Runtime.open(f"sqlite:///{folder / 'journal.db'}") as runtime:
-        if how == "start":
-            result = await runtime.run(agent, PROMPT, on_event=remember)
-        else:
-            result = await runtime.resume((folder / "run_id").read_text(), agent=agent)
+        left = await runtime.journal.runs(limit=1)
+        begun_anew = how == "resume" and not left
+        result = await (runtime.resume(left[0].run_id, agent=agent) if left else runtime.run(agent, PROMPT))
         shop.point("run ended")
-    unknown = [part.call_id for message in result.messages for part in message.tool_results if part.unknown]
-    shop.end(result.text, unknown=unknown)
+        entries = [record.entry for record in await runtime.journal.read(result.run_id)]
+    unknown = [entry.result.call_id for entry in entries if isinstance(entry, ToolFinished) and entry.status == "unknown"]
+    shop.end(result.text, unknown=unknown, begun_anew=begun_anew)
 
 
 asyncio.run(main(Path(sys.argv[1]), sys.argv[2], "idempotent" if "idempotent" in sys.argv[3:] else "once"))
