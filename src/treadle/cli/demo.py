@@ -1,4 +1,7 @@
-"""`treadle demo`: a scripted model drives the real loop and the real tools to find, fix and prove a bug. Entry: `demo`."""
+"""`treadle demo`: a scripted model drives the real loop and the real tools to find, fix and prove a bug; then a run survives kill -9. Entry: `demo`.
+
+The kill and what comes after it stand in demo_crash.py.
+"""
 
 from __future__ import annotations
 
@@ -13,14 +16,13 @@ from typing import Any
 import anyio
 import click
 
-from treadle import events
 from treadle.agent import Agent
+from treadle.cli.demo_crash import crash
+from treadle.cli.demo_view import View
 from treadle.cli.exits import Failed
 from treadle.cli.help import HELP
-from treadle.cli.render import one_line, plain, summary
 from treadle.cli.run import follow
 from treadle.config import Config
-from treadle.events import Event
 from treadle.providers.scripted import ScriptedModel
 from treadle.result import RunResult
 from treadle.runtime import Runtime
@@ -33,36 +35,44 @@ The model of this demo is scripted: what it says and asks for is fixed. Everythi
 the loop, the tools, the files in {}, and pytest.
 """
 OUTRO = "With a key, a real model does the same in your own project:\n  export ANTHROPIC_API_KEY=…\n  treadle run --mode full {}"
+KEPT = "The files are in {}; this shows the runs of part two:\n  TREADLE_HOME={} treadle runs list"
 PYTEST = f"PYTEST_DISABLE_PLUGIN_AUTOLOAD=1 {shlex.quote(sys.executable)} -m pytest -q --tb=no"
 """Without the plugins that happen to be installed: they would talk into the demo."""
-OUTPUT_LINES = 12
 
 
 @click.command(context_settings=HELP)
-@click.option("--keep", is_flag=True, help="Leave the project where it was worked on.")
+@click.option("--keep", is_flag=True, help="Leave the files where they were worked on.")
 @click.option("--fast", is_flag=True, help="Without the pauses that make it readable.")
 def demo(keep: bool, fast: bool) -> None:
-    """Watch an agent find, fix and prove a bug in a small Python project. Needs no key and no network."""
+    """Watch an agent find, fix and prove a bug in a small Python project; then one that is killed, and goes on. Needs no key and no network."""
     if sys.platform == "win32":
-        raise Failed("the demo needs bash: run it on Linux, macOS or WSL")
-    directory = Path(tempfile.mkdtemp(prefix="treadle-demo-")) / "shop"
+        raise Failed("the demo needs bash, and a process that can be killed: run it on Linux, macOS or WSL")
+    folder = Path(tempfile.mkdtemp(prefix="treadle-demo-"))
     try:
-        with as_file(files("treadle.cli").joinpath("demo_project")) as project:
-            shutil.copytree(project, directory, ignore=shutil.ignore_patterns("__pycache__"))
-        before = (directory / "cart.py").read_text(encoding="utf-8")
-        click.secho("treadle demo", bold=True)
-        click.echo(INTRO.format(directory))
-        click.secho(f"> {PROMPT}\n", fg="cyan")
-        result = anyio.run(_work, directory, fast)
-        _show_change(before, (directory / "cart.py").read_text(encoding="utf-8"))
+        _mend(folder / "shop", fast)
+        crash(folder / "orders", fast=fast)
+        click.echo(OUTRO.format(shlex.quote(PROMPT)))
+        if keep:
+            click.echo(KEPT.format(folder, shlex.quote(str(folder / "orders" / "home"))))
     finally:
         if not keep:
-            shutil.rmtree(directory.parent, ignore_errors=True)
+            shutil.rmtree(folder, ignore_errors=True)
+
+
+def _mend(directory: Path, fast: bool) -> None:
+    """The first half. Ends the process where it was cancelled; raises Failed where it did not come to its end."""
+    with as_file(files("treadle.cli").joinpath("demo_project")) as project:
+        shutil.copytree(project, directory, ignore=shutil.ignore_patterns("__pycache__"))
+    before = (directory / "cart.py").read_text(encoding="utf-8")
+    click.secho("treadle demo", bold=True)
+    click.echo(INTRO.format(directory))
+    click.secho(f"> {PROMPT}\n", fg="cyan")
+    result = anyio.run(_work, directory, fast)
+    _show_change(before, (directory / "cart.py").read_text(encoding="utf-8"))
     if result.outcome is Outcome.CANCELLED:
         sys.exit(130)
     if not result.success or not _proved(result):
         raise Failed(f"the demo did not come to its end ({result.outcome.value}): {result.error or result.text}", 1)
-    click.echo(OUTRO.format(shlex.quote(PROMPT)))
 
 
 async def _work(directory: Path, fast: bool) -> RunResult[str]:
@@ -70,7 +80,7 @@ async def _work(directory: Path, fast: bool) -> RunResult[str]:
     agent = Agent(name="demo", instructions="Fix the project.", model=model, tools=default_tools())
     async with Runtime(config=Config()) as runtime:
         stream = runtime.stream(agent, PROMPT, cwd=directory, limits=Limits(turns=20, seconds=120))
-        await follow(stream, View().show)
+        await follow(stream, View({PYTEST: "python -m pytest -q --tb=no"}).show)
     return stream.result
 
 
@@ -96,57 +106,6 @@ def script(delay_ms: float) -> list[dict[str, Any]]:
         {"text": "Fixed: total_cents now multiplies by the quantity and gives the discount from exactly 100.00 on. All four tests pass."},
     ]
     return [{**entry, "delay_ms": delay_ms} for entry in entries]
-
-
-class View:
-    """What happens, as it happens."""
-
-    def __init__(self) -> None:
-        self._column = 0
-
-    def show(self, event: Event) -> None:
-        match event:
-            case events.ReasoningStart():
-                self._break()
-                click.secho("  thinking: ", dim=True, nl=False)
-            case events.ReasoningDelta():
-                click.secho(plain(event.text), dim=True, nl=False)
-                self._column = 1
-            case events.TextDelta():
-                click.echo(plain(event.text), nl=False)
-                self._column = 1
-            case events.ReasoningEnd() | events.MessageAdded():
-                self._break()
-            case events.ToolCallStart():
-                self._break()
-            case events.ToolCallAsked():
-                click.secho(f"  • {event.name} ", fg="blue", nl=False)
-                click.echo(one_line(_arguments(event), 100))
-            case events.ToolCallEnd():
-                self._result(event)
-            case events.RunEnd():
-                self._break()
-                click.secho(f"\n{summary(event)}", bold=True)
-            case _:
-                return
-
-    def _result(self, event: events.ToolCallEnd) -> None:
-        click.secho(f"  {'✗' if event.is_error else '✓'} {event.name} {event.duration_ms / 1000:.1f} s", fg="red" if event.is_error else "green")
-        lines = [line for line in plain(event.result).splitlines() if line.strip()] if event.name == "bash" else []
-        for line in lines[-OUTPUT_LINES:]:
-            click.secho(f"    {line[:110]}", dim=True)
-
-    def _break(self) -> None:
-        if self._column:
-            click.echo()
-            self._column = 0
-
-
-def _arguments(event: events.ToolCallAsked) -> str:
-    if isinstance(event.arguments, str):
-        return event.arguments
-    shown = event.arguments.get("command") or event.arguments.get("path") or ""
-    return str(shown).replace(PYTEST, "python -m pytest -q --tb=no")
 
 
 def _show_change(before: str, after: str) -> None:

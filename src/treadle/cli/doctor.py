@@ -3,12 +3,15 @@
 from __future__ import annotations
 
 import json
+import os
 import platform
 import shutil
 import sys
+from collections import Counter
 from collections.abc import Callable, Iterator
 from dataclasses import asdict, dataclass
 from importlib.util import find_spec
+from pathlib import Path
 from typing import Literal
 
 import anyio
@@ -16,9 +19,13 @@ import click
 
 from treadle import __version__
 from treadle.cli.help import HELP
+from treadle.cli.journal_option import journal_file, journal_url
 from treadle.cli.render import plain
+from treadle.cli.terminal import count, size
 from treadle.config import Config, config_files, load
 from treadle.errors import AgentError, ErrorKind
+from treadle.journal import RunInfo
+from treadle.journals import open_journal
 from treadle.message import Message
 from treadle.model import ModelRequest, fold_stream
 from treadle.redaction import Redactor
@@ -68,15 +75,53 @@ def _findings(offline: bool) -> Iterator[Finding]:
     for warning in config.warnings:
         yield Finding("configuration", "note", warning)
     yield from _model(config, offline)
-    yield Finding("journal", "ok", "in memory: runs are gone with the process")
+    yield _journal(config)
     yield _program("bash", "the bash tool cannot work without it", needed=True)
     yield _program("rg", "grep uses its own, slower search: install ripgrep, or pip install 'treadle[ripgrep]'", needed=False)
     yield Finding("sandbox", "note", "none yet: --mode decides what may run")
 
 
-def _environment() -> dict[str, str]:
-    import os  # noqa: PLC0415  one use
+def _journal(config: Config) -> Finding:
+    """Where runs are kept, opened as a run opens it; where there is none yet, none is made."""
+    url = journal_url(config, None)
+    file = journal_file(url)
+    if file is None:
+        in_memory = url == "memory:"
+        return Finding("journal", "note" if in_memory else "bad", "in memory: runs are gone with the process" if in_memory else "PostgreSQL comes later")
+    if not file.exists():
+        return _place(file)
+    try:
+        runs = anyio.run(_runs, url)
+    except AgentError as e:
+        return Finding("journal", "bad", e.message)
+    from treadle.journals.sqlite.schema import VERSION  # noqa: PLC0415  only who looks into a journal needs it
 
+    not_finished = Counter(info.status for info in runs if info.status != "finished")
+    counts = (count(len(runs), "run"), *(f"{number} {status}" for status, number in not_finished.items()))
+    return Finding("journal", "ok", f"{file}: {', '.join([f'version {VERSION}', size(file.stat().st_size), *counts])}")
+
+
+async def _runs(url: str) -> list[RunInfo]:
+    journal = open_journal(url)
+    try:
+        return await journal.runs()
+    finally:
+        await journal.aclose()
+
+
+def _place(file: Path) -> Finding:
+    """Whether a journal could be made there."""
+    from treadle.journals.sqlite.places import NETWORK, mount_kind  # noqa: PLC0415  likewise
+
+    folder = next(parent for parent in file.parents if parent.exists())
+    if not folder.is_dir() or not os.access(folder, os.W_OK | os.X_OK):
+        return Finding("journal", "bad", f"{file} cannot be made: {folder} is not a directory that you can write. Set TREADLE_HOME or TREADLE_JOURNAL")
+    if (kind := mount_kind(folder.resolve())) in NETWORK:
+        return Finding("journal", "bad", f"{file} would lie on a network file system ({kind}), where locks cannot be trusted: set TREADLE_JOURNAL")
+    return Finding("journal", "ok", f"{file}: not there yet, the first run makes it")
+
+
+def _environment() -> dict[str, str]:
     return dict(os.environ)
 
 

@@ -1,0 +1,240 @@
+"""The demo's second half: a run is killed in the middle of a charge, really, and goes on from its journal. Entry: `crash`.
+
+Everything happens through the commands that are shown, in processes of their own, in the demo's own folder.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import shlex
+import shutil
+import signal
+import subprocess
+import sys
+from collections.abc import AsyncGenerator, AsyncIterator, Generator, Sequence
+from contextlib import asynccontextmanager, contextmanager, suppress
+from dataclasses import dataclass
+from importlib.resources import as_file, files
+from pathlib import Path
+from typing import Any, cast
+
+import anyio
+import click
+import msgspec
+from anyio.abc import Process
+from anyio.streams.buffered import BufferedByteReceiveStream
+
+from treadle.cli.demo_view import View
+from treadle.cli.exits import Failed
+from treadle.entries import RunFinished, ToolFinished, ToolStarted
+from treadle.events import Event, ToolCallStart
+from treadle.journals import open_journal
+from treadle.types import Outcome
+
+PROMPT = "Charge order 17, then write a receipt."
+CHARGE = "sh charge.sh 17 42.00"
+CHARGED = "order 17: 42.00 EUR\n"
+INTRO = """\
+Part two: kill -9. A second agent charges a card. In the middle of the charge its process is killed, for real, and the
+run goes on from its journal. What follows are real commands; the journal is in {}.
+"""
+KILLED = """\
+kill -9 {}: the process is gone, in the middle of the charge. The journal has the start of that call and no result.
+bash is a tool that is marked `once`: a call that may have happened is never repeated behind anybody's back.
+"""
+PROOF = """\
+The ledger, all of it:
+    {}
+It happened once. In the timeline the charge has a ?: its outcome is unknown, and the model was told so, and looked.
+The same by hand, with a run that was cut:
+  treadle runs list
+  treadle runs show {}
+  treadle runs resume {}
+"""
+WITHIN_S = 20.0
+"""How long the demo waits for one of its processes."""
+LINE_BYTES_MAX = 1 << 20
+
+_event: msgspec.json.Decoder[Event] = msgspec.json.Decoder(cast("type[Event]", Event))
+
+
+def script(delay_ms: float) -> list[dict[str, Any]]:
+    """What the model says; the first two entries before the kill."""
+
+    def call(name: str, **arguments: str) -> list[dict[str, Any]]:
+        return [{"name": name, "arguments": arguments}]
+
+    entries: list[dict[str, Any]] = [
+        {"text": "I read the order.", "tool_calls": call("read", path="order-17.txt")},
+        {"text": "It is not charged yet. I charge the card.", "tool_calls": call("bash", command=CHARGE)},
+        {
+            "text": "Nobody knows whether that charge happened. So I do not repeat it: I look into the ledger.",
+            "tool_calls": call("read", path="ledger.txt"),
+        },
+        {
+            "text": "The ledger has order 17: it did happen. What is missing is the receipt.",
+            "tool_calls": call("write", path="receipt.txt", content="Order 17, one kettle: 42.00 EUR, charged.\n"),
+        },
+        {"text": "Order 17 is charged, once, and has its receipt."},
+    ]
+    return [{**entry, "delay_ms": delay_ms} for entry in entries]
+
+
+def crash(directory: Path, *, fast: bool) -> None:
+    """Makes `directory` and plays in it. Raises Failed where it did not come to the end that it tells of."""
+    with as_file(files("treadle.cli").joinpath("demo_orders")) as orders:
+        shutil.copytree(orders, directory, ignore=shutil.ignore_patterns("__pycache__"))
+    (directory / "model.json").write_text(json.dumps(script(0 if fast else 25)), encoding="utf-8")
+    stage = Stage(directory)
+    click.echo(INTRO.format(stage.home / "journal.db"))
+    with _tidy(stage):
+        run_id = anyio.run(_play, stage)
+        stage.command("runs", "show", run_id)
+        anyio.run(_check, stage, run_id)
+    click.echo(PROOF.format(stage.ledger.strip(), run_id, run_id))
+
+
+@dataclass(frozen=True, slots=True)
+class Stage:
+    """The folder in which it happens, and its commands."""
+
+    directory: Path
+
+    @property
+    def home(self) -> Path:
+        return self.directory / "home"
+
+    @property
+    def ledger(self) -> str:
+        try:
+            return (self.directory / "ledger.txt").read_text(encoding="utf-8")
+        except FileNotFoundError:
+            return ""
+
+    @property
+    def _bank(self) -> Path:
+        """Names the process of the program that charges."""
+        return self.directory / "bank.pid"
+
+    @property
+    def environment(self) -> dict[str, str]:
+        """Nobody's keys and settings: what is shown here must not depend on them."""
+        mine = ("TREADLE_", "ANTHROPIC_", "OPENAI_", "GEMINI_", "GOOGLE_")
+        return {**{name: value for name, value in os.environ.items() if not name.startswith(mine)}, "TREADLE_HOME": str(self.home)}
+
+    def say(self, arguments: Sequence[str]) -> list[str]:
+        """Shows the command, and gives what to execute."""
+        click.secho(f"$ {shlex.join(['treadle', *arguments])}\n", fg="cyan")
+        sys.stdout.flush()
+        return [sys.executable, "-P", "-m", "treadle", *arguments]
+
+    def command(self, *arguments: str) -> None:
+        """Raises Failed where it fails, or does not end."""
+        try:
+            subprocess.run(self.say(arguments), cwd=self.directory, env=self.environment, stdin=subprocess.DEVNULL, timeout=WITHIN_S, check=True)
+        except subprocess.SubprocessError as e:
+            raise Failed(f"the demo did not come to its end: {e}", 1) from e
+        click.echo()
+
+    @asynccontextmanager
+    async def running(self, *arguments: str) -> AsyncGenerator[Process]:
+        """It is killed where it is left behind."""
+        async with await anyio.open_process(self.say(arguments), cwd=self.directory, env=self.environment, stdin=subprocess.DEVNULL, stderr=None) as process:
+            try:
+                yield process
+            finally:
+                with suppress(ProcessLookupError):
+                    process.kill()
+
+    async def charging(self) -> None:
+        """Waits until the card is charged, and the bank has not answered yet."""
+        while not (self.ledger and self._bank.exists()):  # noqa: ASYNC110  files of another process
+            await anyio.sleep(0.01)
+
+    def end_bank(self) -> None:
+        """What the killed process had started outlives it."""
+        with suppress(OSError, ValueError):
+            pid = int(self._bank.read_text(encoding="utf-8"))
+            self._bank.unlink()
+            os.killpg(os.getpgid(pid), signal.SIGKILL)
+
+
+@contextmanager
+def _tidy(stage: Stage) -> Generator[None]:
+    """Nothing goes on after the demo, also where a signal ends it."""
+
+    def end(number: int, _: object) -> None:
+        sys.exit(128 + number)
+
+    before = {number: signal.signal(number, end) for number in (signal.SIGTERM, signal.SIGHUP)}
+    try:
+        yield
+    finally:
+        stage.end_bank()
+        for number, handler in before.items():
+            signal.signal(number, handler)
+
+
+async def _play(stage: Stage) -> str:
+    """Gives the id of the run."""
+    try:
+        with anyio.fail_after(WITHIN_S):
+            run_id = await _killed(stage)
+            await _resumed(stage, run_id)
+    except TimeoutError as e:
+        raise Failed(f"the demo did not come to its end within {WITHIN_S:.0f} s", 1) from e
+    return run_id
+
+
+async def _killed(stage: Stage) -> str:
+    view, run_id = View(), ""
+    async with stage.running("run", "--mode", "full", "--model", "script:model.json", "--output", "stream-json", PROMPT) as process:
+        async for event in _events(process):
+            view.show(event)
+            run_id = event.run_id
+            if isinstance(event, ToolCallStart) and event.name == "bash":
+                await stage.charging()
+                process.send_signal(signal.SIGKILL)
+                break
+        if await process.wait() != -signal.SIGKILL:
+            raise Failed(f"the demo's run could not be killed in the middle of its charge (exit code {process.returncode})", 1)
+        view.end_line()
+        click.secho(f"\n{KILLED.format(process.pid)}", fg="red")
+    stage.end_bank()
+    return run_id
+
+
+async def _resumed(stage: Stage, run_id: str) -> None:
+    view = View()
+    async with stage.running("runs", "resume", run_id, "--output", "stream-json") as process:
+        async for event in _events(process):
+            view.show(event)
+        if await process.wait():
+            raise Failed(f"the demo's run could not be resumed (exit code {process.returncode})", 1)
+    click.echo()
+
+
+async def _events(process: Process) -> AsyncIterator[Event]:
+    """Those that come as a whole: a killed process may leave a piece of a line."""
+    assert process.stdout is not None, "it is a pipe"
+    lines = BufferedByteReceiveStream(process.stdout)
+    with suppress(anyio.IncompleteRead, anyio.EndOfStream):
+        while True:
+            yield _event.decode(await lines.receive_until(b"\n", LINE_BYTES_MAX))
+
+
+async def _check(stage: Stage, run_id: str) -> None:
+    """What the words claim. Raises Failed."""
+    journal = open_journal(f"sqlite:///{stage.home / 'journal.db'}")
+    try:
+        entries = [record.entry for record in await journal.read(run_id)]
+    finally:
+        await journal.aclose()
+    charges = [entry for entry in entries if isinstance(entry, ToolStarted) and CHARGE in entry.arguments_json]
+    results = [entry for entry in entries if isinstance(entry, ToolFinished) and entry.status == "unknown"]
+    last = entries[-1]
+    if stage.ledger != CHARGED or len(charges) != 1 or [r.result.call_id for r in results] != [charges[0].call_id]:
+        raise Failed(f"the demo did not go as it should: the ledger has {stage.ledger!r}; {len(charges)} starts, {len(results)} unknown", 1)
+    if not isinstance(last, RunFinished) or last.outcome is not Outcome.COMPLETED:
+        raise Failed("the demo's run did not come to its end", 1)

@@ -1,0 +1,67 @@
+"""How the demo shows a run, while it runs. Entry: `View`."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+import click
+
+from treadle import events
+from treadle.cli.render import one_line, plain, summary
+from treadle.events import Event
+
+OUTPUT_LINES = 12
+LINE_CHARS = 110
+
+
+class View:
+    """What happens, as it happens."""
+
+    def __init__(self, shorter: Mapping[str, str] | None = None) -> None:
+        """`shorter`: what is shown in place of long words in arguments."""
+        self._shorter = shorter or {}
+        self._column = 0
+
+    def show(self, event: Event) -> None:
+        match event:
+            case events.ReasoningStart():
+                self.end_line()
+                click.secho("  thinking: ", dim=True, nl=False)
+            case events.ReasoningDelta():
+                click.secho(plain(event.text), dim=True, nl=False)
+                self._column = 1
+            case events.TextDelta():
+                click.echo(plain(event.text), nl=False)
+                self._column = 1
+            case events.ReasoningEnd() | events.MessageAdded() | events.ToolCallStart():
+                self.end_line()
+            case events.ToolCallAsked():
+                click.secho(f"  • {event.name} ", fg="blue", nl=False)
+                click.echo(one_line(self._arguments(event), 100))
+            case events.ToolCallEnd():
+                self._result(event)
+            case events.RunEnd():
+                self.end_line()
+                click.secho(f"\n{summary(event)}", bold=True)
+            case _:
+                return
+
+    def end_line(self) -> None:
+        if self._column:
+            click.echo()
+            self._column = 0
+
+    def _result(self, event: events.ToolCallEnd) -> None:
+        mark, colour = ("?", "yellow") if event.unknown else ("✗", "red") if event.is_error else ("✓", "green")
+        click.secho(f"  {mark} {event.name} {event.duration_ms / 1000:.1f} s", fg=colour)
+        lines = [line for line in plain(event.result).splitlines() if line.strip()] if event.name == "bash" else []
+        for line in lines[-OUTPUT_LINES:]:
+            click.secho(f"    {line[:LINE_CHARS]}", dim=True)
+
+    def _arguments(self, event: events.ToolCallAsked) -> str:
+        if isinstance(event.arguments, str):
+            return event.arguments
+        shown = str(event.arguments.get("command") or event.arguments.get("path") or "")
+        for long, short in self._shorter.items():
+            shown = shown.replace(long, short)
+        return shown
