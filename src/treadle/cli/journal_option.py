@@ -62,16 +62,17 @@ class Place(NamedTuple):
     secrets: Redactor
 
 
-def on_journal(given: str | None, work: Callable[[Place], Awaitable[T]], *, absent: Callable[[str], T]) -> T:
-    """What `work` gives on the journal that `--journal` names. Where there is no such file none is made: `absent(url)` is given instead.
+def on_journal(given: str | None, work: Callable[[Place], Awaitable[T]], *, absent: Callable[[Redactor], T]) -> T:
+    """What `work` gives on the journal that `--journal` names. Where there is no such file none is made, and `absent` is called instead.
 
     Raises Failed: with exit code 1 for what another process holds, else with 2.
     """
     with failing():
         config = load()
+    secrets = Redactor(config.secrets())
     url = journal_url(config, given)
     if (file := journal_file(url)) is not None and not file.exists():
-        return absent(url)
+        return absent(secrets)
     import anyio  # noqa: PLC0415  the help of a command needs neither
 
     from treadle.journals import open_journal  # noqa: PLC0415  likewise
@@ -79,7 +80,7 @@ def on_journal(given: str | None, work: Callable[[Place], Awaitable[T]], *, abse
     async def main() -> T:
         journal = open_journal(url)
         try:
-            return await work(Place(journal, Redactor(config.secrets())))
+            return await work(Place(journal, secrets))
         finally:
             await journal.aclose()
 

@@ -1,4 +1,4 @@
-"""FILE of `-o`: takes what would be printed. How a run looks there is render.py's. Entry: `OutputFile`."""
+"""FILE of `-o`: takes what would be printed. How a run looks there is render.py's. Entry: `OutputFile`, `write_out`."""
 
 from __future__ import annotations
 
@@ -11,6 +11,7 @@ from pathlib import Path
 from typing_extensions import override
 
 from treadle.cli.exits import Failed
+from treadle.cli.terminal import put_bytes
 
 
 class OutputFile(BytesIO):
@@ -79,3 +80,13 @@ class OutputFile(BytesIO):
                 self._file.truncate(self._size_bytes)
             raise
         self._size_bytes += len(piece)
+
+
+def write_out(data: bytes, output_file: Path | None) -> None:
+    """What stands whole already: to FILE, or to stdout. Raises as `OutputFile` does, and what ends a command where stdout takes no more."""
+    if output_file is None:
+        put_bytes(data)
+        return
+    with OutputFile(output_file) as out:
+        out.write(data)
+        out.finish()

@@ -1,6 +1,6 @@
 """Text on stdout that is no answer of a model: how wide it is, its colours, tables, and values as JSON.
 
-What stands in it is each command's business. Entry: `put`, `put_json`, `Ink`, `cut`, `table`.
+What stands in it is each command's business. Entry: `put`, `put_json`, `confirm`, `Ink`, `cut`, `table`.
 """
 
 from __future__ import annotations
@@ -15,9 +15,10 @@ from collections.abc import Callable, Iterable, Sequence
 from datetime import datetime
 from typing import Literal, TypeAlias
 
+import click
 import msgspec
 
-from treadle.cli.exits import unwritable
+from treadle.cli.exits import Failed, unwritable
 from treadle.redaction import Redactor
 
 WIDTH = 100
@@ -44,6 +45,14 @@ def put_bytes(data: bytes) -> None:
 def put_json(value: object, secrets: Redactor) -> None:
     """A value as one indented JSON text, known secrets taken out of it."""
     put(json.dumps(secrets.inside(msgspec.to_builtins(value)), indent=2, ensure_ascii=False))
+
+
+def confirm(question: str) -> None:
+    """Asks on a terminal. Raises Failed where nobody can be asked, and where the answer is no."""
+    if not (sys.stdin.isatty() and sys.stderr.isatty()):
+        raise Failed("nobody is there to be asked, so nothing was deleted: add --yes")
+    if not click.confirm(question, err=True):
+        raise Failed("nothing was deleted", 1)
 
 
 def width() -> int:

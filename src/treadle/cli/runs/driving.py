@@ -1,0 +1,191 @@
+"""What the commands have in common that drive a run further: options, what they load, how the run is followed and shown. Entry: `Drive`."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Awaitable, Callable, Iterable
+from contextlib import nullcontext
+from dataclasses import dataclass
+from pathlib import Path
+from typing import IO, Any, TypeVar, get_args
+
+import anyio
+import click
+from msgspec import UNSET
+
+from treadle.agent import Agent
+from treadle.cli.exits import Failed, exit_code, failing, unwritable
+from treadle.cli.journal_option import journal_file, journal_option, journal_url
+from treadle.cli.next_steps import next_steps
+from treadle.cli.output_file import OutputFile
+from treadle.cli.render import plain, renderer
+from treadle.cli.run import coding_agent, follow
+from treadle.cli.runs.finding import find_run, no_runs
+from treadle.config import Config, load
+from treadle.errors import AgentError
+from treadle.events import Event, RunEnd
+from treadle.journal import RunInfo
+from treadle.journals import open_journal
+from treadle.plan import error_info
+from treadle.redaction import Redactor
+from treadle.result import RunResult
+from treadle.run_stream import RunStream
+from treadle.runtime import Runtime
+from treadle.types import Mode, Outcome, now
+
+F = TypeVar("F", bound=Callable[..., Any])
+
+AGENT = "treadle"
+"""The agent of `treadle run`."""
+
+
+def output_options(command: F) -> F:
+    for option in (
+        click.option("-v", "verbose", is_flag=True, help="Also reasoning and results."),
+        click.option("-q", "quiet", is_flag=True, help="Only the answer."),
+        journal_option,
+        click.option("-o", "output_file", type=click.Path(path_type=Path), metavar="FILE", help="Print the answer there."),
+        click.option("--output", type=click.Choice(["text", "json", "stream-json"]), default="text", help="What is printed."),
+    ):
+        command = option(command)
+    return command
+
+
+def drive_options(command: F) -> F:
+    """The output's, and what may be other than it was."""
+    for option in (
+        click.option("--on-ask", type=click.Choice(["deny", "wait"]), help="What a call meets that needs a person: a no, or the run waits."),
+        click.option("--timeout", type=click.FloatRange(0, min_open=True), metavar="S", help="Seconds of the whole run, those before included."),
+        click.option("--cwd", type=click.Path(path_type=Path), metavar="DIR", help="Another directory."),
+        click.option("--mode", type=click.Choice(get_args(Mode)), help="Another mode."),
+        click.option("--model", metavar="M", help="Another model."),
+    ):
+        command = option(command)
+    return command
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Drive:
+    """What the person asked for."""
+
+    run: str
+    """As it was given."""
+    journal: str | None
+    output: str
+    output_file: Path | None
+    quiet: bool
+    verbose: bool
+    model: str | None = None
+    mode: Mode | None = None
+    cwd: Path | None = None
+    timeout: float | None = None
+    on_ask: str | None = None
+
+    def options(self) -> dict[str, Any]:
+        """Of `Runtime.resume` and `Runtime.fork`: what was given. The time limit is not among them."""
+        given = {"model": self.model, "mode": self.mode, "cwd": self.cwd and self.cwd.resolve(), "on_ask": self.on_ask}
+        return {name: value for name, value in given.items() if value is not None}
+
+
+@dataclass(frozen=True, slots=True)
+class Opened:
+    """A run, and all that going on with it needs."""
+
+    info: RunInfo
+    runtime: Runtime
+    config: Config
+    show: Callable[[Event], None]
+    drive: Drive
+
+    def agent(self) -> Agent[object, str]:
+        """Raises Failed where the run's is not the one of `treadle run`."""
+        if self.info.agent != AGENT:
+            raise Failed(
+                f"the agent {self.info.agent!r} of run {self.info.run_id} is defined in code: resume or fork it there, with Runtime.resume or Runtime.fork"
+            )
+        if self.drive.cwd is None and not Path(self.info.cwd).is_dir():
+            raise Failed(f"the directory {self.info.cwd!r} of run {self.info.run_id} is not there any more: name another one with --cwd")
+        return coding_agent(self.config)
+
+    def warn(self, text: str) -> None:
+        if not self.drive.quiet:
+            click.echo(f"! {plain(self.runtime.redact(text))}", err=True)
+
+    def print(self, events: Iterable[Event]) -> None:
+        """Raises what ends a command where the output cannot be written."""
+        try:
+            for event in events:
+                self.show(event)
+        except OSError as e:
+            raise unwritable(e) from e
+
+    async def followed(self, stream: RunStream[str]) -> int:
+        """Drives it to its end. Gives the exit code, and says what can be done next."""
+        await follow(stream, self.show)
+        result = stream.result
+        if result.outcome is not Outcome.COMPLETED:
+            await self.tell_next_steps(result.run_id)
+        return code_of(result)
+
+    async def tell_next_steps(self, run_id: str) -> None:
+        try:
+            state = await self.runtime.journal.load(run_id)
+        except AgentError:  # the run's end has told what is wrong with its journal
+            return
+        if not self.drive.quiet or state.asked:
+            for line in next_steps(state, journal=self.drive.journal):
+                click.echo(plain(self.runtime.redact(line)), err=True)
+
+
+def end_of(result: RunResult[Any]) -> RunEnd:
+    """The last event of a run, out of its result."""
+    error = result.error
+    return RunEnd(
+        run_id=result.run_id,
+        session_id=result.session_id,
+        seq=1,
+        at=now(),
+        outcome=result.outcome,
+        text=result.text,
+        output=result.output,
+        validated=result.validated,
+        usage=result.metrics.usage,
+        turns=result.metrics.turns,
+        tool_calls=result.metrics.tool_calls,
+        duration_s=result.metrics.duration_s,
+        error=UNSET if error is None else error_info(error),
+    )
+
+
+def code_of(result: RunResult[Any]) -> int:
+    return exit_code(result.outcome, result.error.kind if result.error else None)
+
+
+def driven(drive: Drive, work: Callable[[Opened], Awaitable[int]]) -> None:
+    """Finds the run, calls `work` with all it needs, and exits with the code that it gives. Raises Failed."""
+    if drive.cwd is not None and not drive.cwd.is_dir():
+        raise Failed(f"--cwd {str(drive.cwd)!r} is no directory")
+    with failing():
+        url = journal_url(load(), drive.journal)
+        if (file := journal_file(url)) is not None and not file.exists():
+            no_runs(drive.run)
+        with OutputFile(drive.output_file) if drive.output_file else nullcontext(sys.stdout.buffer) as out:
+            code = anyio.run(_main, drive, url, out, work)
+            if isinstance(out, OutputFile):
+                out.finish()
+    sys.exit(code)
+
+
+async def _main(drive: Drive, url: str, out: IO[bytes], work: Callable[[Opened], Awaitable[int]]) -> int:
+    journal = open_journal(url)
+    try:
+        info = await find_run(journal, drive.run)
+        config = load(cwd=drive.cwd or info.cwd, flags={"--model": drive.model, "--mode": drive.mode, "--timeout": drive.timeout})
+        show = renderer(drive.output, out, Redactor(config.secrets()), quiet=drive.quiet, verbose=drive.verbose).show
+        async with Runtime(config=config, journal=journal) as runtime:
+            opened = Opened(info, runtime, config, show, drive)
+            for warning in config.warnings:
+                opened.warn(warning)
+            return await work(opened)
+    finally:
+        await journal.aclose()

@@ -1,0 +1,31 @@
+"""`treadle runs export`: a run as JSON lines. What a line holds is lines.py's. Entry: `export`."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import click
+
+from treadle.cli.help import HELP
+from treadle.cli.journal_option import Place, journal_option, on_journal
+from treadle.cli.output_file import write_out
+from treadle.cli.runs.finding import find_run, no_runs, run_argument
+from treadle.cli.runs.lines import export_lines
+
+
+@click.command(context_settings=HELP)
+@run_argument
+@click.option("-o", "output_file", type=click.Path(path_type=Path), metavar="FILE", help="Write it there.")
+@journal_option
+def export(run: str, output_file: Path | None, journal: str | None) -> None:
+    """A run as JSON lines, one for each entry: seq, type, call_id where it is about a call, and the entry as it is stored.
+
+    Whoever has these lines knows all that the model was told; known secrets were taken out before they were stored.
+    """
+
+    async def work(place: Place) -> bytes:
+        info = await find_run(place.journal, run)
+        return b"".join(line + b"\n" for line in export_lines(await place.journal.read_bytes(info.run_id)))
+
+    data = on_journal(journal, work, absent=lambda _: no_runs(run))
+    write_out(data, output_file)

@@ -1,0 +1,58 @@
+"""Which run is meant: an id, the beginning of one, or `last`. Entry: `find_run`, `no_runs`."""
+
+from __future__ import annotations
+
+from typing import Final, NoReturn
+
+import click
+
+from treadle.cli.exits import Failed
+from treadle.cli.render import one_line
+from treadle.cli.runs.row import PREFIX
+from treadle.errors import AgentError, ErrorKind
+from treadle.journal import Journal, RunInfo
+
+LAST: Final = "last"
+NEWEST = 20
+"""How many runs are looked through first for the newest that no other run started."""
+
+run_argument = click.argument("run", metavar="ID")
+
+
+async def find_run(journal: Journal, given: str) -> RunInfo:
+    """Raises Failed for a run that is not there, with the nearest ids, and for the beginning of several."""
+    if given == LAST:
+        return await _last(journal)
+    try:
+        return await journal.info(given)
+    except AgentError as e:
+        if e.kind is not ErrorKind.INVALID:
+            raise
+        ids = [info.run_id for info in await journal.runs()]
+        if given in ids:
+            raise
+        meant = [run_id for run_id in ids if given and run_id.startswith((given, PREFIX + given))]
+        if not meant:
+            raise Failed(e.message if ids else _none_yet(given)) from e
+    if len(meant) > 1:
+        shown = ", ".join(meant[:3]) + ("" if len(meant) <= 3 else ", …")
+        raise Failed(f"{one_line(given)!r} is the beginning of {len(meant)} ids: {shown}. Write more of it")
+    return await journal.info(meant[0])
+
+
+async def _last(journal: Journal) -> RunInfo:
+    for limit in (NEWEST, None):
+        for info in await journal.runs(limit=limit):
+            if info.parent_run_id is None:
+                return info
+    raise Failed(_none_yet(LAST))
+
+
+def no_runs(given: str) -> NoReturn:
+    """Where the journal is not there. Raises Failed."""
+    raise Failed(_none_yet(given))
+
+
+def _none_yet(given: str) -> str:
+    none = "there are no runs yet"
+    return none if given == LAST else f"there is no run {given!r}: {none}"

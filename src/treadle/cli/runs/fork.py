@@ -1,0 +1,41 @@
+"""`treadle runs fork`: a new run that goes on from inside another one. Entry: `fork`."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import click
+import msgspec
+
+from treadle.cli.help import HELP
+from treadle.cli.runs.answers import texts
+from treadle.cli.runs.driving import Drive, Opened, drive_options, driven, output_options
+from treadle.cli.runs.finding import run_argument
+from treadle.types import Limits
+
+
+@click.command(context_settings=HELP)
+@run_argument
+@click.option("--turn", type=click.IntRange(0), metavar="N", required=True, help="How many of its turns are kept; 0 is before the first.")
+@click.option("--text", metavar="T", help="What is said next; with --turn 0, instead of the prompt.")
+@click.option("--result", metavar="CALL=TEXT", multiple=True, help="What a call of the last turn that is kept gave instead; repeatable.")
+@drive_options
+@output_options
+def fork(turn: int, text: str | None, result: tuple[str, ...], **rest: Any) -> None:
+    """A new run that goes on after N turns of another one, with another text, model or result. The other run stays as it is, and its
+    turns are not repeated; what they did to files is not undone.
+
+    Exits as `treadle run` does.
+    """
+    drive, results = Drive(**rest), texts("--result", result)
+
+    async def work(opened: Opened) -> int:
+        options = drive.options()
+        if results:
+            options["results"] = results
+        if drive.timeout is not None:
+            started = (await opened.runtime.journal.load(opened.info.run_id)).started
+            options["limits"] = msgspec.structs.replace(started.limits if started else Limits(), seconds=drive.timeout)
+        return await opened.followed(opened.runtime.fork_stream(opened.info.run_id, turn=turn, text=text, agent=opened.agent(), **options))
+
+    driven(drive, work)

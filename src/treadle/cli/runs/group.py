@@ -1,0 +1,29 @@
+"""`treadle runs`: the group of the commands beside this file, each loaded when it is called. Entry: `runs`."""
+
+from __future__ import annotations
+
+import click
+
+from treadle.cli.commands import Commands
+from treadle.cli.help import HELP
+
+COMMANDS = {
+    "list": ("treadle.cli.runs.listing:list_", "The newest runs."),
+    "show": ("treadle.cli.runs.show:show", "Draw what happened in a run: turns, calls, crashes, what is unknown."),
+    "resume": ("treadle.cli.runs.resume:resume", "Go on with a run that was stopped, or that waits for a person."),
+    "replay": ("treadle.cli.runs.replay:replay", "Print a run as it was. Asks no model, runs no tool."),
+    "fork": ("treadle.cli.runs.fork:fork", "A new run that goes on from a turn of another one."),
+    "diff": ("treadle.cli.runs.diff:diff", "Where two runs part, and how they ended."),
+    "kill": ("treadle.cli.runs.kill:kill", "End a run, in whatever process it runs."),
+    "export": ("treadle.cli.runs.export:export", "A run as JSON lines."),
+    "import": ("treadle.cli.runs.import_:import_", "Take in what export gave."),
+    "prune": ("treadle.cli.runs.prune:prune", "Delete old runs; says first what that frees."),
+}
+
+
+@click.group(cls=Commands, known=COMMANDS, context_settings=HELP)
+def runs() -> None:
+    """List, show, resume, replay, fork and keep runs.
+
+    ID is a run's id, the beginning of one, or `last` for the newest run.
+    """

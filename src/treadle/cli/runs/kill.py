@@ -1,0 +1,41 @@
+"""`treadle runs kill`: ends a run, in whatever process it runs. Entry: `kill`."""
+
+from __future__ import annotations
+
+import anyio
+import click
+
+from treadle.cli.exits import failing
+from treadle.cli.help import HELP
+from treadle.cli.journal_option import journal_file, journal_option, journal_url, open_runtime
+from treadle.cli.runs.finding import find_run, no_runs, run_argument
+from treadle.cli.runs.row import row_of, status_of
+from treadle.cli.terminal import put, put_json
+from treadle.config import Config, load
+from treadle.journal import RunInfo
+from treadle.redaction import Redactor
+
+
+@click.command(context_settings=HELP)
+@run_argument
+@click.option("--force", is_flag=True, help="Take the run away from a process that does not answer.")
+@click.option("--json", "as_json", is_flag=True, help="The run, as `list` has it.")
+@journal_option
+def kill(run: str, force: bool, as_json: bool, journal: str | None) -> None:
+    """End a run as `cancelled`, in whatever process it runs; its open calls get a result. A finished run stays as it is."""
+    with failing():
+        config = load()
+        url = journal_url(config, journal)
+        if (file := journal_file(url)) is not None and not file.exists():
+            no_runs(run)
+        before, after = anyio.run(_kill, config, url, run, force)
+    if as_json:
+        put_json(row_of(after), Redactor(config.secrets()))
+    else:
+        put(f"{after.run_id}: {'is finished already: ' if before.status == 'finished' else ''}{status_of(after)}")
+
+
+async def _kill(config: Config, url: str, run: str, force: bool) -> tuple[RunInfo, RunInfo]:
+    async with open_runtime(config, url) as runtime:
+        found = await find_run(runtime.journal, run)
+        return found, await runtime.kill(found.run_id, force=force)

@@ -1,0 +1,78 @@
+"""`treadle runs list`: runs, newest first. What happened in one is told by show.py. Entry: `list_`."""
+
+from __future__ import annotations
+
+from datetime import UTC, datetime
+
+import click
+
+from treadle.cli.help import HELP
+from treadle.cli.journal_option import Place, journal_option, on_journal
+from treadle.cli.render import one_line
+from treadle.cli.runs.row import model_name, row_of, short, status_of, style_of
+from treadle.cli.terminal import Ink, Style, ago, cut, put, put_json, table, tokens
+from treadle.journal import RunInfo
+from treadle.redaction import Redactor
+
+MODEL_COLUMNS = 18
+AGENT_COLUMNS = 12
+USUAL_AGENT = "treadle"
+NUMBERS = frozenset({"age", "turns", "calls", "tokens"})
+
+
+@click.command("list", context_settings=HELP)
+@click.option("--json", "as_json", is_flag=True, help="As a list of objects.")
+@click.option("--limit", type=click.IntRange(1), metavar="N", default=20, show_default=True, help="At most so many.")
+@click.option("--all", "everything", is_flag=True, help="Without a limit.")
+@click.option("--session", metavar="ID", help="Of this conversation alone.")
+@journal_option
+def list_(as_json: bool, limit: int, everything: bool, session: str | None, journal: str | None) -> None:
+    """The newest runs. ↳ marks one that another run started, ⑂ one that was forked from another."""
+    show = _print_objects if as_json else _print_table
+
+    async def work(place: Place) -> None:
+        show(await place.journal.runs(limit=None if everything else limit, session_id=session), place.secrets)
+
+    on_journal(journal, work, absent=lambda secrets: show([], secrets))
+
+
+def _print_objects(found: list[RunInfo], secrets: Redactor) -> None:
+    put_json([row_of(info) for info in found], secrets)
+
+
+def _print_table(found: list[RunInfo], secrets: Redactor) -> None:
+    if not found:
+        put('There are no runs yet. Begin one: treadle run "what to do"')
+        return
+    head = ["run", "age", "status", "agent", "model", "turns", "calls", "tokens", "prompt"]
+    rows = [_cells(info, secrets) for info in found]
+    if all(info.agent == USUAL_AGENT for info in found):
+        at = head.index("agent")
+        head, rows = head[:at] + head[at + 1 :], [row[:at] + row[at + 1 :] for row in rows]
+
+    def style(column: int, text: str) -> Style:
+        return style_of(text) if head[column] == "status" else _STYLES.get(head[column], "")
+
+    for line in table(head, rows, right=NUMBERS, ink=Ink(), style=style):
+        put(line)
+
+
+_STYLES: dict[str, Style] = {"run": "cyan", "age": "dim", "agent": "dim", "model": "dim"}
+
+
+def _cells(info: RunInfo, secrets: Redactor) -> list[str]:
+    def shown(text: str) -> str:
+        return one_line(secrets.text(text), 200)
+
+    mark = "↳ " if info.parent_run_id else "⑂ " if info.forked_from else ""
+    return [
+        one_line(short(info.run_id)),
+        ago(info.started_at, datetime.now(UTC)),
+        status_of(info),
+        cut(shown(info.agent), AGENT_COLUMNS),
+        cut(shown(model_name(info.model)), MODEL_COLUMNS),
+        str(info.turns),
+        str(info.tool_calls),
+        tokens(info.usage.total_tokens),
+        mark + shown(info.prompt),
+    ]

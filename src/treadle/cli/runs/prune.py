@@ -1,0 +1,68 @@
+"""`treadle runs prune`: deletes old runs, and says first what that frees. Entry: `prune`."""
+
+from __future__ import annotations
+
+import re
+from datetime import UTC, datetime, timedelta
+
+import click
+
+from treadle.cli.exits import Failed
+from treadle.cli.help import HELP
+from treadle.cli.journal_option import Place, journal_option, on_journal
+from treadle.cli.terminal import confirm, count, put, put_json, size
+from treadle.journal import Freed
+from treadle.redaction import Redactor
+
+UNITS = {"h": 1, "d": 24, "w": 24 * 7}
+"""Hours. No month and no minute: `m` could be either."""
+
+
+@click.command(context_settings=HELP)
+@click.option("--older-than", "age", metavar="AGE", required=True, help="How old the last entry of a run must be: 12h, 30d, 8w.")
+@click.option("--yes", is_flag=True, help="Without asking.")
+@click.option("--json", "as_json", is_flag=True, help="What was freed; needs --yes.")
+@journal_option
+def prune(age: str, yes: bool, as_json: bool, journal: str | None) -> None:
+    """Delete finished runs that are old enough, with what was said in them. Says first what that frees, then asks.
+
+    Runs that others go on from, by fork, are kept as long as those are.
+    """
+    before = datetime.now(UTC) - _span(age)
+    if as_json and not yes:
+        raise Failed("--json needs --yes: nobody could be asked")
+
+    async def work(place: Place) -> None:
+        would = await place.journal.prune(before, apply=False)
+        if not as_json:
+            _tell(would, age)
+        if would.runs and not yes:
+            confirm(f"Delete {count(len(would.runs), 'run')}?")
+        freed = await place.journal.prune(before, apply=True) if would.runs else would
+        if as_json:
+            put_json(freed, place.secrets)
+        elif freed.runs:
+            put(f"Deleted {count(len(freed.runs), 'run')}.")
+
+    def absent(secrets: Redactor) -> None:
+        none = Freed(runs=(), kept=(), size_bytes=0)
+        put_json(none, secrets) if as_json else _tell(none, age)
+
+    on_journal(journal, work, absent=absent)
+
+
+def _tell(would: Freed, age: str) -> None:
+    if would.runs:
+        put(f"{count(len(would.runs), 'run')} older than {age}: {size(would.size_bytes)}.")
+    else:
+        put(f"No finished run is older than {age}: nothing to delete.")
+    if would.kept:
+        put(f"Kept, because others were forked from {'it' if len(would.kept) == 1 else 'them'}: {count(len(would.kept), 'run')} as old.")
+
+
+def _span(age: str) -> timedelta:
+    """Raises Failed."""
+    found = re.fullmatch(r"(\d{1,6})([hdw])", age.strip())
+    if found is None:
+        raise Failed(f"--older-than {age!r}: write a number and h, d or w, like 12h, 30d, 8w")
+    return timedelta(hours=int(found[1]) * UNITS[found[2]])

@@ -1,0 +1,31 @@
+"""`treadle runs replay`: a run as it was, out of its journal. Entry: `replay`."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import click
+
+from treadle.cli.help import HELP
+from treadle.cli.runs.driving import Drive, Opened, driven, end_of, output_options
+from treadle.cli.runs.finding import run_argument
+
+
+@click.command(context_settings=HELP)
+@run_argument
+@output_options
+def replay(**rest: Any) -> None:
+    """Print a run as it was: the same events, but for the pieces in which words came. Asks no model and runs no tool.
+
+    Exits with 0, however the run ended.
+    """
+
+    async def work(opened: Opened) -> int:
+        run_id = opened.info.run_id
+        opened.print(await opened.runtime.events(run_id))
+        if opened.info.status != "finished":
+            opened.print([end_of(await opened.runtime.replay(run_id))])
+            await opened.tell_next_steps(run_id)
+        return 0
+
+    driven(Drive(**rest), work)

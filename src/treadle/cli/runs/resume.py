@@ -1,0 +1,72 @@
+"""`treadle runs resume`: goes on with a run whose process died, or that waits for a person. Entry: `resume`."""
+
+from __future__ import annotations
+
+from typing import Any, get_args
+
+import click
+
+from treadle.cli.help import HELP
+from treadle.cli.runs.answers import check_once, reasons, texts
+from treadle.cli.runs.driving import Drive, Opened, code_of, drive_options, driven, end_of, output_options
+from treadle.cli.runs.finding import run_argument
+from treadle.events import RunEnd
+from treadle.recovery import OnUnknown
+from treadle.types import Limits
+
+
+@click.command(context_settings=HELP)
+@run_argument
+@click.option("--approve", metavar="CALL", multiple=True, help="This call may run; repeatable. One that had begun is run again.")
+@click.option("--deny", metavar="CALL[=REASON]", multiple=True, help="This one may not.")
+@click.option("--result", metavar="CALL=TEXT", multiple=True, help="What this one gave, as you found out.")
+@click.option(
+    "--on-unknown",
+    type=click.Choice(get_args(OnUnknown)),
+    help="Where nobody knows whether a call took effect: tell the model, wait for a person, or fail.",
+)
+@drive_options
+@output_options
+def resume(approve: tuple[str, ...], deny: tuple[str, ...], result: tuple[str, ...], on_unknown: OnUnknown | None, **rest: Any) -> None:
+    """Go on with a run that was stopped, or that waits for a person. Its mode, directory and model stay, unless told otherwise.
+
+    What had run is not run again: calls without effect are repeated, and of others that had begun the model is told that nobody knows
+    (or --on-unknown). A finished run is left alone, and its result is printed.
+
+    Exits as `treadle run` does: with 4 where the run waits for a person, and says for what.
+    """
+    drive = Drive(**rest)
+    answers = {"approve": approve, "deny": reasons("--deny", deny), "results": texts("--result", result)}
+    check_once(approve=approve, deny=answers["deny"], result=answers["results"])
+    options: dict[str, Any] = {name: value for name, value in answers.items() if value} | drive.options()
+    if on_unknown is not None:
+        options["on_unknown"] = on_unknown
+    if drive.timeout is not None:
+        options["limits"] = Limits(seconds=drive.timeout)
+
+    async def work(opened: Opened) -> int:
+        match opened.info.status:
+            case "finished":
+                return await _finished(opened)
+            case "waiting" if not options:
+                return await _waits(opened)
+            case _:
+                return await opened.followed(opened.runtime.resume_stream(opened.info.run_id, opened.agent(), **options))
+
+    driven(drive, work)
+
+
+async def _finished(opened: Opened) -> int:
+    run_id = opened.info.run_id
+    opened.warn(f"run {run_id} is finished: nothing is done, this is its result")
+    events = await opened.runtime.events(run_id)
+    opened.print([event for event in events if isinstance(event, RunEnd)])
+    return code_of(await opened.runtime.replay(run_id))
+
+
+async def _waits(opened: Opened) -> int:
+    """Nobody said anything new: it goes on waiting, and stays as it is."""
+    result = await opened.runtime.replay(opened.info.run_id)
+    opened.print([end_of(result)])
+    await opened.tell_next_steps(opened.info.run_id)
+    return code_of(result)

@@ -1,0 +1,50 @@
+"""A run in one line: as the object that `--json` gives, and in words for people. Entry: `row_of`, `status_of`."""
+
+from __future__ import annotations
+
+from pathlib import PurePath
+from typing import Any, Final
+
+import msgspec
+
+from treadle.cli.terminal import Style
+from treadle.journal import RunInfo
+from treadle.types import Outcome
+
+PREFIX: Final = "run_"
+SHORT_CHARS = 12
+"""Of an id without its prefix: the time in milliseconds."""
+
+
+def row_of(info: RunInfo) -> dict[str, Any]:
+    return {**msgspec.structs.asdict(info), "cost_usd": None}
+
+
+def short(run_id: str) -> str:
+    """The beginning of an id, which is enough for a command."""
+    return run_id.removeprefix(PREFIX)[:SHORT_CHARS]
+
+
+def status_of(info: RunInfo) -> str:
+    """How it ended; where it has not, who is asked next."""
+    return info.status if info.outcome is None else info.outcome.value
+
+
+def style_of(status: str) -> Style:
+    match status:
+        case Outcome.COMPLETED:
+            return "green"
+        case "running":
+            return "cyan"
+        case "waiting" | "stopped" | Outcome.APPROVAL_NEEDED | Outcome.CANCELLED:
+            return "yellow"
+        case _:
+            return "red"
+
+
+def model_name(model: str) -> str:
+    """Without the provider, and without the directory of a file."""
+    kind, colon, name = model.partition(":")
+    if not colon:
+        return model
+    return f"{kind}:{PurePath(name.partition('=')[0]).name}" if kind in ("script", "tape", "record") else name

@@ -1,0 +1,79 @@
+"""`treadle runs show`: the timeline of a run. How it is drawn is timeline.py's. Entry: `show`."""
+
+from __future__ import annotations
+
+import click
+
+from treadle.cli.help import HELP
+from treadle.cli.journal_option import Place, journal_option, on_journal
+from treadle.cli.next_steps import next_steps
+from treadle.cli.render import plain
+from treadle.cli.runs.finding import find_run, no_runs, run_argument
+from treadle.cli.runs.lines import export_lines
+from treadle.cli.runs.row import row_of
+from treadle.cli.story import Story
+from treadle.cli.terminal import Ink, put, put_bytes
+from treadle.cli.timeline import Relations, timeline
+from treadle.errors import AgentError
+from treadle.journal import Journal, RunInfo
+from treadle.json_text import decode_json, encode_json
+from treadle.redaction import Redactor
+
+
+@click.command(context_settings=HELP)
+@run_argument
+@click.option("--json", "as_json", is_flag=True, help="One object: the run as `list` has it, and its entries as `export` has them.")
+@click.option("-v", "verbose", is_flag=True, help="Also reasoning, and what the tools gave.")
+@journal_option
+def show(run: str, as_json: bool, verbose: bool, journal: str | None) -> None:
+    """Draw what happened in a run: its turns and calls with their times, retries and approvals, where its process stopped, who
+    went on with it, and what is unknown.
+    """
+
+    async def work(place: Place) -> None:
+        info = await find_run(place.journal, run)
+        if as_json:
+            put_bytes(await _object(place, info))
+        else:
+            await _draw(place, info, verbose=verbose, journal=journal)
+
+    on_journal(journal, work, absent=lambda _: no_runs(run))
+
+
+async def _object(place: Place, info: RunInfo) -> bytes:
+    row = place.secrets.inside(decode_json(encode_json(row_of(info)), dict[str, object]))
+    lines = [_masked(line, place.secrets) for line in export_lines(await place.journal.read_bytes(info.run_id))]
+    return encode_json(row)[:-1] + b',"entries":[\n' + b",\n".join(lines) + b"\n]}\n"
+
+
+def _masked(line: bytes, secrets: Redactor) -> bytes:
+    """As it is, where it holds no secret."""
+    if secrets.exact(text := line.decode()) == text:
+        return line
+    return encode_json(secrets.inside(decode_json(line, dict[str, object])))
+
+
+async def _draw(place: Place, info: RunInfo, *, verbose: bool, journal: str | None) -> None:
+    records = await place.journal.read(info.run_id)
+    relations = await _relations(place.journal, info.run_id)
+    ink, clean = Ink(), place.secrets.text
+    for line in timeline(Story.of(records), info, relations, clean=clean, ink=ink, verbose=verbose):
+        put(line)
+    if info.status in ("stopped", "waiting"):
+        put("")
+        for line in next_steps(await place.journal.load(info.run_id), journal=journal):
+            put(ink(plain(clean(line)), "bold"))
+
+
+async def _relations(journal: Journal, run_id: str) -> Relations:
+    """Of runs that can be read: what is wrong with another one is no reason not to show this one."""
+    try:
+        runs = [*reversed(await journal.runs())]
+    except AgentError:
+        return Relations()
+    inside = {run_id}
+    for info in runs:  # a run is older than those that it starts
+        if info.parent_run_id in inside:
+            inside.add(info.run_id)
+    children = [info for info in runs if info.run_id in inside and info.run_id != run_id]
+    return Relations(children=children, forks=[info for info in runs if info.forked_from == run_id])

@@ -1,0 +1,251 @@
+"""`treadle sessions …`: conversations, as the journal holds them. What a session can do is session_store.py's. Entry: `sessions`."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import asdict
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Any, NoReturn
+
+import click
+
+from treadle.cli.exits import Failed
+from treadle.cli.help import HELP
+from treadle.cli.journal_option import Place, journal_option, on_journal
+from treadle.cli.output_file import write_out
+from treadle.cli.render import one_line, plain
+from treadle.cli.terminal import Ink, Style, ago, confirm, count, cut, local, put, put_json, table, width, wrapped
+from treadle.json_text import parse_json
+from treadle.message import MediaPart, Message, Part, ReasoningPart, TextPart, ToolCall, ToolResult, encode_message
+from treadle.redaction import Redactor
+from treadle.session_store import Found, SessionInfo, Sessions
+
+LAST = "last"
+PREFIX = "session_"
+RESULT_LINES = 4
+NUMBERS = frozenset({"age", "messages"})
+
+session_argument = click.argument("session", metavar="ID")
+json_option = click.option("--json", "as_json", is_flag=True, help="As JSON.")
+
+
+@click.group(context_settings=HELP)
+def sessions() -> None:
+    """List, show, search and keep conversations.
+
+    ID is a session's id, the beginning of one, or `last` for the one that changed last. `treadle run --session ID` goes on with one.
+    """
+
+
+# ---------------------------------------------------------------- list
+
+
+@sessions.command("list", context_settings=HELP)
+@json_option
+@click.option("--limit", type=click.IntRange(1), metavar="N", default=20, show_default=True, help="At most so many.")
+@click.option("--all", "everything", is_flag=True, help="Without a limit.")
+@journal_option
+def list_(as_json: bool, limit: int, everything: bool, journal: str | None) -> None:
+    """Conversations, the last one that changed first."""
+
+    def show(found: list[SessionInfo], secrets: Redactor) -> None:
+        if as_json:
+            put_json([_row(info) for info in found], secrets)
+        elif found:
+            for line in table(["session", "age", "messages", "title"], [_cells(info, secrets) for info in found], right=NUMBERS, ink=Ink(), style=_style):
+                put(line)
+        else:
+            put('There are no sessions yet. Begin one: treadle run "what to do"')
+
+    async def work(place: Place) -> None:
+        found = place.journal.sessions.list()
+        show(found if everything else found[:limit], place.secrets)
+
+    on_journal(journal, work, absent=lambda secrets: show([], secrets))
+
+
+def _row(info: SessionInfo) -> dict[str, Any]:
+    return {"session_id": info.id, **{name: value for name, value in asdict(info).items() if name != "id"}}
+
+
+def _cells(info: SessionInfo, secrets: Redactor) -> list[str]:
+    return [one_line(info.id), ago(info.updated_at, datetime.now(UTC)), str(info.message_count), one_line(secrets.text(info.title))]
+
+
+def _style(column: int, _: str) -> Style:
+    return ("cyan", "dim", "", "")[column]
+
+
+# ---------------------------------------------------------------- show
+
+
+@sessions.command(context_settings=HELP)
+@session_argument
+@json_option
+@click.option("-v", "verbose", is_flag=True, help="Also reasoning, and results in full.")
+@journal_option
+def show(session: str, as_json: bool, verbose: bool, journal: str | None) -> None:
+    """What was said in a conversation, as far as its next run sees it. What left the view is found by `search`."""
+
+    async def work(place: Place) -> None:
+        info = find_session(place.journal.sessions, session)
+        messages = place.journal.sessions.get_messages(info.id)
+        if as_json:
+            put_json({**_row(info), "messages": [parse_json(encode_message(message).decode()) for message in messages]}, place.secrets)
+            return
+        for line in _drawn(info, messages, lambda text: plain(place.secrets.text(text)), Ink(), verbose=verbose):
+            put(line)
+
+    on_journal(journal, work, absent=lambda _: _none(session))
+
+
+def _drawn(info: SessionInfo, messages: Sequence[Message], clean: Callable[[str], str], ink: Ink, *, verbose: bool) -> Iterator[str]:
+    yield f"{ink(one_line(clean(info.title)), 'bold')}  {ink(one_line(info.id), 'cyan')}"
+    yield ink(f"{count(len(messages), 'message')}, began {local(info.created_at)}, changed {local(info.updated_at)}", "dim")
+    for message in messages:
+        yield from _said(message, clean, ink, verbose=verbose)
+
+
+def _said(message: Message, clean: Callable[[str], str], ink: Ink, *, verbose: bool) -> Iterator[str]:
+    yield ""
+    for part in message.parts:
+        for first, further, text, style in _shown(part, message.role, clean, verbose=verbose):
+            for n, line in enumerate(wrapped(text, width() - len(first))):
+                yield (further if n else first) + ink(line, style)
+
+
+def _shown(part: Part, role: str, clean: Callable[[str], str], *, verbose: bool) -> Iterator[tuple[str, str, str, Style]]:
+    """What stands before its first line, before the others, the text, and its style."""
+    match part:
+        case TextPart():
+            mark = "> " if role == "user" else "  "
+            yield mark, mark, clean(part.text).strip("\n"), "bold" if role == "user" else ""
+        case ReasoningPart():
+            if verbose:
+                yield "  ", "  ", clean(part.text).strip(), "dim"
+        case ToolCall():
+            yield "  ", "    ", one_line(clean(f"• {part.name} {part.arguments_json}"), 400), "cyan"
+        case ToolResult():
+            lines = clean(part.text).strip().splitlines()
+            kept = lines if verbose else lines[:RESULT_LINES]
+            more = [f"… {count(len(lines) - len(kept), 'more line')}"] if len(lines) > len(kept) else []
+            mark = "?" if part.unknown else "✗" if part.is_error else "✓"
+            yield "  ", "    ", "\n".join([f"{mark} {kept[0] if kept else ''}", *kept[1:], *more]), "red" if part.is_error else "dim"
+        case MediaPart():
+            yield "  ", "  ", one_line(clean(f"[{part.name or part.media_type}]")), "dim"
+        case _:
+            return
+
+
+# ---------------------------------------------------------------- change
+
+
+@sessions.command(context_settings=HELP)
+@session_argument
+@click.argument("title")
+@journal_option
+def rename(session: str, title: str, journal: str | None) -> None:
+    """Give a conversation another title."""
+    if not title.strip():
+        raise Failed("the title is empty")
+
+    async def work(place: Place) -> None:
+        info = find_session(place.journal.sessions, session)
+        place.journal.sessions.update_title(info.id, title)
+        renamed = place.journal.sessions.get(info.id) or info
+        put(f"{one_line(info.id)}: {one_line(place.secrets.text(renamed.title))}")
+
+    on_journal(journal, work, absent=lambda _: _none(session))
+
+
+@sessions.command(context_settings=HELP)
+@session_argument
+@click.option("--yes", is_flag=True, help="Without asking.")
+@journal_option
+def delete(session: str, yes: bool, journal: str | None) -> None:
+    """Delete a conversation with all that was said in it. Says first what that is, then asks."""
+
+    async def work(place: Place) -> None:
+        store = place.journal.sessions
+        info = find_session(store, session)
+        put(f"{one_line(info.id)}: {one_line(place.secrets.text(info.title))}, {count(info.message_count, 'message')}")
+        if not yes:
+            confirm("Delete it?")
+        store.delete(info.id)
+        put("Deleted.")
+
+    on_journal(journal, work, absent=lambda _: _none(session))
+
+
+# ---------------------------------------------------------------- search and export
+
+
+@sessions.command(context_settings=HELP)
+@click.argument("words", nargs=-1, required=True)
+@json_option
+@click.option("--limit", type=click.IntRange(1), metavar="N", default=20, show_default=True, help="At most so many.")
+@journal_option
+def search(words: tuple[str, ...], as_json: bool, limit: int, journal: str | None) -> None:
+    """Messages that hold all the words, the newest first; also those that have left the view."""
+
+    def show(found: list[Found], secrets: Redactor) -> None:
+        if as_json:
+            put_json([asdict(hit) for hit in found], secrets)
+        elif not found:
+            put("Nothing was found.")
+        ink = Ink()
+        for hit in () if as_json else found:
+            put(f"{ink(one_line(hit.session_id), 'cyan')}  {ink(cut(one_line(secrets.text(hit.title)), width() - len(hit.session_id) - 2), 'bold')}")
+            who = f"  {ago(hit.at, datetime.now(UTC)):>6}  {hit.role:<9}  "
+            put(ink(who, "dim") + cut(one_line(secrets.text(hit.excerpt), 400), width() - len(who)))
+
+    async def work(place: Place) -> None:
+        show(place.journal.sessions.search(" ".join(words), limit=limit), place.secrets)
+
+    on_journal(journal, work, absent=lambda secrets: show([], secrets))
+
+
+@sessions.command(context_settings=HELP)
+@session_argument
+@click.option("-o", "output_file", type=click.Path(path_type=Path), metavar="FILE", help="Write it there.")
+@journal_option
+def export(session: str, output_file: Path | None, journal: str | None) -> None:
+    """A conversation as JSON lines, one for each message, as it is stored."""
+
+    async def work(place: Place) -> bytes:
+        info = find_session(place.journal.sessions, session)
+        return b"".join(encode_message(message) + b"\n" for message in place.journal.sessions.get_messages(info.id))
+
+    write_out(on_journal(journal, work, absent=lambda _: _none(session)), output_file)
+
+
+# ---------------------------------------------------------------- which one is meant
+
+
+def find_session(store: Sessions, given: str) -> SessionInfo:
+    """By its id, the beginning of it, or `last`. Raises Failed for one that is not there, with the nearest ids."""
+    if given != LAST and (found := store.get(given)) is not None:
+        return found
+    known = store.list()
+    if not known:
+        _none(given)
+    if given == LAST:
+        return known[0]
+    meant = [info for info in known if given and info.id.startswith((given, PREFIX + given))]
+    if len(meant) == 1:
+        return meant[0]
+    if meant:
+        shown = ", ".join(info.id for info in meant[:3]) + ("" if len(meant) <= 3 else ", …")
+        raise Failed(f"{given!r} is the beginning of {len(meant)} ids: {shown}. Write more of it")
+    import difflib  # noqa: PLC0415  costs 5 ms of start-up, and ids are rarely wrong
+
+    near = difflib.get_close_matches(given, [info.id for info in known[:1000]], n=3)
+    hint = f"Did you mean {' or '.join(near)}?" if near else "`treadle sessions list` shows them"
+    raise Failed(f"there is no session {given!r} here. {hint}")
+
+
+def _none(given: str) -> NoReturn:
+    """Raises Failed."""
+    none = "there are no sessions yet"
+    raise Failed(none if given == LAST else f"there is no session {given!r}: {none}")

@@ -1,0 +1,211 @@
+"""What happened in a run, in the order in which a person reads it: its entries, gathered into turns, calls, breaks and notes.
+
+How that looks is timeline.py's. Entry: `Story.of`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from typing import Literal, TypeAlias
+
+from treadle.entries import (
+    ApprovalAnswered,
+    ApprovalAsked,
+    CancelAsked,
+    Compaction,
+    Entry,
+    InputAdded,
+    ModelRequested,
+    ModelResponded,
+    ModelSwitched,
+    Record,
+    RunFinished,
+    RunResumed,
+    RunStarted,
+    ToolFinished,
+    ToolLate,
+    ToolStarted,
+)
+from treadle.json_text import JsonText, decode_json
+from treadle.types import Time
+from treadle.window import Window
+
+
+@dataclass(slots=True)
+class Call:
+    """What one driver saw of a call."""
+
+    call_id: str
+    name: str
+    arguments_json: JsonText
+    asked: ApprovalAsked | None = None
+    answered: ApprovalAnswered | None = None
+    started: ToolStarted | None = None
+    finished: ToolFinished | None = None
+
+
+@dataclass(slots=True)
+class Turn:
+    number: int
+    at: Time
+    again: bool
+    """Another driver goes on with it."""
+    requested_at: Time | None = None
+    """When its last attempt began to be waited for."""
+    failed: list[ModelRequested] = field(default_factory=list[ModelRequested])
+    """For each attempt that came to nothing, the one after it, which tells."""
+    response: ModelResponded | None = None
+    calls: dict[str, Call] = field(default_factory=dict[str, Call])
+
+
+@dataclass(frozen=True, slots=True)
+class Break:
+    """Nobody drove the run for a while."""
+
+    stopped_at: Time
+    """Of the last entry before."""
+    resumed: RunResumed
+    waited: bool
+    """It was let go to wait for a person; else its process stopped."""
+    changes: tuple[str, ...]
+    """What the new driver does in another way."""
+
+
+@dataclass(frozen=True, slots=True)
+class Note:
+    at: Time
+    kind: Literal["person", "runtime", "late", "cancel", "view", "model"]
+    text: str
+
+
+Item: TypeAlias = Turn | Break | Note
+
+
+@dataclass(slots=True)
+class Story:
+    started: RunStarted
+    items: list[Item] = field(default_factory=list[Item])
+    finished: RunFinished | None = None
+    last_at: Time | None = None
+    """Of the last entry before the end."""
+    results: dict[str, ToolFinished] = field(default_factory=dict[str, ToolFinished])
+    """By call."""
+    late: set[str] = field(default_factory=set[str])
+    """Calls of which a result came late."""
+    _asked: dict[str, tuple[str, JsonText]] = field(default_factory=dict[str, tuple[str, JsonText]])
+    """Name and arguments of every call."""
+    _waiting: set[str] = field(default_factory=set[str])
+    _held: tuple[str, str, str] = ("", "", "")
+    """Model, mode and directory of the last driver."""
+
+    @classmethod
+    def of(cls, records: Sequence[Record]) -> Story:
+        """`records`: of one run, from its first entry on."""
+        started = records[0].entry
+        assert isinstance(started, RunStarted), "a run begins with run.started"
+        story = cls(started, last_at=started.at, _held=(started.model, started.mode, started.cwd))
+        for record in records[1:]:
+            story._take(record.entry)
+        return story
+
+    @property
+    def unknown(self) -> list[ToolFinished]:
+        """Results that say that nobody knows, and of which nothing came late."""
+        return [finished for call_id, finished in self.results.items() if finished.status == "unknown" and call_id not in self.late]
+
+    def _take(self, entry: Entry) -> None:
+        match entry:
+            case RunStarted():
+                return
+            case RunFinished():
+                self.finished = entry
+                return
+            case RunResumed():
+                self._resumed(entry)
+            case ModelRequested():
+                self._requested(entry)
+            case ModelResponded():
+                self._responded(entry)
+            case ToolStarted() | ToolFinished() | ApprovalAsked() | ApprovalAnswered():
+                self._of_call(entry)
+            case _:
+                self.items.append(self._note(entry))
+        if self.finished is None:
+            self.last_at = entry.at
+
+    def _resumed(self, entry: RunResumed) -> None:
+        assert self.last_at is not None, "run.started has a time"
+        left = set(self._asked) - set(self.results)
+        holds = (entry.model, entry.mode, entry.cwd)
+        names = ("model", "mode", "directory")
+        changes = tuple(f"{name} {new}" for name, old, new in zip(names, self._held, holds, strict=True) if new != old)
+        self._held = holds
+        self.items.append(Break(self.last_at, entry, bool(left) and left <= self._waiting, changes))
+
+    def _requested(self, entry: ModelRequested) -> None:
+        turn = self.items[-1] if self.items and isinstance(self.items[-1], Turn) else None
+        if turn is None or turn.number != entry.turn:
+            turn = Turn(entry.turn, entry.at, again=entry.attempt > 1)
+            self.items.append(turn)
+        if entry.attempt > 1:
+            turn.failed.append(entry)
+        turn.requested_at = entry.at
+
+    def _responded(self, entry: ModelResponded) -> None:
+        turn = self._turn(entry.turn, entry.at)
+        turn.response = entry
+        if entry.stop_reason is None:
+            return
+        for call in entry.message.tool_calls:
+            self._asked[call.id] = (call.name, call.arguments_json)
+            turn.calls[call.id] = Call(call.id, call.name, call.arguments_json)
+
+    def _of_call(self, entry: ToolStarted | ToolFinished | ApprovalAsked | ApprovalAnswered) -> None:
+        call_id = entry.result.call_id if isinstance(entry, ToolFinished) else entry.call_id
+        turn = self._turn(next((item.number for item in reversed(self.items) if isinstance(item, Turn)), 0), entry.at)
+        call = turn.calls.setdefault(call_id, Call(call_id, *self._asked.get(call_id, ("?", "{}"))))
+        match entry:
+            case ToolStarted():
+                call.started = entry
+            case ToolFinished():
+                call.finished = self.results[call_id] = entry
+            case ApprovalAsked():
+                call.asked = entry
+                self._waiting.add(call_id)
+            case ApprovalAnswered():
+                call.answered = entry
+                self._waiting.discard(call_id)
+
+    def _turn(self, number: int, at: Time) -> Turn:
+        """The one under way; after a break a further piece of it."""
+        for item in reversed(self.items):
+            if isinstance(item, Turn) and item.number == number:
+                return item
+            if isinstance(item, Break):
+                break
+        self.items.append(turn := Turn(number, at, again=True))
+        return turn
+
+    def _note(self, entry: InputAdded | ToolLate | CancelAsked | Compaction | ModelSwitched) -> Note:
+        match entry:
+            case InputAdded():
+                return Note(entry.at, "person" if entry.by == "user" else "runtime", entry.message.text)
+            case ToolLate():
+                self.late.add(entry.call_id)
+                name = self._asked.get(entry.call_id, ("a call before this run", ""))[0]
+                return Note(entry.at, "late", f"{name} ({entry.call_id}) gave its result late: {entry.text}")
+            case CancelAsked():
+                return Note(entry.at, "cancel", f"asked to stop, by {entry.by}")
+            case Compaction():
+                return Note(entry.at, "view", _view(entry))
+            case ModelSwitched():
+                return Note(entry.at, "model", f"the model is {entry.model} from here on")
+
+
+def _view(entry: Compaction) -> str:
+    try:
+        dropped = decode_json(entry.receipt.encode(), Window).dropped
+    except ValueError:  # of a kind that this version does not know
+        return "older messages left the model's view"
+    return f"{dropped} older message{'' if dropped == 1 else 's'} of the conversation left the model's view"
