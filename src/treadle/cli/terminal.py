@@ -7,9 +7,9 @@ from __future__ import annotations
 
 import json
 import os
+import re
 import shutil
 import sys
-import textwrap
 import unicodedata
 from collections.abc import Callable, Iterable, Sequence
 from datetime import datetime
@@ -100,27 +100,40 @@ def cut(text: str, most: int) -> str:
 
 
 def wrapped(text: str, most: int) -> list[str]:
-    """Its lines, none wider than that; what is indented stays so."""
-    lines: list[str] = []
-    for line in text.expandtabs(4).splitlines():
-        if line.isascii():
-            lines += textwrap.wrap(line, most, drop_whitespace=False, break_on_hyphens=False) or [""]
-        else:
-            lines += _broken(line, most)
-    return [line.rstrip() for line in lines]
+    """Its lines, none wider than that, broken between words where there are any; what is indented begins so."""
+    return [line for long in text.expandtabs(4).splitlines() for line in _broken(long.rstrip(), most)]
 
 
 def _broken(line: str, most: int) -> list[str]:
     """By columns: not every character is one wide, and not every script has spaces."""
+    if columns(line) <= most:
+        return [line]
     lines, used = [""], 0
-    for character in line:
+    for piece in re.findall(r" +|[^ ]+", line):
+        wide = columns(piece)
+        if used + wide <= most:
+            lines[-1] += piece
+            used += wide
+        elif piece.isspace():  # it stands where the line is broken
+            used = most
+        elif wide <= most:
+            lines.append(piece)
+            used = wide
+        else:
+            used = _fill(lines, piece, used, most)
+    return [line.rstrip() for line in lines]
+
+
+def _fill(lines: list[str], word: str, used: int, most: int) -> int:
+    """A word that no line can hold; gives the columns that the last line takes then."""
+    for character in word:
         wide = _columns_of(character)
         if used + wide > most:
             lines.append("")
             used = 0
         lines[-1] += character
         used += wide
-    return lines
+    return used
 
 
 def table(

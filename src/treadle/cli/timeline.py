@@ -58,7 +58,8 @@ class _Drawing:
         for line in wrapped(self._clean(started.input.text).strip(), self._width - 4)[: VERBOSE_LINES if self._verbose else 3]:
             yield f"  {self._ink('│', 'cyan')} {line}"
         finished = self._story.finished
-        took = f", took {lasting(finished.duration_s)}" if finished else ""
+        word = "driven for" if any(isinstance(item, Break) for item in self._story.items) else "took"
+        took = f", {word} {lasting(finished.duration_s)}" if finished else ""
         usage = info.usage
         spent = f"{count(info.turns, 'turn')}, {count(info.tool_calls, 'tool call')}, {count(usage.total_tokens, 'token')}"
         rows = {
@@ -128,8 +129,8 @@ class _Drawing:
             return
         status = f" {error.status}" if error.status else ""
         text = f"! attempt {entry.attempt - 1} failed, tried again after {lasting(entry.wait_s)}: {error.kind}{status}: {error.message}"
-        for line in wrapped(one_line(self._clean(text), 300), self._width - len(MARGIN)):
-            yield self._under(line, "yellow")
+        for n, line in enumerate(wrapped(one_line(self._clean(text), 300), self._width - len(MARGIN) - 2)):
+            yield self._under(f"  {line}" if n else line, "yellow")
 
     def _said(self, turn: Turn, response: ModelResponded) -> Iterator[str]:
         message = response.message
@@ -198,7 +199,8 @@ class _Drawing:
             yield f"run again, attempt {call.started.attempt}", "yellow"
         finished = call.finished
         if finished is None:
-            if call.started is not None and call.started.effect == "once" and (turn is not self._last or self._info.status != "running"):
+            lost = call.call_id not in self._story.results and (turn is not self._last or self._info.status != "running")
+            if lost and call.started is not None and call.started.effect == "once":
                 yield "it had begun, and nothing says whether it took effect", "yellow"
             return
         yield from self._result(finished)
