@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import base64
+import gc
 import json
 import logging
 import sys
+import weakref
 from io import StringIO
 from urllib.parse import quote
 
@@ -13,7 +15,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from treadle.redaction import MASK, RedactingFilter, Redactor, Secret, in_url, names_a_secret
+from treadle.message import Message, TextPart, ToolCall
+from treadle.redaction import MASK, RedactingFilter, Redactor, Secret, in_url, mask_logs, names_a_secret
+from treadle.types import Outcome
 
 CANARY = "sk-ant-api03-CANARY-9f3b2c7d1e"
 ODD = 'pa"ss\\wörd /+%x'
@@ -92,6 +96,89 @@ def test_no_known_value_survives_in_any_text(secrets: list[str], pieces: list[st
 @given(st.text())
 def test_text_without_known_values_is_not_touched_by_exact(text: str) -> None:
     assert Redactor([CANARY]).exact(text) == text
+
+
+# ---------------------------------------------------------------- in pieces
+
+
+def masked(redactor: Redactor, pieces: list[str]) -> list[str]:
+    """What leaves with each piece, and at the end."""
+    masking = redactor.masking()
+    return [*map(masking.add, pieces), masking.end()]
+
+
+def test_a_value_that_is_cut_anywhere_does_not_leave() -> None:
+    for cut in range(len(CANARY) + 1):
+        left = masked(Redactor([CANARY]), [f"my key: {CANARY[:cut]}", f"{CANARY[cut:]}, said he"])
+        assert "".join(left) == f"my key: {MASK}, said he"
+
+
+def test_only_what_may_be_the_beginning_of_a_value_waits() -> None:
+    left = masked(Redactor(["sk-ant-1234"]), ["no", " s", "o", " sk-", "a", "x", "sk"])
+    assert left == ["no", " ", "so", " ", "", "sk-ax", "", "sk"]
+
+
+def test_what_waits_is_given_at_the_end_and_the_next_text_is_another() -> None:
+    masking = Redactor(["sk-ant-1234"]).masking()
+    assert (masking.add("x sk-ant-12"), masking.end(), masking.add("34"), masking.end()) == ("x ", "sk-ant-12", "34", "")
+
+
+def test_the_longest_of_several_values_is_waited_for() -> None:
+    redactor = Redactor(["abcdefgh", "abcdefghijkl", "efghijklmnop"])
+    assert masked(redactor, ["_abcdefgh", "_"]) == ["_", f"{MASK}_", ""]
+    assert masked(redactor, ["_abcdefgh", "ijkl", "mno", "p_"]) == ["_", "", "", f"{MASK}_", ""]
+    assert masked(redactor, ["_abcdefgh", "ijkl", "mno"]) == ["_", "", "", f"{MASK}mno"]
+
+
+@pytest.mark.parametrize("secret", ["]abcdefgh", "abcdefg[", "d][redac", "[redacted][", "x[redacted]"])
+def test_in_pieces_too_a_value_that_looks_like_the_mask_does_not_come_back(secret: str) -> None:
+    redactor = Redactor([secret, "a-plain-secret"])
+    for text in (secret * 7, f"x{secret}[", "xa-plain-secret[", "abcdefga-plain-secretabcdefgha-plain-secret[[[[[["):
+        assert "".join(masked(redactor, list(text))) == redactor.exact(text)
+
+
+ALIKE = st.lists(st.text(st.sampled_from("ab"), min_size=8, max_size=12), min_size=1, max_size=3)
+
+
+@given(secrets=st.one_of(SECRETS, ALIKE), said=st.data(), size=st.integers(1, 12))
+def test_however_a_text_is_cut_its_pieces_leave_as_the_whole_would(secrets: list[str], said: st.DataObject, size: int) -> None:
+    value = st.sampled_from(secrets)
+    part = st.one_of(value, value.map(lambda s: s[: len(s) // 2]), value.map(lambda s: s[len(s) // 2 :]), st.text(max_size=8), st.text("ab", max_size=8))
+    text = "".join(said.draw(st.lists(part, max_size=12)))
+    redactor = Redactor(secrets)
+    left = masked(redactor, [text[i : i + size] for i in range(0, len(text), size)])
+    assert "".join(left) == redactor.exact(text)
+    assert not [s for s in secrets if s in "".join(left)]
+
+
+@given(st.lists(st.text(st.characters(exclude_characters="sczN"))))
+def test_pieces_in_which_no_form_of_a_value_begins_leave_at_once(pieces: list[str]) -> None:
+    assert masked(Redactor([CANARY]), pieces) == [*pieces, ""]
+
+
+# ---------------------------------------------------------------- inside values
+
+
+def test_texts_inside_values_are_redacted_wherever_they_stand() -> None:
+    call = ToolCall(id="c", name="send", arguments_json=f'{{"to": "{CANARY}"}}')
+    message = Message.assistant([TextPart(text=f"It is {CANARY}."), call])
+    clean = Redactor([CANARY]).inside(message)
+    assert (clean.text, clean.tool_calls[0].arguments) == (f"It is {MASK}.", {"to": MASK})
+    assert (clean.id, clean.role, clean.created_at) == (message.id, message.role, message.created_at)
+
+
+def test_keys_and_numbers_of_json_are_texts_too() -> None:
+    value = {"pin": 12345678, "12345678": [True, None, 1.5, "x12345678"], "n": 1234567}
+    assert Redactor(["12345678"]).inside(value) == {"pin": MASK, MASK: [True, None, 1.5, f"x{MASK}"], "n": 1234567}
+
+
+def test_a_value_in_which_nothing_is_found_is_the_same_object() -> None:
+    message = Message.assistant("All is well.")
+    assert Redactor([CANARY]).inside(message) is message
+    assert Redactor(["completed"]).inside(Outcome.COMPLETED) is Outcome.COMPLETED
+
+
+# ---------------------------------------------------------------- by its looks
 
 
 LOOKS_LIKE_A_SECRET = [
@@ -256,6 +343,32 @@ def test_other_fields_of_a_record_keep_their_values() -> None:
     record = logging.makeLogRecord({"msg": "plain", "extra": [1, 2], "levelname": "INFO"})
     assert RedactingFilter(Redactor([CANARY])).filter(record)
     assert (record.getMessage(), record.__dict__["extra"], record.levelname) == ("plain", [1, 2], "INFO")
+
+
+def test_what_the_library_logs_is_redacted_for_every_redactor_that_is_in_use(caplog: pytest.LogCaptureFixture) -> None:
+    other = "another-canary"
+    known = [mask_logs(Redactor([CANARY])), mask_logs(Redactor([other]))]
+    logger = logging.getLogger("treadle")
+    try:
+        raise ValueError(f"refused {CANARY}")
+    except ValueError:
+        logger.exception("failed with %s", other)
+    assert all(known)
+    assert f"failed with {MASK}" in caplog.text
+    assert f"ValueError: refused {MASK}" in caplog.text
+    told = f"{caplog.text} {[vars(record) for record in caplog.records]}"
+    assert CANARY not in told
+    assert other not in told
+
+
+def test_the_log_forgets_a_redactor_with_its_user(caplog: pytest.LogCaptureFixture) -> None:
+    redactor = mask_logs(Redactor([CANARY]))
+    known = weakref.ref(redactor)
+    del redactor
+    gc.collect()
+    assert known() is None
+    logging.getLogger("treadle").warning("it is another-canary with token=1234567890abcdef")
+    assert caplog.messages == [f"it is another-canary with token={MASK}"]
 
 
 # ---------------------------------------------------------------- values

@@ -30,7 +30,7 @@ from treadle.message import MediaPart, Message, Part, TextPart, encode_json
 from treadle.model import Model
 from treadle.plan import Plan, Resumption
 from treadle.recovery import Answers, missing_tool
-from treadle.redaction import Redactor
+from treadle.redaction import Redactor, mask_logs
 from treadle.registry import Models
 from treadle.run_state import RunState
 from treadle.session import ResumeOptions, RunOptions
@@ -58,7 +58,7 @@ class Assembly:
     def use(self, config: Config) -> None:
         """Other credentials, from the next run on."""
         self.config = config
-        self.redactor = Redactor(config.secrets())
+        self.redactor = mask_logs(Redactor(config.secrets()))
         self._environment = child_environment(config.secrets())
 
     def redact(self, text: str) -> str:

@@ -1,10 +1,12 @@
-"""One run's events on their way out: made only where somebody listens, numbered, and handed to the run's stream and the hub.
+"""One run's events on their way out: made only where somebody listens, numbered, without known secrets, and handed to the run's
+stream and the hub.
 
-What an entry's events are is said in journal.py; what a front does with them is its own business. Entry: `Feed`, `EventStream`.
+What an entry's events are is said in projection.py; what a front does with them is its own business. Entry: `Feed`, `EventStream`.
 """
 
 from __future__ import annotations
 
+import itertools
 from collections import deque
 from collections.abc import AsyncIterator, Callable, Mapping, Sequence
 from typing import Any
@@ -13,10 +15,13 @@ import anyio
 import msgspec
 
 from treadle import events, model
+from treadle.entries import Entry, ToolFinished, ToolStarted
 from treadle.events import Event
 from treadle.hub import Hub
-from treadle.journal import Entry, ToolFinished, ToolStarted, events_of
+from treadle.projection import events_of
+from treadle.redaction import Masking, Redactor
 from treadle.retry import Attempt
+from treadle.run_state import RunState
 from treadle.types import now
 
 STREAM_BUFFER = 1024
@@ -87,26 +92,48 @@ def _join(last: Event, new: Event) -> Event | None:
 
 
 class Feed:
-    """Where a run says what happens. Costs nearly nothing while nobody listens."""
+    """Where a run says what happens. Costs nearly nothing while nobody listens.
 
-    def __init__(self, run_id: str, session_id: str | None, hub: Hub, stream: EventStream | None = None) -> None:
+    What leaves holds no value that the redactor knows, whoever said it: of an event, of a part's deltas taken together, and of
+    both in the same way, so that a message's deltas still make its text. History and journal keep what was said.
+    """
+
+    def __init__(
+        self,
+        run_id: str,
+        session_id: str | None,
+        hub: Hub,
+        stream: EventStream | None = None,
+        *,
+        redactor: Callable[[], Redactor] = Redactor,
+        parent: Feed | None = None,
+    ) -> None:
+        """`redactor` is asked again for each message: credentials may be replaced while the run goes on."""
         self._run_id = run_id
         self._session_id = session_id
+        self._parent_run_id = parent._run_id if parent is not None else None
         self._hub = hub
-        self._stream = stream
-        self._seq = 0
+        self._stream = parent._stream if parent is not None else stream
+        self._numbers = parent._numbers if parent is not None else itertools.count(1)
         self._attempt = Attempt(set())
         self._message_id = ""
-        self._reasoning = False
+        self._newest_redactor = redactor
+        self._redactor = redactor()
+        self._masking: Masking | None = None
+        """Of the open part; None where no secrets are known."""
+        self._open: type[Event] | None = None
+        """What the deltas of the open part are."""
+        self._call = {"call_id": "", "name": ""}
+        """The call whose arguments came last."""
         self._running_calls: set[str] = set()
 
     def say(self, kind: type[Event], fields: Mapping[str, Any], *, entry_id: str | None = None) -> None:
         """One event that is no delta; `entry_id` makes it durable."""
         if self._stream is None and not self._hub.heard:
             return
-        self._seq += 1
-        durable = {"id": entry_id} if entry_id is not None else {}
-        self._put(kind(run_id=self._run_id, session_id=self._session_id, seq=self._seq, at=now(), **durable, **fields))
+        if self._redactor:
+            fields = {name: self._redactor.inside(value) for name, value in fields.items()}
+        self._tell(kind, {"id": entry_id, **fields} if entry_id is not None else fields)
 
     def appended(self, entries: Sequence[Entry], first: int | None) -> None:
         """The durable events of entries that are in the journal, the first of them at sequence `first`.
@@ -115,7 +142,7 @@ class Feed:
         """
         if self._stream is None and not self._hub.heard:
             return
-        self.cut_reasoning()
+        self.cut()
         for seq, entry in enumerate(entries, first or 0):
             if isinstance(entry, ToolStarted):
                 self._running_calls.add(entry.call_id)
@@ -123,6 +150,15 @@ class Feed:
                 self._running_calls.discard(entry.result.call_id)
             for k, (kind, fields) in enumerate(events_of(entry)):
                 self.say(kind, fields, entry_id=None if first is None else f"{seq}.{k}")
+
+    def go_on(self, state: RunState) -> None:
+        """With a run whose driver died: what it had begun has begun here too, so that every start has its end for those who listen now."""
+        if state.turn:
+            self.say(events.TurnStart, {"turn": state.turn})
+        for call in state.open_calls:
+            if (started := state.starts.get(call.id)) is not None:
+                self._running_calls.add(call.id)
+                self.say(events.ToolCallStart, {"call_id": call.id, "name": call.name, "effect": started.effect})
 
     def progress(self, call_id: str, text: str, done: float | None, total: float | None) -> None:
         """Of a call that runs; what an abandoned thread says after its call's end is for nobody."""
@@ -132,7 +168,9 @@ class Feed:
 
     def begin_message(self, message_id: str, attempt: Attempt) -> None:
         """What `hear` is told from now on belongs to this message."""
-        self._message_id, self._attempt = message_id, attempt
+        self._message_id, self._attempt, self._open = message_id, attempt, None
+        self._redactor = self._newest_redactor()
+        self._masking = self._redactor.masking() if self._redactor else None
 
     @property
     def listener(self) -> Callable[[model.Delta], None] | None:
@@ -142,18 +180,20 @@ class Feed:
     def hear(self, delta: model.Delta) -> None:
         """A delta of the open attempt, right after it was folded."""
         if isinstance(delta, model.TextDelta):
-            if self._reasoning:
-                self.cut_reasoning()
-            self._seq += 1
+            if self._open is not events.TextDelta:
+                self._begin(events.TextDelta)
+            text = delta.text
+            if self._masking is not None and not (text := self._masking.add(text)):
+                return
             self._put(
                 events.TextDelta(
                     run_id=self._run_id,
                     session_id=self._session_id,
-                    seq=self._seq,
+                    seq=next(self._numbers),
                     at=now(),
                     message_id=self._message_id,
                     attempt=self._attempt.number,
-                    text=delta.text,
+                    text=text,
                 )
             )
         else:
@@ -162,33 +202,60 @@ class Feed:
     def _hear_other(self, delta: model.Delta) -> None:
         match delta:
             case model.ReasoningDelta():
-                if not self._reasoning:
+                if self._open is not events.ReasoningDelta:
+                    self._begin(events.ReasoningDelta)
                     self._delta(events.ReasoningStart)
-                    self._reasoning = True
-                self._delta(events.ReasoningDelta, text=delta.text)
-            case model.ArgumentsDelta() if (call := self._attempt.fold.call) is not None:
-                self._delta(events.ToolCallDelta, call_id=call.id, name=call.name, arguments=delta.text)
+                self._piece(delta.text)
+            case model.ArgumentsDelta() if self._open is events.ToolCallDelta:
+                self._piece(delta.text)
             case model.ToolCallStart() if (call := self._attempt.fold.call) is not None:
-                self.cut_reasoning()
-                self._delta(events.ToolCallDelta, call_id=call.id, name=call.name, arguments="")
+                self._begin(events.ToolCallDelta)
+                self._call = {"call_id": self._redactor.exact(call.id), "name": self._redactor.exact(call.name)}
+                self._delta(events.ToolCallDelta, **self._call, arguments="")
             case model.Restart():
-                self.cut_reasoning()
+                self.cut()
                 self.say(events.Retry, {"attempt": self._attempt.number, "wait_s": 0.0, "kind": "network"})
             case model.Notice():
                 self.say(events.Warned, {"text": delta.text})
             case _:
-                self.cut_reasoning()
+                self.cut()
 
-    def cut_reasoning(self) -> None:
-        """Every reasoning_start has its end, also where the attempt was cut."""
-        if self._reasoning:
-            self._reasoning = False
+    def cut(self) -> None:
+        """The open part's end, also where the attempt was cut: what was held back leaves, and every reasoning_start has its end."""
+        if self._open is None:
+            return
+        if self._masking is not None and (rest := self._masking.end()):
+            self._part(rest)
+        kind, self._open = self._open, None
+        if kind is events.ReasoningDelta:
             self._delta(events.ReasoningEnd)
 
-    def _delta(self, kind: type[Event], **fields: Any) -> None:
-        self.say(kind, {"message_id": self._message_id, "attempt": self._attempt.number, **fields})
+    def _begin(self, kind: type[Event]) -> None:
+        self.cut()
+        self._open = kind
+
+    def _piece(self, text: str) -> None:
+        if self._masking is None or (text := self._masking.add(text)):
+            self._part(text)
+
+    def _part(self, text: str) -> None:
+        assert self._open is not None, "a piece belongs to a part"
+        if self._open is events.ToolCallDelta:
+            self._delta(self._open, **self._call, arguments=text)
+        else:
+            self._delta(self._open, text=text)
+
+    def _delta(self, kind: type[Event], **fields: str) -> None:
+        self._tell(kind, {"message_id": self._message_id, "attempt": self._attempt.number, **fields})
+
+    def _tell(self, kind: type[Event], fields: Mapping[str, Any]) -> None:
+        if self._stream is None and not self._hub.heard:
+            return
+        self._put(kind(run_id=self._run_id, session_id=self._session_id, seq=next(self._numbers), at=now(), **fields))
 
     def _put(self, event: Event) -> None:
+        if self._parent_run_id is not None:
+            event = msgspec.structs.replace(event, parent_run_id=self._parent_run_id)
         if self._stream is not None:
             self._stream.put(event)
         if self._hub.heard:

@@ -1,6 +1,7 @@
 """One filter before every sink: known secret values, and what looks like one, become `[redacted]`.
 
-It does not know where secrets come from (config.py does) nor where text goes. Entry: `Redactor`.
+It does not know where secrets come from (config/ does) nor where text goes. Entry: `Redactor`; `Masking` for text that comes
+in pieces, `mask_logs` for what the library logs.
 """
 
 from __future__ import annotations
@@ -9,12 +10,19 @@ import binascii
 import json
 import logging
 import re
-from typing import TYPE_CHECKING, NamedTuple
+import threading
+import weakref
+from bisect import bisect_right
+from operator import is_
+from typing import TYPE_CHECKING, Any, NamedTuple, TypeVar, cast
 
+import msgspec
 from typing_extensions import override
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable
+    from collections.abc import Callable, Iterable
+
+T = TypeVar("T")
 
 MASK = "[redacted]"
 
@@ -63,12 +71,18 @@ class Redactor:
     Immutable, cheap where nothing is found, and idempotent. Values under 8 characters are ignored.
     """
 
-    __slots__ = ("_forms",)
+    __slots__ = ("__weakref__", "_forms", "_passes", "_values")
 
     def __init__(self, secrets: Iterable[str] = ()) -> None:
         known = {s for s in secrets if len(s) >= SECRET_MIN_CHARS and s not in MASK}
         forms = {form for secret in known for form in _forms(secret)}
         self._forms = sorted((f for f in forms if f not in MASK), key=lambda f: (-len(f), f))
+        self._values: _Values | None = None
+        self._passes = 1
+
+    def __bool__(self) -> bool:
+        """Whether it knows any value."""
+        return bool(self._forms)
 
     def exact(self, text: str) -> str:
         """Without the known values, and otherwise untouched: for tool results, entries and events."""
@@ -88,23 +102,159 @@ class Redactor:
                 text = re.sub(pattern.regex, pattern.put, text)
         return text
 
+    def inside(self, value: T) -> T:
+        """The value with `exact` done to every text in it: in structs, in tuples, and in JSON values, whose keys and numbers are texts too.
+
+        The same object where it is no JSON value and nothing is found.
+        """
+        match value:
+            case str():  # a word of an enumeration is ours
+                return cast("T", self.exact(value)) if type(value) is str else value
+            case msgspec.Struct():
+                return self._inside_struct(value)
+            case tuple():
+                old = cast("tuple[Any, ...]", value)
+                new = tuple([self.inside(item) for item in old])
+                return cast("T", old if all(map(is_, old, new)) else new)
+            case dict() | list():
+                return self._inside_json(value)
+            case _:
+                return value
+
+    def masking(self) -> Masking:
+        """A new one, for one text."""
+        if self._values is None:
+            self._values = _Values(self._forms, sorted(self._forms), _beginnings(self._forms).search)
+            self._passes = PASSES_MAX if any(map(_touches_mask, self._forms)) else 1
+        return Masking(self._values, self._passes)
+
+    def _inside_struct(self, value: T) -> T:
+        changed: dict[str, Any] = {}
+        for name in cast("msgspec.Struct", value).__struct_fields__:
+            old = getattr(value, name)
+            if (new := self.inside(old)) is not old:
+                changed[name] = new
+        return msgspec.structs.replace(cast("Any", value), **changed) if changed else value
+
+    def _inside_json(self, value: Any) -> Any:
+        match value:
+            case dict():
+                return {self.exact(str(key)): self._inside_json(item) for key, item in cast("dict[Any, Any]", value).items()}
+            case list():
+                return [self._inside_json(item) for item in cast("list[Any]", value)]
+            case bool() | None:
+                return value
+            case _:
+                return value if (clean := self.exact(text := str(value))) == text else clean
+
     def _spans(self, text: str) -> list[tuple[int, int]]:
-        spans: list[tuple[int, int]] = []
-        for form in self._forms:
-            at = text.find(form)
-            while at >= 0:
-                spans.append((at, at + len(form)))
-                at = text.find(form, at + len(form))
-        return spans
+        return _spans(self._forms, text)
+
+
+class Masking:
+    """`Redactor.exact` for a text that comes in pieces: what `add` and `end` give, joined, is what `exact` gives for the whole.
+
+    Only what may be the beginning of a known value waits for the next piece. Where values overlap the mask itself, `exact` looks
+    at its own work again; here each such pass is a Masking behind the one before, and nothing stands behind the last.
+    """
+
+    __slots__ = ("_begins", "_held", "_next", "_values")
+
+    def __init__(self, values: _Values, passes: int) -> None:
+        self._values = values
+        self._begins = values.begins
+        self._held = ""
+        self._next = Masking(values, passes - 1) if passes > 1 else None
+
+    def add(self, piece: str) -> str:
+        """What may leave now; it may be empty."""
+        text = self._held + piece
+        if (begun := self._begins(text)) is None:
+            self._held = ""
+        else:
+            text = self._leaving(text, begun.start())
+        return text if self._next is None else self._next.add(text)
+
+    def end(self) -> str:
+        """The rest: nothing more of this text comes. What is added then is another text."""
+        text, self._held = self._held, ""
+        text = _masked(text, _spans(self._values.forms, text))
+        return text if self._next is None else self._next.add(text) + self._next.end()
+
+    def _leaving(self, text: str, begun: int) -> str:
+        """`begun`: nothing begins before it."""
+        cut, forms = self._values.open_at(text, begun), self._values.forms
+        if len(text) - begun < len(forms[-1]):  # nothing ends before the text does
+            self._held = text[cut:]
+            return text[:cut]
+        spans = sorted(_spans(forms, text), reverse=True)
+        for start, end in spans:  # a value that the next one overlaps waits for it: together they are one mask
+            if start < cut < end:
+                cut = start
+        self._held = text[cut:]
+        return _masked(text[:cut], [span for span in spans if span[0] < cut])
+
+
+class _Values(NamedTuple):
+    """What a Masking looks for."""
+
+    forms: list[str]
+    """The longest first."""
+    in_order: list[str]
+    begins: Callable[..., re.Match[str] | None]
+    """`begins(text, at)`: where, from `at` on, one of them may begin; it may be cut by the end of the text."""
+
+    def open_at(self, text: str, at: int) -> int:
+        """Where the longest ending begins that is the beginning of a value, looked for from `at` on; the end of the text where there is none."""
+        while True:
+            if len(text) - at < len(self.forms[0]):
+                ending = text[at:]
+                after = bisect_right(self.in_order, ending)
+                if after < len(self.in_order) and self.in_order[after].startswith(ending):
+                    return at
+            if (begun := self.begins(text, at + 1)) is None:
+                return len(text)
+            at = begun.start()
+
+
+def _beginnings(forms: list[str]) -> re.Pattern[str]:
+    """Finds every place where one of the forms begins, cut by the end of the text or not; and, seldom, others.
+
+    A class of characters for each of the first places: as fast for a hundred forms as for one.
+    """
+    pattern = ""
+    for i in reversed(range(SECRET_MIN_CHARS)):
+        here = f"[{''.join(map(re.escape, sorted({form[i] for form in forms})))}]"
+        pattern = f"{here}(?:{pattern}|\\Z)" if pattern else here
+    return re.compile(pattern)
+
+
+def _touches_mask(form: str) -> bool:
+    """Whether it can come to stand partly inside a mask."""
+    return MASK in form or any(form.startswith(MASK[i:]) or form.endswith(MASK[:i]) for i in range(1, len(MASK)))
+
+
+def _spans(forms: list[str], text: str) -> list[tuple[int, int]]:
+    spans: list[tuple[int, int]] = []
+    for form in forms:
+        at = text.find(form)
+        while at >= 0:
+            spans.append((at, at + len(form)))
+            at = text.find(form, at + len(form))
+    return spans
+
+
+# ---------------------------------------------------------------- logs
 
 
 class RedactingFilter(logging.Filter):
     """Redacts the message with its arguments, the traceback and the extra fields of each record.
 
-    Belongs on handlers: a filter of a logger does not see what comes from that logger's children.
+    Belongs on handlers: a filter of a logger does not see what comes from that logger's children. The logger `treadle`, which has
+    none, gets its own from the first runtime on (`mask_logs`).
     """
 
-    def __init__(self, redactor: Redactor) -> None:
+    def __init__(self, redactor: Redactor | _Live) -> None:
         super().__init__()
         self._redactor = redactor
 
@@ -121,6 +271,39 @@ class RedactingFilter(logging.Filter):
             elif name not in STANDARD_FIELDS and (clean := redact(repr(value))) != repr(value):
                 setattr(record, name, clean)
         return True
+
+
+class _Live:
+    """The redactors that are in use, of all runtimes of the process; each is forgotten with whoever uses it."""
+
+    def __init__(self) -> None:
+        self._lock = threading.Lock()
+        """Guards `_redactors` against two threads that add at once; whoever reads finds a whole tuple."""
+        self._redactors: tuple[weakref.ref[Redactor], ...] = ()
+
+    def add(self, redactor: Redactor) -> None:
+        with self._lock:
+            self._redactors = (*(known for known in self._redactors if known() is not None), weakref.ref(redactor))
+
+    def text(self, text: str) -> str:
+        for known in self._redactors:
+            if (redactor := known()) is not None:
+                text = redactor.exact(text)
+        return Redactor().text(text)
+
+
+_live = _Live()
+_library_filter = RedactingFilter(_live)
+
+
+def mask_logs(redactor: Redactor) -> Redactor:
+    """From now on, and as long as somebody holds the redactor, what the library logs is without its values and what looks like one.
+
+    Gives the redactor back. Safe from many threads, and for any number of redactors.
+    """
+    _live.add(redactor)
+    logging.getLogger("treadle").addFilter(_library_filter)
+    return redactor
 
 
 def _message(record: logging.LogRecord) -> str:

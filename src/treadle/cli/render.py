@@ -7,6 +7,7 @@ import re
 import sys
 from typing import IO, Protocol
 
+from msgspec import UNSET
 from typing_extensions import override
 
 from treadle import events
@@ -37,14 +38,17 @@ class Renderer(Protocol):
 
 
 class StreamJson:
-    """Every event, one JSON object a line."""
+    """Every event, one JSON object a line. Secrets are taken out of its values: whatever they are, the line stays JSON."""
 
     def __init__(self, out: IO[bytes], secrets: Redactor) -> None:
         self._out = out
         self._secrets = secrets
 
     def show(self, event: Event) -> None:
-        self._out.write(self._secrets.exact(encode_json(event).decode()).encode() + b"\n")
+        line = encode_json(event)
+        if self._secrets.exact(text := line.decode()) != text:
+            line = encode_json(self._secrets.inside(event))
+        self._out.write(line + b"\n")
         self._out.flush()
 
 
@@ -151,10 +155,12 @@ _WHY = {
 
 
 def ended(event: events.RunEnd) -> str:
-    """Why a run that did not complete ended, and what to do next."""
+    """Why a run that did not complete ended, and what to do next. One that only waits has no end in its journal, and so no durable one here."""
     if isinstance(event.error, events.ErrorInfo):
         where = f" (request {event.error.request_id})" if event.error.request_id else ""
         return f"{event.error.kind}: {plain(event.error.message)}{where}"
+    if event.outcome is Outcome.APPROVAL_NEEDED and event.id is UNSET:
+        return "waiting for a person's answer"
     return _WHY.get(event.outcome, event.outcome.value)
 
 
