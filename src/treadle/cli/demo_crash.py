@@ -46,11 +46,11 @@ bash is a tool that is marked `once`: a call that may have happened is never rep
 PROOF = """\
 The ledger, all of it:
     {}
-It happened once. In the timeline the charge has a ?: its outcome is unknown, and the model was told so, and looked.
-The same by hand, with a run that was cut:
+It happened once. The journal says what was done, what is unknown, and where the process stopped.
+The same by hand, when a run of yours was cut (`last` is the newest run; its id does too):
   treadle runs list
-  treadle runs show {}
-  treadle runs resume {}
+  treadle runs show last
+  treadle runs resume last
 """
 WITHIN_S = 20.0
 """How long the demo waits for one of its processes."""
@@ -92,7 +92,7 @@ def crash(directory: Path, *, fast: bool) -> None:
         run_id = anyio.run(_play, stage)
         stage.command("runs", "show", run_id)
         anyio.run(_check, stage, run_id)
-    click.echo(PROOF.format(stage.ledger.strip(), run_id, run_id))
+    click.echo(PROOF.format(stage.ledger.strip()))
 
 
 @dataclass(frozen=True, slots=True)

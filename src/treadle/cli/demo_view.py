@@ -52,8 +52,10 @@ class View:
             self._column = 0
 
     def _result(self, event: events.ToolCallEnd) -> None:
-        mark, colour = ("?", "yellow") if event.unknown else ("✗", "red") if event.is_error else ("✓", "green")
-        click.secho(f"  {mark} {event.name} {event.duration_ms / 1000:.1f} s", fg=colour)
+        if event.unknown:
+            click.secho(f"  ? {event.name}: {one_line(event.result, 200)}", fg="yellow")
+            return
+        click.secho(f"  {'✗' if event.is_error else '✓'} {event.name} {event.duration_ms / 1000:.1f} s", fg="red" if event.is_error else "green")
         lines = [line for line in plain(event.result).splitlines() if line.strip()] if event.name == "bash" else []
         for line in lines[-OUTPUT_LINES:]:
             click.secho(f"    {line[:LINE_CHARS]}", dim=True)

@@ -6,6 +6,7 @@ import os
 import shlex
 
 from treadle.cli.render import one_line
+from treadle.entries import ApprovalAsked
 from treadle.run_state import RunState
 
 
@@ -31,12 +32,14 @@ def _to_resume(state: RunState, run_id: str, there: tuple[str, ...]) -> list[str
     command = _command("runs", "resume", run_id, *approvals, *there)
     if not state.asked:
         return [f"{command} goes on with it"]
-    questions = [f"? {asked.name} {one_line(asked.arguments_json, 80)} waits as {call_id}: {one_line(asked.reason)}" for call_id, asked in state.asked.items()]
-    if any(call_id in state.starts for call_id in state.asked):
-        other = "runs it again. Instead, --result CALL=TEXT says what it gave, and --deny CALL tells the model that nobody knows"
-    else:
-        other = "runs it. Instead, --deny CALL says no"
-    return [*questions, f"  {command}", f"  {other}"]
+    begun = any(call_id in state.starts for call_id in state.asked)
+    instead = "--result CALL=TEXT says what it gave, --deny CALL tells the model that nobody knows" if begun else "--deny CALL says no"
+    return [*(_question(state, asked) for asked in state.asked.values()), f"  {command}", f"  {'runs it again; ' if begun else ''}{instead}"]
+
+
+def _question(state: RunState, asked: ApprovalAsked) -> str:
+    why = "nobody knows whether it took effect" if asked.call_id in state.starts else one_line(asked.reason)
+    return f"? {asked.name} {one_line(asked.arguments_json, 80)} waits as {asked.call_id}: {why}"
 
 
 def _command(*words: str) -> str:

@@ -126,7 +126,7 @@ def _check(options: dict[str, Any]) -> None:
     waits = [f"{flag} wait" for flag, name in (("--on-ask", "on_ask"), ("--on-unknown", "on_unknown")) if options[name] == "wait"]
     needs_journal = [flag for flag, name in (("--session", "session"), ("--continue", "goes_on"), ("--journal", "journal")) if options[name]]
     if options["ephemeral"] and (contrary := [*needs_journal, *waits]):
-        raise Failed(f"--ephemeral keeps nothing, and {contrary[0]} needs what is kept: leave one of them out")
+        raise Failed(f"--ephemeral keeps nothing, and so cannot be used with {contrary[0]}: leave one of them out")
 
 
 def _wish(config: Config, parts: list[Part], options: dict[str, Any]) -> Wish:

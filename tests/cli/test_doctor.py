@@ -1,0 +1,51 @@
+"""`treadle doctor`: what it finds of the journal. It makes none."""
+
+from __future__ import annotations
+
+import json
+import signal
+import sqlite3
+from typing import Any
+
+import pytest
+
+from tests.cli.conftest import Cli
+
+
+def journal(cli: Cli, **environment: str) -> dict[str, Any]:
+    findings = json.loads(cli("doctor", "--offline", "--json", **environment).out)
+    return next(finding for finding in findings if finding["what"] == "journal")
+
+
+def test_a_journal_that_is_not_there_is_fine_and_is_not_made(cli: Cli):
+    found = journal(cli)
+    assert found["state"] == "ok"
+    assert f"{cli.home}/.treadle/journal.db: not there yet" in found["text"]
+    assert list(cli.home.iterdir()) == []
+
+
+def test_a_journal_is_opened_and_its_runs_are_counted(cli: Cli):
+    assert cli("run", "x", "--model", cli.script({"text": "hi"})).code == 0
+    assert cli("run", "x", "--model", cli.script({"text": "hi"}), TREADLE_CRASH_AT="4").code == -signal.SIGKILL
+    found = journal(cli)
+    assert found["state"] == "ok"
+    assert all(words in found["text"] for words in ("journal.db: version 1, ", "kB, 2 runs, 1 stopped")), found
+
+
+@pytest.mark.parametrize(
+    ("url", "state", "said"),
+    [
+        ("memory:", "note", "in memory"),
+        ("postgresql://ada@db/runs", "bad", "PostgreSQL"),
+        ("sqlite:///text.db", "bad", "is no journal"),
+        ("sqlite:///newer.db", "bad", "newer"),
+        ("sqlite:///text.db/journal.db", "bad", "cannot be made"),
+    ],
+)
+def test_a_journal_that_no_run_could_use_is_bad(cli: Cli, url: str, state: str, said: str):
+    (cli.workspace / "text.db").write_text("no journal\n" * 200)
+    assert cli("run", "x", "--journal", "sqlite:///newer.db", "--model", cli.script({"text": "hi"})).code == 0
+    with sqlite3.connect(cli.workspace / "newer.db") as newer:
+        newer.execute("pragma user_version = 9999")
+    found = journal(cli, TREADLE_JOURNAL=url)
+    assert (found["state"], said in found["text"]) == (state, True), found
