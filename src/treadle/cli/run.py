@@ -28,14 +28,12 @@ from treadle.cli.render import plain, renderer
 from treadle.config import FLAGS, Config, load
 from treadle.errors import AgentError
 from treadle.events import Event
-from treadle.execution import OnAsk
 from treadle.message import Part
-from treadle.recovery import OnUnknown
 from treadle.redaction import Redactor
 from treadle.result import RunResult
 from treadle.run_stream import RunStream
 from treadle.runtime import Runtime
-from treadle.types import Effort, Mode, Outcome, Settings, new_id
+from treadle.types import Effort, Mode, OnAsk, OnUnknown, Outcome, Settings, new_id
 
 MEMORY = "memory:"
 NEWEST_RUNS = 100
