@@ -1,7 +1,7 @@
 """Treadle as a peer of shared/bench's harness, and the loop alone, without a wire: one process, one measurement, JSON on the last line.
 
 The harness (what a measurement is, and its checks) is shared/bench/runners/common.py's. Entry, as run.py calls it:
-`treadle_runner.py treadle|treadle-loop METRIC [the harness's options]`.
+`treadle_runner.py treadle|treadle-disk|treadle-loop METRIC [the harness's options]`.
 """
 
 from __future__ import annotations
@@ -12,9 +12,12 @@ import gc
 import importlib
 import json
 import sys
+import tempfile
 import time
 from pathlib import Path
 from typing import Any
+
+from typing_extensions import override
 
 from treadle import Agent, Limits, Outcome, Runtime, Session, Settings, tool
 from treadle.config import load
@@ -39,8 +42,11 @@ class Treadle:
 
     def __init__(self, base_url: str) -> None:
         config = load({"ANTHROPIC_API_KEY": "sk-mock-key-of-the-benchmark", "ANTHROPIC_BASE_URL": base_url}, files=False)
-        self._runtime = Runtime(config=config)
-        self._tool = tool(importlib.import_module("common").lookup)
+        self._runtime = Runtime.open(self._journal(), config=config)
+        self._tool = tool(effect="pure")(importlib.import_module("common").lookup)
+
+    def _journal(self) -> str:
+        return "memory:"
 
     def build(self, model: str, max_turns: int = 60) -> Agent:
         settings, limits = Settings(max_tokens=1024), Limits(turns=max_turns)
@@ -67,6 +73,22 @@ class Treadle:
 
     async def close(self) -> None:
         await self._runtime.aclose()
+
+
+class TreadleOnDisk(Treadle):
+    """The same with its journal in a SQLite file, as the command line has it."""
+
+    name = "treadle-disk"
+
+    @override
+    def _journal(self) -> str:
+        self._directory = tempfile.TemporaryDirectory(prefix="treadle-bench-")
+        return f"sqlite:///{self._directory.name}/journal.db"
+
+    @override
+    async def close(self) -> None:
+        await super().close()
+        self._directory.cleanup()
 
 
 # ---------------------------------------------------------------- the loop alone
@@ -106,12 +128,15 @@ def _script(turns: int) -> ScriptedModel:
     return ScriptedModel([*calls, {"text": ANSWER, "usage": usage}])
 
 
+PEERS = {"treadle": Treadle, "treadle-disk": TreadleOnDisk}
+
+
 def main() -> None:
     peer = sys.argv.pop(1)
     sys.path.insert(0, str(HARNESS))
-    if peer == "treadle":
+    if peer in PEERS:
         harness: Any = importlib.import_module("common")
-        harness.main(Treadle)
+        harness.main(PEERS[peer])
         return
     options = argparse.ArgumentParser()
     options.add_argument("metric", choices=["turns"])
