@@ -5,6 +5,7 @@ Tools are made with `@tool`, or with `PlainTool` where a test needs what that do
 
 from __future__ import annotations
 
+import asyncio
 import json
 from collections.abc import AsyncGenerator, Awaitable, Callable, Sequence
 from dataclasses import dataclass, field
@@ -17,11 +18,13 @@ import treadle
 from treadle import Tool, ToolContext, events
 from treadle.agent import Agent
 from treadle.config import Config
+from treadle.entries import Entry, Record, RunStarted, ToolFinished, ToolStarted
 from treadle.events import Event
-from treadle.journal import Entry, Record, RunStarted, RunWriter, ToolFinished, ToolStarted, events_of
+from treadle.journal import RunWriter, uninterrupted
 from treadle.journals.memory import MemoryJournal
 from treadle.message import Message
 from treadle.model import ArgumentsDelta, Delta, Model, ModelRequest, PartEnd, ResponseEnd, TextDelta, ToolCallStart, ToolDefinition
+from treadle.projection import events_of
 from treadle.result import RunResult
 from treadle.runtime import Runtime
 from treadle.session import RunOptions
@@ -186,6 +189,13 @@ class WatchedJournal(MemoryJournal):
     async def begin(self, started: RunStarted) -> RunWriter:
         return _WatchedWriter(await super().begin(started), self)
 
+    async def take_over(self, run_id: str, *, force: bool = False) -> RunWriter:
+        return _WatchedWriter(await super().take_over(run_id, force=force), self)
+
+    async def before(self, entries: Sequence[Entry]) -> None:
+        assert self.at is not None, "somebody wants to be asked"
+        await self.at(entries)
+
     def note(self, entries: Sequence[Entry]) -> None:
         self.log.append("append " + " ".join(map(label, entries)))
 
@@ -199,16 +209,19 @@ class _WatchedWriter:
     def run_id(self) -> str:
         return self._writer.run_id
 
+    @property
+    def fence(self) -> int:
+        return self._writer.fence
+
     async def append(self, entries: Sequence[Entry]) -> int:
-        with anyio.CancelScope(shield=True):  # as the contract says
-            if self._journal.at is not None:
-                await self._journal.at(entries)
+        if self._journal.at is not None:  # as the contract says: an append that began is finished
+            await uninterrupted(asyncio.get_running_loop().create_task(self._journal.before(entries)))
         first = await self._writer.append(entries)
         self._journal.note(entries)
         return first
 
-    async def release(self) -> None:
-        await self._writer.release()
+    async def release(self, *, waiting: bool = False) -> None:
+        await self._writer.release(waiting=waiting)
 
 
 def label(entry: Entry) -> str:
@@ -282,7 +295,7 @@ async def watch(
                 seen.append(event)
                 if while_running is not None:
                     while_running(stream, event)
-    records = await rt._journal.read(stream.run_id)  # pyright: ignore[reportPrivateUsage]  what the journal holds is half of what is tested here
+    records = await rt.journal.read(stream.run_id)
     check(stream.result, seen, records)
     if runtime is None:
         await rt.aclose()

@@ -48,22 +48,33 @@ def test_the_last_allowed_turn_is_the_last_one_unless_it_is_the_only_one(limit: 
 # ---------------------------------------------------------------- calls
 
 
-def test_calls_are_admitted_up_to_the_limit_and_the_next_turn_is_the_last() -> None:
+def test_calls_may_start_up_to_the_limit_and_the_next_turn_is_the_last() -> None:
     made = ledger(tool_calls=2)
-    assert [made.admit_call(), made.last_turn(), made.admit_call(), made.last_turn()] == [True, None, True, Outcome.CALL_LIMIT]
-    assert [made.admit_call(), made.admit_call()] == [False, False]
-    assert made.tool_calls == 2
+    assert [made.allows_call(waiting) for waiting in range(4)] == [True, True, False, False]
+    made.tool_calls += 1
+    assert ([made.allows_call(waiting) for waiting in range(3)], made.last_turn()) == ([True, False, False], None)
+    made.tool_calls += 1
+    assert (made.allows_call(0), made.last_turn()) == (False, Outcome.CALL_LIMIT)
 
 
 def test_calls_without_a_limit_are_only_counted() -> None:
     made = ledger()
-    assert all(made.admit_call() for _ in range(1_000))
-    assert (made.tool_calls, made.last_turn()) == (1_000, None)
+    made.tool_calls = 1_000
+    assert made.allows_call(1_000)
+    assert made.last_turn() is None
+
+
+@pytest.mark.parametrize(("limit", "settled", "last"), [(None, 500, False), (1, 0, True), (2, 0, False), (2, 1, True), (20, 18, False), (20, 19, True)])
+def test_the_coming_turn_is_known_to_be_the_last_also_where_it_is_the_only_one(limit: int | None, settled: int, last: bool) -> None:
+    made = Ledger(Limits(turns=limit))
+    for _ in range(settled):
+        made.settle(Usage())
+    assert made.is_last_turn is last
 
 
 def test_the_limit_of_turns_is_named_before_that_of_calls() -> None:
     made = ledger(Usage(), turns=2, tool_calls=1)
-    made.admit_call()
+    made.tool_calls += 1
     assert made.last_turn() is Outcome.TURN_LIMIT
 
 

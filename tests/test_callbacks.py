@@ -95,7 +95,7 @@ async def test_the_run_does_not_wait_for_a_callback_that_takes_its_time() -> Non
             await gate.reached.wait()
             await anyio.wait_all_tasks_blocked()
             assert not rt.is_busy("s"), "the run is over"
-            assert len(rt.messages("s")) == 2
+            assert len(await rt.messages("s")) == 2
             gate.opened.set()
 
 
@@ -111,7 +111,7 @@ async def test_cancelling_the_task_that_awaits_a_callback_closes_the_run() -> No
             group.start_soon(lambda: rt.run(agent(model), "go", session="s", callbacks=Callbacks(on_text_delta=hear)))
             await gate.reached.wait()
             group.cancel_scope.cancel()
-    assert [m.text for m in rt.messages("s")] == ["go", "Once"]
+    assert [m.text for m in await rt.messages("s")] == ["go", "Once"]
 
 
 async def test_callbacks_of_a_stream_are_told_as_it_is_read() -> None:

@@ -39,12 +39,15 @@ FIELDS = {
     "usage": "input_tokens output_tokens cache_read_tokens cache_write_tokens reasoning_tokens cost_usd?",
     "warning": "text call_id?",
     "limit_warning": "limit left",
+    "compaction": "receipt",
+    "child_start": "child_run_id agent",
+    "child_end": "child_run_id outcome",
     "input_added": "text",
     "output": "value validated",
     "error": "kind message request_id? status?",
     "run_end": "outcome text output validated usage cost_usd? turns tool_calls duration_s error?",
 }
-"""The public promise, type by type; a field with a question mark may be absent. compaction and the events of children come later."""
+"""The public promise, type by type; a field with a question mark may be absent."""
 
 KINDS: dict[str, type[Any]] = {str(kind.__struct_config__.tag): kind for kind in get_args(Event)}
 

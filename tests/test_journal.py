@@ -37,6 +37,7 @@ from treadle.errors import AgentError
 from treadle.events import ErrorInfo
 from treadle.message import Message, TextPart, ToolCall, ToolResult, UnknownPart
 from treadle.projection import events_of, shown_arguments
+from treadle.run_state import late_message
 from treadle.types import Outcome, StopReason, Usage
 
 AT = datetime(2026, 11, 20, 10, tzinfo=UTC)
@@ -214,7 +215,9 @@ def test_a_call_starts_and_ends() -> None:
 
 def test_a_call_that_never_started_has_no_end_but_a_warning() -> None:
     result = ToolResult(call_id="c", name="f", content="no such tool", is_error=True)
-    assert shown(ToolFinished(at=AT, status="error", result=result, started=False)) == [{"type": "warning", "text": "f was not run: no such tool", "call_id": "c"}]
+    assert shown(ToolFinished(at=AT, status="error", result=result, started=False)) == [
+        {"type": "warning", "text": "f was not run: no such tool", "call_id": "c"}
+    ]
 
 
 def test_an_approval_is_asked_for_and_resolved() -> None:
@@ -260,9 +263,22 @@ def test_an_output_survives_whatever_it_holds() -> None:
     assert shown(finished(output='{"n": 123456789012345678901234567890}'))[0]["value"] == {"n": 123456789012345678901234567890}
 
 
-@pytest.mark.parametrize(
-    "entry", [*examples_of(ToolLate), *examples_of(ModelSwitched), *examples_of(Compaction), *examples_of(CancelAsked), *examples_of(RunResumed)]
-)
+def test_a_further_driver_starts_the_run_for_those_who_listen_to_it() -> None:
+    resumed = RunResumed(at=AT, fence=2, agent="a", agent_hash="h", model="m", mode="full", cwd="/")
+    assert shown(resumed) == shown(STARTED)
+
+
+def test_a_result_that_came_late_is_shown_in_the_words_that_the_model_reads() -> None:
+    late = ToolLate(at=AT, call_id="c", text="sent")
+    assert shown(late) == [{"type": "input_added", "text": late_message(late).text}]
+    assert late_message(late).text.endswith("the call c, whose outcome was not known before: sent")
+
+
+def test_a_compaction_shows_its_receipt() -> None:
+    assert shown(Compaction(at=AT, receipt='{"kind":"window","dropped":51}')) == [{"type": "compaction", "receipt": {"kind": "window", "dropped": 51}}]
+
+
+@pytest.mark.parametrize("entry", [*examples_of(ModelSwitched), *examples_of(CancelAsked)])
 def test_some_entries_are_for_the_journal_alone(entry: Entry) -> None:
     assert shown(entry) == []
 
@@ -271,6 +287,8 @@ def test_some_entries_are_for_the_journal_alone(entry: Entry) -> None:
 def test_the_events_of_an_entry_are_always_the_same_and_can_be_shown(entry: Entry) -> None:
     if isinstance(entry, RunFinished):
         entry = msgspec.structs.replace(entry, output=json.dumps(entry.output))
+    if isinstance(entry, Compaction):
+        entry = msgspec.structs.replace(entry, receipt=json.dumps(entry.receipt))
     assert shown(entry) == shown(read_entry(entry.to_json()))
 
 

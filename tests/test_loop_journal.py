@@ -29,9 +29,9 @@ from tests.doubles import (
     wishes,
 )
 from treadle import ToolContext, calls, events
+from treadle.entries import Entry, ModelResponded, RunFinished, RunStarted, ToolFinished
 from treadle.errors import AgentError, ErrorKind
 from treadle.events import Event
-from treadle.journal import Entry, ModelResponded, RunFinished, RunStarted, ToolFinished
 from treadle.result import RunResult
 from treadle.session import RunOptions
 from treadle.types import Limits
@@ -195,7 +195,7 @@ async def test_a_call_whose_start_is_kept_while_the_run_is_cancelled_does_not_ru
     with anyio.fail_after(5):
         await _cancelled(lambda: rt.run(one, "go", session="s"), held, native=False)
     assert "run c1" not in journal.log
-    assert [r.text for m in rt.messages("s") for r in m.tool_results] == ["Not run: The run was stopped."]
+    assert [r.text for m in await rt.messages("s") for r in m.tool_results] == ["Not run: The run was stopped."]
     assert journal.log[-1] == "append tool.finished:c1:cancelled run.finished"
 
 
@@ -267,7 +267,7 @@ async def tried(journal: WatchedJournal, *entries: dict[str, Any]) -> tuple[RunR
             seen.append(event)
     check_events(seen)
     check_history(stream.result.messages)
-    check_history(rt.messages("s"))
+    check_history(await rt.messages("s"))
     return stream.result, seen
 
 
@@ -333,7 +333,7 @@ async def test_a_journal_that_cannot_let_go_of_a_run_does_not_change_its_end() -
         async def begin(self, started: RunStarted) -> Any:
             writer = await super().begin(started)
 
-            async def release() -> None:
+            async def release(*, waiting: bool = False) -> None:
                 raise OSError("stuck")
 
             writer.release = release
@@ -391,7 +391,7 @@ async def test_an_ended_run_says_how_it_began() -> None:
     rt = open_runtime()
     options = RunOptions(inputs={"a": "\ud83d 1"}, session="s", user_id="ada", mode="plan", limits=Limits(turns=7))
     result = await rt.run(agent([says("hi")], instructions="${a}"), "go", **options)
-    [record, *_] = await rt._journal.read(result.run_id)  # pyright: ignore[reportPrivateUsage]  as in watch
+    [record, *_] = await rt.journal.read(result.run_id)
     started = record.entry
     assert isinstance(started, RunStarted)
     assert (started.run_id, started.session_id, started.user_id, started.mode) == (result.run_id, "s", "ada", "plan")

@@ -127,9 +127,9 @@ async def _holds(case: Case) -> None:
             group.start_soon(_after, case.steer_after, lambda: stream.steer("and be quick"))
     assert len(asyncio.all_tasks()) == 1
     result = stream.result
-    records = await rt._journal.read(stream.run_id)  # pyright: ignore[reportPrivateUsage]  as in watch
+    records = await rt.journal.read(stream.run_id)
     check(result, seen, records)
-    assert rt.messages("s") == result.messages
+    assert await rt.messages("s") == result.messages
     assert case.stop_after is not None or result.outcome is not Outcome.CANCELLED
 
     labels = [label(record.entry) for record in records]

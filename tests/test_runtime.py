@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import logging
 import threading
+from collections.abc import Awaitable, Callable
 from pathlib import Path
 from typing import Any
 
@@ -13,7 +14,7 @@ import pytest
 
 import treadle
 from tests.doubles import Gate, PlayedModel, agent, asks, call, gives, open_runtime, says, text, watch
-from treadle import events, runtime
+from treadle import events, runs
 from treadle.agent import Agent
 from treadle.config import Config, load
 from treadle.errors import AgentError, ErrorKind
@@ -43,7 +44,8 @@ async def test_a_runtime_is_opened_in_memory() -> None:
 
 
 @pytest.mark.parametrize(
-    ("url", "words"), [("sqlite:///a.db", "later version"), ("postgresql://h/d", "later version"), ("mongo://h", "no journal"), ("", "no journal")]
+    ("url", "words"),
+    [("sqlite:///", "no journal"), ("sqlite:a.db", "no journal"), ("postgresql://h/d", "later version"), ("mongo://h", "no journal"), ("", "no journal")],
 )
 async def test_a_journal_that_cannot_be_opened_is_refused(url: str, words: str) -> None:
     with pytest.raises(AgentError, match=words) as caught:
@@ -79,7 +81,7 @@ async def test_closing_stops_a_run_that_was_entered_and_did_nothing_yet() -> Non
 
 
 async def test_closing_gives_abandoned_threads_a_grace_and_names_those_that_stay(monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture) -> None:
-    monkeypatch.setattr(runtime, "CLOSE_GRACE_S", 0.01)
+    monkeypatch.setattr(runs, "CLOSE_GRACE_S", 0.01)
     leave = threading.Event()
 
     @tool(timeout_s=0.2)
@@ -204,11 +206,31 @@ async def test_an_option_that_there_is_not_is_refused_and_not_ignored(options: d
     assert caught.value.kind is ErrorKind.INVALID
 
 
-@pytest.mark.parametrize("name", ["resume", "replay", "fork", "diff", "submit"])
-async def test_what_comes_later_says_so(name: str) -> None:
+async def test_what_comes_later_says_so() -> None:
     with pytest.raises(AgentError, match="later version") as caught:
-        await getattr(open_runtime(), name)("run_1", deps=None)
+        await open_runtime().submit(agent([]), "go")
     assert caught.value.kind is ErrorKind.INVALID
+
+
+OF_A_RUN: dict[str, Callable[[Runtime, str], Awaitable[object]]] = {
+    "resume": lambda rt, run_id: rt.resume(run_id, agent([])),
+    "replay": Runtime.replay,
+    "events": Runtime.events,
+    "fork": lambda rt, run_id: rt.fork(run_id, turn=0, agent=agent([])),
+    "diff": lambda rt, run_id: rt.diff(run_id, run_id),
+    "kill": Runtime.kill,
+}
+
+
+@pytest.mark.parametrize("what", OF_A_RUN)
+async def test_of_a_run_that_there_is_not_the_nearest_ids_are_said(what: str) -> None:
+    rt = open_runtime()
+    known = (await rt.run(agent([says("hi")]), "go")).run_id
+    with pytest.raises(AgentError, match=f"no run '{known[:-1]}' here. Did you mean {known}") as caught:
+        await OF_A_RUN[what](rt, known[:-1])
+    assert caught.value.kind is ErrorKind.INVALID
+    with pytest.raises(AgentError, match="`treadle runs list` shows them"):
+        await OF_A_RUN[what](rt, "")
 
 
 async def test_without_a_mode_everything_is_allowed() -> None:
@@ -235,7 +257,7 @@ async def test_credentials_can_be_replaced_and_the_new_ones_are_kept_secret_too(
     await rt.run(agent([says("hi")]), "go", session="s")
     rt.set_credentials("anthropic", api_key="sk-ant-api03-CANARY-second-one")
     assert rt.redact("use sk-ant-api03-CANARY-second-one") == "use [redacted]"
-    assert len(rt.messages("s")) == 2
+    assert len(await rt.messages("s")) == 2
     with pytest.raises(AgentError):
         rt.set_credentials("nope", api_key="sk-ant-api03-CANARY-third-one")
 

@@ -229,7 +229,7 @@ async def test_sessions_run_beside_each_other() -> None:
                 async for _ in stream:
                     pass
     assert (first.result.output, second.result.output) == ("one", "two")
-    assert [m.text for m in rt.messages("s1") if m.text] == ["a", "one"]
+    assert [m.text for m in await rt.messages("s1") if m.text] == ["a", "one"]
 
 
 @pytest.mark.parametrize("session_id", ["", "a/b", "..", "a\\b", "x" * 129, "a\0b", "a\nb"])
@@ -272,14 +272,14 @@ async def test_of_two_loops_in_two_threads_one_finds_the_session_busy() -> None:
             rt.steer("s", "hurry up")
             leave.set()
     assert ended == ["completed"]
-    assert [m.text for m in rt.messages("s") if m.role == "user"] == ["go", "hurry up"]
+    assert [m.text for m in await rt.messages("s") if m.role == "user"] == ["go", "hurry up"]
 
 
 async def test_a_run_whose_loop_is_gone_can_be_cancelled_without_harm() -> None:
     rt = open_runtime()
     run = await anyio.to_thread.run_sync(anyio.run, _abandoned, rt)
     assert run.result.success
-    rt._active["s"] = run.active  # pyright: ignore[reportPrivateUsage]  the moment between a loop's end and the run's
+    rt._runs._active["s"] = run.active  # pyright: ignore[reportPrivateUsage]  the moment between a loop's end and the run's
     assert rt.cancel("s")
 
 
@@ -289,7 +289,7 @@ async def _abandoned(rt: Runtime) -> Any:
         result: Any = None
 
     async def does(ctx: ToolContext[None], arguments: object) -> str:
-        Left.active = rt._active["s"]  # pyright: ignore[reportPrivateUsage]  as above
+        Left.active = rt._runs._active["s"]  # pyright: ignore[reportPrivateUsage]  as above
         return "ok"
 
     Left.result = await rt.run(agent([asks(call("look")), says("done")], PlainTool(name="look", does=does)), "go", session="s")
@@ -330,7 +330,7 @@ async def test_files_that_were_seen_are_known_for_the_whole_session_and_no_longe
     assert seen[0] is seen[1]
     assert seen[0] is not seen[2]
     assert seen[2] is not seen[3]
-    rt.clear("s")
+    await rt.clear("s")
     await rt.run(agent([asks(call("read")), says("done")], tool), "go", session="s")
     assert seen[4] is not seen[0]
 

@@ -286,25 +286,26 @@ class Run:
         state, open_turn = self.state, self.state.turn or None
         waiting = outcome is Outcome.APPROVAL_NEEDED and bool(state.open_calls)
         closing = [] if waiting else self._close("The run timed out" if outcome is Outcome.TIMEOUT else "The run was stopped")
-        lost: Exception | None = None
+        lost, stored = None, False
+        for text in self._inbox:
+            self._feed.say(Warned, {"text": f"the run ended before its model could read: {text}"})
         with anyio.move_on_after(GRACE_S, shield=True) as grace:
             try:
                 await self._append(*closing, hold=True)
                 self.ending = self._ending(outcome, error, duration_s, waiting=waiting)
                 finished = self.ending.finished(open_turn)
                 await self._append(*([] if waiting else [finished]))
+                stored = True
                 if waiting:  # for those who listen it ends here, for the journal it does not
                     self._feed.appended([finished], None)
             except Exception as e:  # noqa: BLE001  the journal is gone: those who listen are told all the same
                 lost = e
             await self.writer.release(waiting=waiting)
-        if grace.cancelled_caught:
+        if grace.cancelled_caught and not stored:
             lost = AgentError("agent", f"the journal did not answer for {GRACE_S:.0f} s: how this run ended is not stored")
         if lost is not None:
             self.ending = self._ending(Outcome.ERROR, self._as_error(lost), duration_s)
             self._feed.appended([*(e for e in self._held if not isinstance(e, RunFinished)), self.ending.finished(open_turn)], None)
-        for text in self._inbox:
-            self._feed.say(Warned, {"text": f"the run ended before its model could read: {text}"})
 
     def _close(self, why: str) -> list[Entry]:
         """Leaves a valid history: the text of a response that was cut is kept, and each open call gets its result."""

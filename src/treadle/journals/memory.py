@@ -14,7 +14,7 @@ from treadle.errors import AgentError
 from treadle.journal import Freed, Journal, RunInfo, RunStatus, RunWriter, info_of, read_run, unknown_run
 from treadle.json_text import decode_json, encode_json
 from treadle.run_state import RunState, forked, load
-from treadle.session_store import SessionStore
+from treadle.session_store import NEW_SESSION, SessionStore, title_of
 from treadle.types import Time
 
 
@@ -84,6 +84,8 @@ class MemoryJournal:
 
     def __init__(self) -> None:
         self._runs: dict[str, _Run] = {}
+        self._last: dict[str, str] = {}
+        """The newest run of each session."""
         self.sessions = SessionStore()
         self._stop: Callable[[str], None] | None = None
 
@@ -91,10 +93,21 @@ class MemoryJournal:
         run_id, session_id = started.run_id, started.session_id
         if run_id in self._runs:
             raise AgentError("busy", f"there is a run {run_id} already")
-        if session_id is not None and self.sessions.get(session_id) is None:
-            self.sessions.create(session_id=session_id)
+        if session_id is not None and started.parent_run_id is None:
+            self._join(session_id, started)
         run = self._runs[run_id] = _Run([started], session_id)
         return MemoryWriter(run_id, run)
+
+    def _join(self, session_id: str, started: RunStarted) -> None:
+        """One run at a time; the first one names the session."""
+        last = self._last.get(session_id, "")
+        if (other := self._runs.get(last)) is not None and not other.finished:
+            now_what = "wait for its end, or cancel it" if other.held else "resume it, or kill it"
+            raise AgentError("busy", f"run {last} of session {session_id!r} is not finished: {now_what}")
+        found = self.sessions.get(session_id) or self.sessions.create(session_id=session_id)
+        if found.title == NEW_SESSION:
+            self.sessions.update_title(session_id, title_of(started.input.text))
+        self._last[session_id] = started.run_id
 
     async def take_over(self, run_id: str, *, force: bool = False) -> RunWriter:
         run = self._find(run_id)
