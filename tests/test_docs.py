@@ -21,6 +21,7 @@ from dataclasses import dataclass
 from itertools import zip_longest
 from pathlib import Path
 
+import click
 import pytest
 
 import treadle
@@ -121,8 +122,9 @@ def test_a_command_of_the_documents_has_only_options_that_are_there(place: str, 
     words = unquoted.split()
     command = app.get_command(None, words[0])  # pyright: ignore[reportArgumentType]  our own group does not look at the context
     assert command is not None, f"{place}: there is no command {words[0]!r}"
-    if inner := getattr(command, "commands", None):
-        command = inner[words[1]]
+    if isinstance(command, click.Group):
+        command = command.get_command(None, words[1])  # pyright: ignore[reportArgumentType]  likewise
+        assert command is not None, f"{place}: there is no command {words[1]!r}"
     known = {option for parameter in command.params for option in parameter.opts} | {"--help", "-h"}
     used = {word.partition("=")[0] for word in words[1:] if re.fullmatch(r"--?[a-z].*", word)}
     assert used <= known, f"{place}: {sorted(used - known)}"
