@@ -170,6 +170,9 @@ def delete(session: str, yes: bool, journal: str | None) -> None:
         store = place.journal.sessions
         info = find_session(store, session)
         put(f"{one_line(info.id)}: {one_line(place.secrets.text(info.title))}, {count(info.message_count, 'message')}")
+        for run in await place.journal.runs(session_id=info.id):
+            if run.status != "finished":
+                put(f"run {one_line(run.run_id)} ({run.status}) goes with it")
         if not yes:
             confirm("Delete it?")
         store.delete(info.id)

@@ -24,6 +24,8 @@ MARGIN = " " * (CLOCK + 2)
 SAID_LINES = 2
 """Of what the model says before it calls tools."""
 ANSWER_LINES = 8
+NOBODY = "nobody"
+"""Who answers where no person is there."""
 VERBOSE_LINES = 40
 
 
@@ -191,19 +193,19 @@ class _Drawing:
     def _beneath(self, turn: Turn, call: Call) -> Iterator[tuple[str, Style]]:
         if call.asked is not None:
             yield one_line(self._clean(f"asks a person: {call.asked.reason}"), 300), "yellow"
-        if (answered := call.answered) is not None:
+        answered, finished = call.answered, call.finished
+        if answered is not None and answered.by != NOBODY:
             after = f" after {lasting((answered.at - call.asked.at).total_seconds())}" if call.asked is not None else ""
             word = "allowed" if answered.decision == "allow" else "denied"
             yield one_line(self._clean(f"{word} by {answered.by}{after}" + (f": {answered.reason}" if answered.reason else "")), 300), "yellow"
         if call.started is not None and call.started.attempt > 1:
             yield f"run again, attempt {call.started.attempt}", "yellow"
-        finished = call.finished
         if finished is None:
             lost = call.call_id not in self._story.results and (turn is not self._last or self._info.status != "running")
             if lost and call.started is not None and call.started.effect == "once":
                 yield "it had begun, and nothing says whether it took effect", "yellow"
-            return
-        yield from self._result(finished)
+        elif finished.status != "denied" or answered is None or answered.by == NOBODY:  # else it has been told above
+            yield from self._result(finished)
 
     def _result(self, finished: ToolFinished) -> Iterator[tuple[str, Style]]:
         text = self._clean(finished.result.text).strip()

@@ -28,7 +28,14 @@ NUMBERS = frozenset({"age", "turns", "calls", "tokens"})
 @journal_option
 def list_(as_json: bool, limit: int, everything: bool, session: str | None, journal: str | None) -> None:
     """The newest runs. ↳ marks one that another run started, ⑂ one that was forked from another."""
-    show = _print_objects if as_json else _print_table
+
+    def show(found: list[RunInfo], secrets: Redactor) -> None:
+        if as_json:
+            put_json([row_of(info) for info in found], secrets)
+        elif found:
+            _print_table(found, secrets)
+        else:
+            put('There are no runs yet. Begin one: treadle run "what to do"' if session is None else f"There are no runs of the session {session!r}.")
 
     async def work(place: Place) -> None:
         show(await place.journal.runs(limit=None if everything else limit, session_id=session), place.secrets)
@@ -36,14 +43,7 @@ def list_(as_json: bool, limit: int, everything: bool, session: str | None, jour
     on_journal(journal, work, absent=lambda secrets: show([], secrets))
 
 
-def _print_objects(found: list[RunInfo], secrets: Redactor) -> None:
-    put_json([row_of(info) for info in found], secrets)
-
-
 def _print_table(found: list[RunInfo], secrets: Redactor) -> None:
-    if not found:
-        put('There are no runs yet. Begin one: treadle run "what to do"')
-        return
     head = ["run", "age", "status", "agent", "model", "turns", "calls", "tokens", "prompt"]
     rows = [_cells(info, secrets) for info in found]
     if all(info.agent == USUAL_AGENT for info in found):

@@ -17,7 +17,9 @@ SHORT_CHARS = 12
 
 
 def row_of(info: RunInfo) -> dict[str, Any]:
-    return {**msgspec.structs.asdict(info), "cost_usd": None}
+    row = msgspec.structs.asdict(info)
+    del row["entries"]
+    return {**row, "cost_usd": None}
 
 
 def short(run_id: str) -> str:

@@ -12,7 +12,7 @@ from treadle.cli.runs.finding import find_run, no_runs, run_argument
 from treadle.cli.runs.lines import export_lines
 from treadle.cli.runs.row import row_of
 from treadle.cli.story import Story
-from treadle.cli.terminal import Ink, put, put_bytes
+from treadle.cli.terminal import Ink, put, put_bytes, width, wrapped
 from treadle.cli.timeline import Relations, timeline
 from treadle.errors import AgentError
 from treadle.journal import Journal, RunInfo
@@ -62,7 +62,9 @@ async def _draw(place: Place, info: RunInfo, *, verbose: bool, journal: str | No
     if info.status in ("stopped", "waiting"):
         put("")
         for line in next_steps(await place.journal.load(info.run_id), journal=journal):
-            put(ink(plain(clean(line)), "bold"))
+            text = plain(clean(line))
+            for piece in wrapped(text, width()) if line.startswith("?") else [text]:  # a command stays in one piece
+                put(ink(piece, "bold"))
 
 
 async def _relations(journal: Journal, run_id: str) -> Relations:

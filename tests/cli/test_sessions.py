@@ -1,0 +1,107 @@
+from __future__ import annotations
+
+import json
+from typing import Any
+
+from tests.cli.conftest import Cli
+from tests.cli.test_runs import CHARGE
+from tests.cli.test_runs_driven import ended, started, waiting
+from treadle.cli.terminal import columns
+from treadle.message import Message
+
+
+def sessions(cli: Cli) -> list[dict[str, Any]]:
+    answer = cli("sessions", "list", "--json")
+    assert answer.code == 0, answer.err
+    return json.loads(answer.out)
+
+
+def test_where_there_is_no_journal_there_are_no_sessions_and_none_is_made(cli: Cli) -> None:
+    assert sessions(cli) == []
+    assert "no sessions yet" in cli("sessions", "list").out
+    assert cli("sessions", "search", "x").code == 0
+    for command in (["show", "last"], ["rename", "last", "x"], ["delete", "last", "--yes"], ["export", "last"]):
+        answer = cli("sessions", *command)
+        assert answer.code == 2
+        assert "no sessions yet" in answer.err
+    assert not (cli.home / ".treadle").exists()
+
+
+def test_conversations_are_listed_with_the_last_changed_first(cli: Cli) -> None:
+    for name, prompt in (("one", "first words"), ("two", "other words"), ("one", "more words")):
+        assert cli("run", prompt, "--session", name, "--model", cli.script({"text": "a"}, {"text": "b"})).code == 0
+    assert [(s["session_id"], s["title"], s["message_count"]) for s in sessions(cli)] == [("one", "first words", 4), ("two", "other words", 2)]
+    table = cli("sessions", "list", "--limit", "1").out
+    assert "first words" in table
+    assert "other words" not in table
+
+
+def test_a_conversation_is_shown_as_people_read_it(cli: Cli) -> None:
+    assert cli("run", "Charge \x1b[31mthe card. " + "word " * 60, "--model", cli.script(*CHARGE), "--mode", "full").code == 0
+    shown = cli("sessions", "show", "last")
+    assert shown.code == 0
+    assert "> Charge the card." in shown.out
+    assert "• bash" in shown.out
+    assert "All done." in shown.out
+    assert "\x1b" not in shown.out
+    assert max(map(columns, shown.out.splitlines())) <= 100
+    told = cli("sessions", "show", "last", "--json").json
+    assert [message["role"] for message in told["messages"]] == ["user", "assistant", "tool", "assistant"]
+
+
+def test_a_conversation_is_exported_as_messages(cli: Cli) -> None:
+    assert cli("run", "Charge.", "--model", cli.script(*CHARGE), "--mode", "full").code == 0
+    lines = cli("sessions", "export", "last").out
+    assert [Message.from_json(line).role for line in lines.splitlines()] == ["user", "assistant", "tool", "assistant"]
+    assert cli("sessions", "export", "last", "-o", "out.jsonl").out == ""
+    assert (cli.workspace / "out.jsonl").read_text() == lines
+
+
+def test_words_are_found_in_all_conversations(cli: Cli) -> None:
+    for prompt in ("the red fox", "the blue whale"):
+        assert cli("run", prompt, "--model", cli.script({"text": "I see."})).code == 0
+    found = json.loads(cli("sessions", "search", "BLUE", "whale", "--json").out)
+    assert [(hit["role"], hit["excerpt"]) for hit in found] == [("user", "the blue whale")]
+    assert "the red fox" in cli("sessions", "search", "fox").out
+    assert cli("sessions", "search", "unicorn").out == "Nothing was found.\n"
+    assert cli("sessions", "search").code == 2
+
+
+def test_a_conversation_is_renamed_and_deleted(cli: Cli) -> None:
+    assert cli("run", "hello", "--session", "mine", "--model", cli.script({"text": "ok"})).code == 0
+    assert cli("sessions", "rename", "mi", " Better \x1b[31m title ").out == "mine: Better title\n"
+    assert cli("sessions", "rename", "mine", " ").code == 2
+    refused = cli("sessions", "delete", "mine")
+    assert refused.code == 2
+    assert "--yes" in refused.err
+    assert len(sessions(cli)) == 1
+    assert cli("sessions", "delete", "mine", "--yes").code == 0
+    assert sessions(cli) == []
+
+
+def test_a_conversation_that_is_running_is_not_deleted(cli: Cli) -> None:
+    process = started(cli)
+    try:
+        answer = cli("sessions", "delete", "last", "--yes")
+        assert answer.code == 1
+        assert len(answer.err.splitlines()) == 1
+        assert len(sessions(cli)) == 1
+    finally:
+        process.terminate()
+        assert ended(process).code == 130
+
+
+def test_that_a_run_still_waits_is_said_before_its_conversation_is_deleted(cli: Cli) -> None:
+    run_id = waiting(cli)
+    assert f"run {run_id} (waiting) goes with it" in cli("sessions", "delete", "last", "--yes").out
+    assert cli("runs", "show", run_id).code == 2
+
+
+def test_an_unknown_session_is_refused_with_the_nearest_ids(cli: Cli) -> None:
+    for name in ("holidays", "holidays-2"):
+        assert cli("run", "hello", "--session", name, "--model", cli.script({"text": "ok"})).code == 0
+    answer = cli("sessions", "show", "holidayz")
+    assert answer.code == 2
+    assert "Did you mean holidays or holidays-2?" in answer.err
+    assert cli("sessions", "show", "holidays").code == 0
+    assert "the beginning of 2 ids" in cli("sessions", "show", "holi").err
