@@ -55,7 +55,7 @@ def drive_options(command: F) -> F:
     """The output's, and what may be other than it was."""
     for option in (
         click.option("--on-ask", type=click.Choice(["deny", "wait"]), help="What a call meets that needs a person: a no, or the run waits."),
-        click.option("--timeout", type=click.FloatRange(0, min_open=True), metavar="S", help="Seconds of the whole run, those before included."),
+        click.option("--timeout", type=click.FloatRange(0, min_open=True), metavar="S", help="Seconds of the whole run."),
         click.option("--cwd", type=click.Path(path_type=Path), metavar="DIR", help="Another directory."),
         click.option("--mode", type=click.Choice(get_args(Mode)), help="Another mode."),
         click.option("--model", metavar="M", help="Another model."),

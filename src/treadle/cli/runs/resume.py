@@ -30,8 +30,8 @@ from treadle.types import Limits
 def resume(approve: tuple[str, ...], deny: tuple[str, ...], result: tuple[str, ...], on_unknown: OnUnknown | None, **rest: Any) -> None:
     """Go on with a run that was stopped, or that waits for a person. Its mode, directory and model stay, unless told otherwise.
 
-    What had run is not run again: calls without effect are repeated, and of others that had begun the model is told that nobody knows
-    (or --on-unknown). A finished run is left alone, and its result is printed.
+    A call that has its result is not run again. One that was running is, where that does no harm; of any other the model is told that
+    nobody knows whether it took effect, or what --on-unknown says. A finished run is left alone, and its result is printed.
 
     Exits as `treadle run` does: with 4 where the run waits for a person, and says for what.
     """
