@@ -12,6 +12,7 @@ import argparse
 import json
 import os
 import platform
+import shutil
 import signal
 import subprocess
 import sys
@@ -79,10 +80,16 @@ class Missing(Exception):
 
 
 class Lab:
-    """Where the experiment happens: a folder with the environments, and one folder for every trial."""
+    """Where the experiment happens: a folder with the environments, and one for every trial of this time."""
 
     def __init__(self, folder: Path) -> None:
         self.folder = folder
+        self._trials = folder / "trials"
+        shutil.rmtree(self._trials, ignore_errors=True)
+        self._trials.mkdir(parents=True)
+
+    def trial(self, peer: Peer) -> Path:
+        return Path(tempfile.mkdtemp(prefix=f"{peer.name}-", dir=self._trials))
 
     def python(self, peer: Peer) -> Path:
         if not peer.environment:
@@ -159,7 +166,7 @@ class Trial:
 
 def attempt(lab: Lab, peer: Peer, point: str, variables: Mapping[str, str]) -> Trial | None:
     """None where the process was not killed: it never passed this point."""
-    trial = Path(tempfile.mkdtemp(prefix=f"{peer.name}-", dir=lab.folder))
+    trial = lab.trial(peer)
     code, complaint = lab.run(peer, trial, "start", variables)
     if code == 0:
         return None
@@ -209,7 +216,7 @@ def _in_flight(witness: Sequence[Mapping[str, str]]) -> tuple[str, ...]:
 
 def points_of(lab: Lab, peer: Peer) -> list[str]:
     """Those that a quiet run passes."""
-    trial = Path(tempfile.mkdtemp(prefix=f"{peer.name}-quiet-", dir=lab.folder))
+    trial = lab.trial(peer)
     code, complaint = lab.run(peer, trial, "start", {CRASH_POINT: QUIET})
     if code != 0:
         raise Missing(f"it does not run here: {complaint}")
@@ -288,7 +295,6 @@ def _options() -> argparse.Namespace:
 
 def main() -> None:
     options = _options()
-    options.folder.mkdir(parents=True, exist_ok=True)
     lab = Lab(options.folder.resolve())
     done: dict[str, list[Trial]] = {}
     swept: dict[str, list[Trial]] = {}

@@ -79,6 +79,8 @@ class Shop:
     async def charge(self, order: str) -> str:
         """Takes the money. It must not silently happen twice."""
         self._record("entered", f"charge {order}")
+        if order == "C":  # both are under way before the first of them does anything
+            await _until(lambda: self._happened("entered", "charge D"))
         if order == "D":
             await _until(lambda: self._happened("charge", "C"))
         self.point(f"charge {order} begins")
