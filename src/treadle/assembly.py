@@ -31,7 +31,7 @@ from treadle.model import Model
 from treadle.plan import Plan, Resumption
 from treadle.recovery import Answers, missing_tool
 from treadle.redaction import Redactor, mask_logs
-from treadle.registry import Models
+from treadle.registry import Models, used_up
 from treadle.run_state import RunState
 from treadle.session import ResumeOptions, RunOptions
 from treadle.spill import Spill
@@ -73,7 +73,7 @@ class Assembly:
 
     async def plan(self, agent: Agent[Any, Any], prompt: Message, session_id: str | None, options: RunOptions, *, parent_run_id: str | None = None) -> Plan:
         """Of a new run."""
-        past = [] if session_id is None else list(await self._messages(session_id))
+        past = [] if session_id is None else list(await self.journal.messages(session_id))
         cut = window(past)
         state = RunState(past if cut is None else cut.of(past))
         plan = await self._plan(agent, prompt, session_id, options, state=state, fresh=not past, parent_run_id=parent_run_id)
@@ -93,7 +93,7 @@ class Assembly:
                 "invalid", f"run {started.run_id} has an open call of the tool {gone!r}, which agent {agent.name!r} has no more: pass an agent that has it"
             )
         wanted = options.get("model") or (state.model if agent.model is None or isinstance(agent.model, str) else agent.model)
-        model, name = await self._model(wanted, started.run_id, started.session_id, state)
+        model, name = await self._model(wanted, started.run_id, started.session_id, state=state)
         values = msgspec.json.decode(started.inputs, type=dict[str, Any])
         warnings = (
             []
@@ -138,7 +138,8 @@ class Assembly:
         parent_run_id: str | None = None,
     ) -> Plan:
         values, run_id = agent.values(options.get("inputs") or {}), new_id("run")
-        model, name = await self._model(agent.model if agent.model is not None else self.config.models.large, run_id, session_id, None)
+        asked = agent.model if agent.model is not None else self.config.models.large
+        model, name = await self._model(asked, run_id, session_id, fork=fork)
         if "images" in model.refuses:
             prompt = prompt.with_parts(without_images(prompt.parts))
         settings, warnings = _settings(options.get("settings", Settings()), agent.settings.over(self.config.defaults.settings), model)
@@ -167,27 +168,21 @@ class Assembly:
             warnings=warnings,
         )
 
-    async def _messages(self, session_id: str) -> Sequence[Message]:
-        return self.journal.sessions.get_messages(session_id)
-
-    async def _model(self, model: str | Model, run_id: str, session_id: str | None, state: RunState | None) -> tuple[Model, str]:
-        """And the name by which another process finds it."""
+    async def _model(
+        self, model: str | Model, run_id: str, session_id: str | None, *, state: RunState | None = None, fork: Fork | None = None
+    ) -> tuple[Model, str]:
+        """And the name by which another process finds it. `state`: of a run that goes on."""
         if not isinstance(model, str):
             if state is not None and isinstance(place := getattr(model, "place", None), int):  # a script that was made anew
                 model.place = max(place, state.used_up)  # pyright: ignore[reportAttributeAccessIssue]  it has one
             return model, model.name
         scope = session_id or run_id
         name = _from_anywhere(model)
-        place = await self._place(name, session_id, state) if self.models.plays(name, scope=scope) else 0
+        place = 0
+        if self.models.plays(name, scope=scope):
+            place = await used_up(self.journal, name, run_id if state is not None else None, session_id, fork)
         found = self.models.get(name, scope=scope, place=place)
         return found, found.name if name.startswith("record:") else name
-
-    async def _place(self, name: str, session_id: str | None, state: RunState | None) -> int:
-        """How much of a script or a tape the runs before have used up."""
-        states = [] if state is None else [state]
-        if session_id is not None and self.journal.sessions.get(session_id) is not None:
-            states = [await self.journal.load(info.run_id) for info in await self.journal.runs(session_id=session_id)]
-        return sum(before.used_up for before in states if before.model == name)
 
     # ------------------------------------------------------------ toolboxes
 

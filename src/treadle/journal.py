@@ -13,6 +13,7 @@ import anyio
 
 from treadle.entries import Entry, Fork, Record, RunStarted, read_entry
 from treadle.errors import AgentError
+from treadle.message import Message
 from treadle.run_state import RunState
 from treadle.session_store import Sessions, title_of
 from treadle.types import Mode, Outcome, Time, Usage, Value
@@ -127,6 +128,10 @@ class Journal(Protocol):
 
     async def load_fork(self, fork: Fork) -> RunState:
         """The fresh state of a run that goes on from inside another one (`run_state.forked`)."""
+        ...
+
+    async def messages(self, session_id: str) -> Sequence[Message]:
+        """What is in view of the session's next run (`Sessions.get_messages`), without holding up the event loop."""
         ...
 
     async def read_bytes(self, run_id: str) -> list[bytes]:

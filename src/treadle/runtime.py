@@ -247,7 +247,7 @@ class Runtime:
         return self._runs.is_busy(session_id)
 
     async def messages(self, session_id: str) -> list[Message]:
-        return list(await anyio.to_thread.run_sync(self.sessions.get_messages, session_id))
+        return list(await self.journal.messages(session_id))
 
     async def clear(self, session_id: str) -> None:
         """Forgets the session's messages. Raises AgentError(busy) while a run is under way."""

@@ -13,6 +13,7 @@ from treadle.entries import Entry, Fork, Record, RunFinished, RunStarted, ToolLa
 from treadle.errors import AgentError
 from treadle.journal import Freed, Journal, RunInfo, RunStatus, RunWriter, info_of, read_run, unknown_run
 from treadle.json_text import decode_json, encode_json
+from treadle.message import Message
 from treadle.run_state import RunState, forked, load
 from treadle.session_store import NEW_SESSION, SessionStore, title_of
 from treadle.types import Time
@@ -107,6 +108,7 @@ class MemoryJournal:
         found = self.sessions.get(session_id) or self.sessions.create(session_id=session_id)
         if found.title == NEW_SESSION:
             self.sessions.update_title(session_id, title_of(started.input.text))
+        self.sessions.begin(session_id, started.run_id)
         self._last[session_id] = started.run_id
 
     async def take_over(self, run_id: str, *, force: bool = False) -> RunWriter:
@@ -135,6 +137,9 @@ class MemoryJournal:
 
     async def load_fork(self, fork: Fork) -> RunState:
         return forked(fork, self._records, self.sessions)
+
+    async def messages(self, session_id: str) -> Sequence[Message]:
+        return self.sessions.get_messages(session_id)
 
     async def read_bytes(self, run_id: str) -> list[bytes]:
         return [encode_json(entry) for entry in self._find(run_id).unpacked()]

@@ -29,6 +29,7 @@ from treadle.journals.sqlite.upcasting import upcast
 from treadle.journals.sqlite.workers import Workers
 from treadle.journals.sqlite.writer import Writer
 from treadle.json_text import decode_json, encode_json, members
+from treadle.message import Message
 from treadle.run_state import RunState, forked, load
 from treadle.types import Time
 
@@ -158,6 +159,9 @@ class SqliteJournal:
 
     async def load_fork(self, fork: Fork) -> RunState:
         return await self._readers.read(lambda db: forked(fork, partial(records, db), self.sessions))
+
+    async def messages(self, session_id: str) -> Sequence[Message]:
+        return await anyio.to_thread.run_sync(self.sessions.get_messages, session_id)
 
     async def read_bytes(self, run_id: str) -> list[bytes]:
         return await self._readers.read(lambda db: [data for _, data in bodies(db, find(db, run_id).num)])
