@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from typing import Any
 
 import anyio
+from anyio.abc import TaskGroup
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
@@ -123,8 +124,7 @@ async def _holds(case: Case) -> None:
     with anyio.fail_after(5):
         async with anyio.create_task_group() as group:
             group.start_soon(read)
-            group.start_soon(_after, case.stop_after, stream.cancel)
-            group.start_soon(_after, case.steer_after, lambda: stream.steer("and be quick"))
+            steps_of(case, stream, group)
     assert len(asyncio.all_tasks()) == 1
     result = stream.result
     records = await rt.journal.read(stream.run_id)
@@ -144,6 +144,12 @@ async def _holds(case: Case) -> None:
         assert len(started) <= (case.limits.tool_calls or 100)
     if case.mode == "plan":
         assert not {name for name in labels if name.endswith(":unknown")}
+
+
+def steps_of(case: Case, stream: RunStream[Any], group: TaskGroup) -> None:
+    """Stops and steers the run when the case says."""
+    group.start_soon(_after, case.stop_after, stream.cancel)
+    group.start_soon(_after, case.steer_after, lambda: stream.steer("and be quick"))
 
 
 async def _after(steps: int | None, what: Any) -> None:

@@ -32,7 +32,7 @@ from treadle.run_stream import Job
 from treadle.session import ForkOptions, ResumeOptions, RunOptions, Session
 from treadle.session_store import check_session_id
 from treadle.tools.function.threads import abandoned_calls, wait_for_abandoned
-from treadle.types import Limits, Outcome
+from treadle.types import Limits, Outcome, new_id
 
 logger = logging.getLogger("treadle")
 
@@ -163,10 +163,7 @@ class Runs:
         assert started is not None, "a run begins with run.started"
         found = self._known(agent, started.agent, run_id)
         model = options.get("model") or (state.model if isinstance(found.model, str | None) else found.model)
-        session_id = None
-        if started.session_id is not None:
-            info = self._sessions.get(started.session_id)
-            session_id = self._sessions.create(f"{info.title} (fork)" if info else "").id
+        session_id = None if started.session_id is None else new_id("session")
         given: RunOptions = {
             "mode": state.mode,
             "cwd": state.cwd,
@@ -175,7 +172,14 @@ class Runs:
         }  # pyright: ignore[reportAssignmentType]  what is left are a run's
         forked = replace(found, model=model)
         prompt = started.input if text is None else prompt_of(text)
-        make = partial(self._assembly.forked, forked, fork, prompt, session_id, given)
+
+        async def make() -> Plan:
+            plan = await self._assembly.forked(forked, fork, prompt, session_id, given)
+            if session_id is not None:
+                origin = self._sessions.get(started.session_id or "")
+                self._sessions.create(f"{origin.title} (fork)" if origin else "", session_id=session_id)
+            return plan
+
         return await self._claimed(session_id, forked, make, deps, given, stream)
 
     async def resume(self, run_id: str, agent: Agent[Deps, Out] | None, deps: Deps, options: ResumeOptions, stream: EventStream | None) -> Job[Out]:

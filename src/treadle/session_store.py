@@ -49,6 +49,8 @@ class _Conversation:
     """What has left the view; some of it may be in `packed` too."""
     packed: list[bytes] = field(default_factory=list[bytes])
     """The messages, what was added at once together: an idle conversation is a tenth of the size of its values."""
+    found: dict[str, tuple[bytes, ...]] = field(default_factory=dict[str, tuple[bytes, ...]])
+    """Run id -> what was in view when that run began."""
 
     def info(self) -> SessionInfo:
         return SessionInfo(id=self.id, title=self.title, created_at=self.created_at, updated_at=self.updated_at, message_count=self.count)
@@ -183,11 +185,17 @@ class SessionStore:
             self._touch(found)
             return True
 
+    def begin(self, session_id: str, run_id: str) -> None:
+        """A run of it begins, and finds what is in view now."""
+        with self._lock:
+            if (found := self._sessions.get(session_id)) is not None:
+                found.found[run_id] = (*found.packed,)
+
     def get_messages(self, session_id: str, *, before: str | None = None) -> Sequence[Message]:
-        """A copy, oldest first; empty where there is no such session. Only ended runs are in it, so that `before` any other it is the same."""
+        """A copy, oldest first; empty where there is no such session. `before`: as that run of it found it."""
         with self._lock:
             found = self._sessions.get(session_id)
-            packed = [] if found is None else [*found.packed]
+            packed: Sequence[bytes] = [] if found is None else found.found.get(before or "", (*found.packed,))
         return _unpacked(packed)
 
     def remember(self, session_id: str, messages: Sequence[Message], *, kept: Window | None = None) -> None:
