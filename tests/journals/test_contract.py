@@ -2,48 +2,46 @@
 
 from __future__ import annotations
 
-import contextlib
-from collections.abc import AsyncIterator, Awaitable, Callable, Iterator
+import asyncio
+from collections.abc import AsyncIterator, Awaitable, Callable
 from dataclasses import dataclass
-from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import get_args
 
 import anyio
+import anyio.lowlevel
 import pytest
 
+from tests.journals.runs import AT, answers, asks, at, entries_of, fact, finished, gives, late, message, refuses, resumed, says, started
 from tests.strategies import examples_of
-from treadle.entries import CancelAsked, Entry, ModelSwitched, RunFinished, RunStarted, ToolFinished, ToolStarted
-from treadle.errors import AgentError
-from treadle.journal import Journal
+from treadle.entries import CancelAsked, Entry, Fork, RunFinished, RunStarted, ToolFinished, ToolStarted
+from treadle.journal import Journal, RunWriter
 from treadle.journals.memory import MemoryJournal
 from treadle.journals.sqlite import SqliteJournal
-from treadle.message import Message, decode_message
+from treadle.message import decode_message
 from treadle.types import Outcome, Usage
-
-AT = datetime(2026, 11, 20, 10, tzinfo=UTC)
 
 
 def _nasty() -> list[Entry]:
-    found: list[Entry] = []
-    seen: set[object] = set()
+    found: dict[object, Entry] = {}
     for kind in get_args(Entry):
         for entry in examples_of(kind, 8):
-            key = (
-                (kind, entry.result.call_id)
-                if isinstance(entry, ToolFinished)
-                else (kind, entry.call_id, entry.attempt)
-                if isinstance(entry, ToolStarted)
-                else entry.to_json()
-            )
-            if not isinstance(entry, (RunStarted, RunFinished)) and key not in seen:
-                seen.add(key)
-                found.append(entry)
-    return found
+            match entry:
+                case RunStarted() | RunFinished():
+                    continue
+                case ToolFinished():
+                    key: object = entry.result.call_id
+                case ToolStarted():
+                    key = (entry.call_id, entry.attempt)
+                case _:
+                    key = len(found)
+            found.setdefault((kind, key), entry)
+    return list(found.values())
 
 
 NASTY = _nasty()
 """Some entries of every kind that may stand inside a run, with what is hard to store; no call has two results, or starts twice."""
+FINISHED = finished()
 
 
 @dataclass(frozen=True)
@@ -77,36 +75,12 @@ async def journal(kind: Kind, tmp_path: Path) -> AsyncIterator[Journal]:
     await opened.aclose()
 
 
-def started(run_id: str = "run_1", *, minute: int = 0) -> RunStarted:
-    at = AT + timedelta(minutes=minute)
-    prompt = Message(id=f"msg_{run_id}", role="user", parts=(), created_at=at)
-    return RunStarted(at=at, run_id=run_id, agent="a", agent_hash="h", model="m", mode="full", cwd="/", input=prompt)
-
-
-def fact(word: str) -> ModelSwitched:
-    return ModelSwitched(at=AT, model=word)
-
-
-FINISHED = RunFinished(at=AT, outcome=Outcome.COMPLETED, turns=1, tool_calls=0, usage=Usage(), duration_s=0.5)
-
-
-async def entries_of(journal: Journal, run_id: str = "run_1", *, after: int = 0) -> list[Entry]:
-    return [record.entry for record in await journal.read(run_id, after=after)]
-
-
-@contextlib.contextmanager
-def refuses(kind: str, match: str = "run_1") -> Iterator[None]:
-    with pytest.raises(AgentError, match=match) as caught:
-        yield
-    assert caught.value.kind == kind
-
-
 # ---------------------------------------------------------------- what is appended
 
 
 async def test_a_run_begins_with_what_started_it(journal: Journal) -> None:
     writer = await journal.begin(started())
-    assert writer.run_id == "run_1"
+    assert (writer.run_id, writer.fence) == ("run_1", 1)
     (record,) = await journal.read("run_1")
     assert (record.seq, record.entry) == (1, started())
 
@@ -148,18 +122,6 @@ async def test_an_ended_run_reads_as_it_did_before_it_was_let_go(journal: Journa
     assert await journal.read("run_1", after=len(NASTY)) == before[len(NASTY) :]
 
 
-async def test_an_append_that_is_cancelled_leaves_all_or_nothing(journal: Journal) -> None:
-    writer = await journal.begin(started())
-    returned = False
-    with anyio.CancelScope() as scope:
-        scope.cancel()
-        await writer.append([fact("a"), fact("b")])
-        returned = True
-    left = await entries_of(journal, after=1)
-    assert left == [fact("a"), fact("b")] or (left == [] and not returned)
-    assert await writer.append([fact("c")]) == 2 + len(left)
-
-
 async def test_what_was_read_is_the_readers_own(journal: Journal) -> None:
     writer = await journal.begin(started())
     records = await journal.read("run_1")
@@ -188,6 +150,54 @@ async def test_many_runs_are_appended_to_at_once(journal: Journal) -> None:
         assert [record.entry for record in records[1:-1]] == [fact(f"{name} {n} {half}") for n in range(5) for half in "ab"]
 
 
+# ---------------------------------------------------------------- cancelling
+
+
+async def test_an_append_in_a_cancelled_scope_is_all_or_nothing(journal: Journal) -> None:
+    writer = await journal.begin(started())
+    returned = False
+    with anyio.CancelScope() as scope:
+        scope.cancel()
+        await writer.append([fact("a"), fact("b")])
+        returned = True
+    left = await entries_of(journal, after=1)
+    assert left == [fact("a"), fact("b")] or (left == [] and not returned)
+    assert await writer.append([fact("c")]) == 2 + len(left)
+
+
+@pytest.mark.parametrize("how", ["scope", "task", "task, many times"])
+async def test_an_append_that_began_is_finished_and_then_the_cancellation_comes(journal: Journal, how: str) -> None:
+    writer = await journal.begin(started())
+    tasks: list[asyncio.Task[object]] = []
+    came: list[str] = []
+
+    async def append() -> None:
+        task = asyncio.current_task()
+        assert task is not None
+        tasks.append(task)
+        came.append(f"appended as {await writer.append([fact('a')])}")
+        await writer.append([fact("b")])
+        try:
+            await anyio.sleep_forever()
+        finally:
+            came.append("cancelled")
+
+    with anyio.fail_after(5):
+        async with anyio.create_task_group() as group:
+            group.start_soon(append)
+            await anyio.lowlevel.checkpoint()  # it has begun by now
+            if how == "scope":
+                group.cancel_scope.cancel()
+            for _ in range(0 if how == "scope" else 1 if how == "task" else 5):
+                tasks[0].cancel()
+                if how != "task":
+                    await anyio.lowlevel.checkpoint()
+    assert came[0] == "appended as 2"
+    words = await entries_of(journal, after=1)
+    assert words in ([fact("a")], [fact("a"), fact("b")])
+    assert await writer.append([fact("c")]) == len(words) + 2
+
+
 # ---------------------------------------------------------------- one driver at a time
 
 
@@ -214,22 +224,26 @@ async def test_who_takes_a_run_over_goes_on_where_it_was_left(journal: Journal) 
     await first.append([fact("a")])
     await first.release()
     second = await journal.take_over("run_1")
-    assert second.run_id == "run_1"
-    assert await second.append([fact("b")]) == 3
+    assert (second.run_id, second.fence) == ("run_1", 2)
+    assert await second.append([resumed(second.fence), fact("b")]) == 3
     with refuses("busy"):
         await journal.take_over("run_1")
     await second.release()
     third = await journal.take_over("run_1")
-    assert await third.append([FINISHED]) == 4
-    assert await entries_of(journal) == [started(), fact("a"), fact("b"), FINISHED]
+    assert await third.append([FINISHED]) == 5
+    assert await entries_of(journal) == [started(), fact("a"), resumed(2), fact("b"), FINISHED]
 
 
-async def test_the_driver_before_is_fenced_off(journal: Journal) -> None:
+@pytest.mark.parametrize("force", [False, True])
+async def test_the_driver_before_is_fenced_off(journal: Journal, force: bool) -> None:
     first = await journal.begin(started())
-    await first.release()
-    second = await journal.take_over("run_1")
+    if not force:
+        await first.release()
+    second = await journal.take_over("run_1", force=force)
     with refuses("busy"):
         await first.append([fact("too late"), FINISHED])
+    with refuses("busy"):
+        await first.append([late("c")])
     assert await second.append([fact("b")]) == 2
     assert await entries_of(journal) == [started(), fact("b")]
 
@@ -245,8 +259,7 @@ async def test_who_let_go_of_a_run_cannot_append_to_it(journal: Journal) -> None
 
 async def test_a_fenced_driver_cannot_let_go_of_anothers_run(journal: Journal) -> None:
     first = await journal.begin(started())
-    await first.release()
-    await journal.take_over("run_1")
+    await journal.take_over("run_1", force=True)
     await first.release()
     with refuses("busy"):
         await journal.take_over("run_1")
@@ -270,6 +283,85 @@ async def test_an_ended_run_is_over(journal: Journal) -> None:
         await journal.take_over("run_1")
 
 
+async def test_what_comes_late_is_appended_after_the_end(journal: Journal) -> None:
+    writer = await journal.begin(started())
+    await writer.append([*asks(1, "c"), FINISHED])
+    await writer.release()
+    assert await writer.append([late("c")]) == 6
+    assert (await entries_of(journal, after=4)) == [FINISHED, late("c")]
+    assert (await journal.info("run_1")).status == "finished"
+
+
+# ---------------------------------------------------------------- one run of a session at a time
+
+
+async def test_a_session_has_one_run_that_is_not_finished(journal: Journal) -> None:
+    first = await journal.begin(started("run_1", session="ada"))
+    with refuses("busy"):
+        await journal.begin(started("run_2", session="ada"))
+    await first.release()
+    with refuses("busy"):
+        await journal.begin(started("run_2", session="ada"))
+    again = await journal.take_over("run_1")
+    await again.append([FINISHED])
+    await again.release()
+    await journal.begin(started("run_2", session="ada"))
+    with refuses("invalid", "'run_3'"):
+        await journal.read("run_3")
+
+
+async def test_parts_of_a_run_and_other_sessions_are_free(journal: Journal) -> None:
+    await journal.begin(started("run_1", session="ada"))
+    await journal.begin(started("run_2", session="ada", parent="run_1"))
+    await journal.begin(started("run_3", session="eve"))
+    await journal.begin(started("run_4"))
+    await journal.begin(started("run_5"))
+    assert {run.run_id for run in await journal.runs(session_id="ada")} == {"run_1", "run_2"}
+
+
+async def test_the_first_run_makes_its_session_and_names_it(journal: Journal) -> None:
+    await says(journal, "run_1", "Where is it warm?\nTell me.", "Lisbon", session="ada")
+    await says(journal, "run_2", "And tomorrow?", "Lisbon", session="ada")
+    assert [(one.id, one.title) for one in journal.sessions.list()] == [("ada", "Where is it warm?")]
+
+
+async def test_a_run_in_a_session_that_has_a_name_leaves_it(journal: Journal) -> None:
+    journal.sessions.create("Trip", session_id="ada")
+    await says(journal, "run_1", "Where is it warm?", "Lisbon", session="ada")
+    assert [one.title for one in journal.sessions.list()] == ["Trip"]
+
+
+# ---------------------------------------------------------------- asking to stop
+
+
+async def test_who_drives_a_run_hears_that_it_shall_stop(journal: Journal) -> None:
+    heard = anyio.Event()
+    told: list[str] = []
+
+    def hear(run_id: str) -> None:
+        told.append(run_id)
+        heard.set()
+
+    journal.on_stop(hear)
+    await journal.begin(started())
+    await journal.begin(started("run_2"))
+    assert await journal.ask_to_stop("run_1")
+    with anyio.fail_after(5):
+        await heard.wait()
+    assert told == ["run_1"]
+
+
+async def test_nobody_is_asked_to_stop_what_nobody_drives(journal: Journal) -> None:
+    journal.on_stop(lambda run_id: pytest.fail(f"{run_id} is driven by nobody"))
+    writer = await journal.begin(started())
+    await writer.release()
+    assert not await journal.ask_to_stop("run_1")
+    await says(journal, "run_2", "hello", "hello")
+    assert not await journal.ask_to_stop("run_2")
+    with refuses("invalid", "'run_x'"):
+        await journal.ask_to_stop("run_x")
+
+
 # ---------------------------------------------------------------- reading
 
 
@@ -281,21 +373,198 @@ async def test_reading_on_gives_what_came_after(journal: Journal, after: int, le
     assert [record.seq for record in records] == list(range(5 - left, 5))
 
 
-async def test_an_unknown_run_is_refused_by_name(journal: Journal) -> None:
-    with refuses("invalid", "'run_x'"):
+async def test_an_unknown_run_is_refused_with_those_that_may_be_meant(journal: Journal) -> None:
+    await journal.begin(started("run_018f3a"))
+    for ask in (journal.read, journal.take_over, journal.load, journal.read_bytes, journal.info):
+        with refuses("invalid", r"'run_018'.*Did you mean run_018f3a\?"):
+            await ask("run_018")
+    with refuses("invalid", "'run_x'.*runs list"):
         await journal.read("run_x")
-    with refuses("invalid", "'run_x'"):
-        await journal.take_over("run_x")
+
+
+async def test_a_run_is_loaded_as_the_fold_of_its_entries(journal: Journal) -> None:
+    writer = await journal.begin(started())
+    await writer.append(asks(1, "c", "d"))
+    await writer.append([gives("c")])
+    state = await journal.load("run_1")
+    assert [said.role for said in state.history] == ["user", "assistant"]
+    assert [call.id for call in state.open_calls] == ["d"]
+    assert (state.seq, state.turn) == (6, 1)
+
+
+async def test_a_fork_goes_on_from_inside_another_run(journal: Journal) -> None:
+    writer = await journal.begin(started())
+    await writer.append(asks(1, "c"))
+    await writer.append([gives("c"), *asks(2, "d", minute=1)])
+    fork = Fork(run_id="run_1", turn=1, seq=5)
+    fresh = await journal.load_fork(fork)
+    assert [said.role for said in fresh.history] == ["user", "assistant", "tool"]
+    await journal.begin(started("run_2", "and now?", fork=fork))
+    state = await journal.load("run_2")
+    assert [said.text for said in state.history] == ["hello", "turn 1", "", "and now?"]
+    assert [record.seq for record in await journal.read("run_2")] == [1]
+
+
+# ---------------------------------------------------------------- lists
 
 
 async def test_runs_are_listed_newest_first(journal: Journal) -> None:
     assert await journal.runs() == []
     for minute, name in enumerate("abc"):
-        writer = await journal.begin(started(name, minute=minute))
-        if name != "b":
-            await writer.append([FINISHED])
-            await writer.release()
+        await says(journal, name, "hello", "hello", minute=minute, session=f"session_{name}")
     assert [run.run_id for run in await journal.runs()] == ["c", "b", "a"]
+    assert [run.run_id for run in await journal.runs(limit=2)] == ["c", "b"]
+    assert [run.run_id for run in await journal.runs(session_id="session_b")] == ["b"]
+    assert await journal.runs(session_id="session_x") == []
+
+
+async def test_a_list_says_how_each_run_stands(journal: Journal) -> None:
+    for name in ("running", "waiting", "stopped", "again"):
+        writer = await journal.begin(started(name))
+        if name != "running":
+            await writer.release(waiting=name == "waiting")
+    await journal.take_over("again")
+    await says(journal, "finished", "hello", "hello")
+    found = {run.run_id: (run.status, run.outcome) for run in await journal.runs()}
+    assert found == {
+        "running": ("running", None),
+        "waiting": ("waiting", None),
+        "stopped": ("stopped", None),
+        "again": ("running", None),
+        "finished": ("finished", Outcome.COMPLETED),
+    }
+
+
+async def _halfway(writer: RunWriter) -> None:
+    await writer.append(asks(1, "c", "d"))
+    await writer.append([gives("c"), gives("d")])
+
+
+@pytest.mark.parametrize("ends", [False, True])
+@pytest.mark.parametrize("again", [False, True])
+async def test_what_a_list_shows_of_a_run_is_the_fold_of_its_entries(journal: Journal, ends: bool, again: bool) -> None:
+    writer = await journal.begin(started("run_1", "Where?\nTell me.", session="ada"))
+    await _halfway(writer)
+    if again:
+        await writer.release()
+        writer = await journal.take_over("run_1")
+        await writer.append([resumed(2, model="other", mode="plan", cwd="/tmp")])
+    await writer.append([*answers("run_1", "Lisbon", minute=3), *([finished(turns=2, tool_calls=2, minute=4)] if ends else [])])
+    if ends:
+        await writer.release()
+    info = await journal.info("run_1")
+    assert info == (await journal.runs())[0]
+    assert (info.session_id, info.agent, info.prompt) == ("ada", "a", "Where?")
+    assert (info.model, info.mode, info.cwd) == (("other", "plan", "/tmp") if again else ("m", "full", "/"))
+    assert (info.turns, info.tool_calls, info.usage) == (2, 2, Usage(input_tokens=20, output_tokens=10))
+    assert info.entries == len(await journal.read("run_1")) == 8 + again + ends
+    assert (info.started_at, info.updated_at) == (AT, at(4 if ends else 3))
+    assert info.status == ("finished" if ends else "running")
+
+
+# ---------------------------------------------------------------- export and import
+
+
+async def test_a_run_is_taken_in_elsewhere_as_it_is(kind: Kind, journal: Journal, tmp_path: Path) -> None:
+    writer = await journal.begin(started(session="ada"))
+    await writer.append([*asks(1, "c"), gives("c", "x" * 20_000), *answers("run_1", "done"), finished(turns=2, tool_calls=1)])
+    await writer.release()
+    await writer.append([late("c")])
+    data = await journal.read_bytes("run_1")
+    (tmp_path / "other").mkdir()
+    other = await kind.open(tmp_path / "other")
+    try:
+        assert await other.add_run(data) == await journal.info("run_1")
+        assert await other.read_bytes("run_1") == data
+        assert await other.read("run_1") == await journal.read("run_1")
+        assert [one.id for one in other.sessions.list()] == ["ada"]
+        with refuses("invalid", "run_1 is here already"):
+            await other.add_run(data)
+    finally:
+        await other.aclose()
+
+
+async def test_a_run_that_is_not_finished_can_be_gone_on_with_elsewhere(kind: Kind, journal: Journal, tmp_path: Path) -> None:
+    writer = await journal.begin(started())
+    await writer.append([fact("a")])
+    (tmp_path / "other").mkdir()
+    other = await kind.open(tmp_path / "other")
+    try:
+        assert (await other.add_run(await journal.read_bytes("run_1"))).status == "stopped"
+        assert await (await other.take_over("run_1")).append([fact("b")]) == 3
+    finally:
+        await other.aclose()
+
+
+@pytest.mark.parametrize(
+    ("spoil", "said"),
+    [
+        (lambda data: [data[0], b'{"type":"tool.late","at":"2026', *data[2:]], "entry 2"),
+        (lambda data: [data[0], data[1], b'{"type":"dream","at":"2026-11-20T10:00:00Z"}'], "entry 3.*'dream'"),
+        (lambda data: data[1:], "entry 1: a run begins"),
+        (lambda data: [data[0], data[0]], "entry 2: a run begins"),
+        (lambda data: [], "no entry"),
+    ],
+)
+async def test_a_broken_import_is_refused_with_the_number_of_the_entry(
+    kind: Kind, journal: Journal, tmp_path: Path, spoil: Callable[[list[bytes]], list[bytes]], said: str
+) -> None:
+    await says(journal, "run_1", "hello", "hello")
+    data = await journal.read_bytes("run_1")
+    (tmp_path / "other").mkdir()
+    other = await kind.open(tmp_path / "other")
+    try:
+        with refuses("invalid", said):
+            await other.add_run(spoil(data))
+        assert await other.runs() == []
+    finally:
+        await other.aclose()
+
+
+async def test_a_fork_is_taken_in_after_the_run_that_it_came_from(kind: Kind, journal: Journal, tmp_path: Path) -> None:
+    await says(journal, "run_1", "hello", "hello")
+    await says(journal, "run_2", "and now?", "now", fork=Fork(run_id="run_1", turn=1, seq=2))
+    (tmp_path / "other").mkdir()
+    other = await kind.open(tmp_path / "other")
+    try:
+        with refuses("invalid", "forked from run_1, which is not here"):
+            await other.add_run(await journal.read_bytes("run_2"))
+        await other.add_run(await journal.read_bytes("run_1"))
+        assert (await other.add_run(await journal.read_bytes("run_2"))).forked_from == "run_1"
+        assert [said.text for said in (await other.load("run_2")).history] == ["hello", "hello", "and now?", "now"]
+    finally:
+        await other.aclose()
+
+
+# ---------------------------------------------------------------- pruning
+
+
+async def test_pruning_takes_away_what_is_old_and_finished(journal: Journal) -> None:
+    await says(journal, "old", "hello", "hello", minute=1)
+    await journal.begin(started("old, but not finished", minute=1))
+    await says(journal, "new", "hello", "hello", minute=5)
+    would = await journal.prune(at(3), apply=False)
+    assert (would.runs, would.kept) == (("old",), ())
+    assert would.size_bytes > 100
+    assert len(await journal.runs()) == 3
+    assert await journal.prune(at(3), apply=True) == would
+    assert {run.run_id for run in await journal.runs()} == {"old, but not finished", "new"}
+    assert (await journal.prune(at(3), apply=True)).runs == ()
+
+
+async def test_what_runs_that_stay_were_forked_from_stays(journal: Journal) -> None:
+    await says(journal, "root", "hello", "hello", minute=1)
+    await says(journal, "branch", "and?", "so", minute=1, fork=Fork(run_id="root", turn=1, seq=2))
+    await says(journal, "other", "hello", "hello", minute=1)
+    await says(journal, "leaf", "and?", "so", minute=5, fork=Fork(run_id="branch", turn=1, seq=2))
+    freed = await journal.prune(at(3), apply=True)
+    assert (freed.runs, set(freed.kept)) == (("other",), {"root", "branch"})
+    assert [said.text for said in (await journal.load("leaf")).history] == ["hello", "hello", "and?", "so", "and?", "so"]
+    freed = await journal.prune(at(9), apply=True)
+    assert set(freed.runs) == {"root", "branch", "leaf"}
+
+
+# ---------------------------------------------------------------- closing
 
 
 async def test_closing_twice_is_closing_once(kind: Kind, tmp_path: Path) -> None:
@@ -309,14 +578,20 @@ async def test_what_is_durable_is_there_after_closing(kind: Kind, tmp_path: Path
     first = await kind.open(tmp_path)
     writer = await first.begin(started())
     await writer.append([fact("a")])
-    await writer.release()
     await first.aclose()
     second = await kind.open(tmp_path)
     try:
         if kind.durable:
             assert await entries_of(second) == [started(), fact("a")]
+            assert (await second.info("run_1")).status == "stopped"
             assert await (await second.take_over("run_1")).append([fact("b")]) == 3
         else:
             assert await second.runs() == []
     finally:
         await second.aclose()
+
+
+async def test_a_message_that_was_added_by_hand_is_in_view(journal: Journal) -> None:
+    journal.sessions.create(session_id="ada")
+    assert journal.sessions.add_message("ada", message("a note"))
+    assert [said.text for said in journal.sessions.get_messages("ada")] == ["a note"]

@@ -8,6 +8,7 @@ from __future__ import annotations
 import asyncio
 import concurrent.futures
 import contextlib
+import math
 import threading
 import time
 from collections.abc import Callable, Iterable, Sequence
@@ -15,6 +16,7 @@ from pathlib import Path
 from queue import Empty, SimpleQueue
 from typing import Any, Generic, Protocol, TypeAlias, TypeVar, cast
 
+import anyio
 import apsw
 
 from treadle.crash import boundary
@@ -48,7 +50,7 @@ class Chores(Protocol):
 class _Write(Generic[T]):
     """One piece of work, and who waits for it."""
 
-    __slots__ = ("alone", "appends", "error", "future", "loop", "once", "result", "undo", "work")
+    __slots__ = ("alone", "appends", "error", "future", "loop", "once", "result", "settled", "undo", "work")
 
     def __init__(self, work: Work[T], *, undo: Callable[[], None] | None = None, appends: bool = False, once: bool = False, alone: bool = False) -> None:
         self.work = work
@@ -64,6 +66,7 @@ class _Write(Generic[T]):
         self.future: asyncio.Future[T] | concurrent.futures.Future[T]
         self.result: T | None = None
         self.error: BaseException | None = None
+        self.settled = False
 
     def failed(self, error: BaseException) -> None:
         if self.error is None:
@@ -73,7 +76,8 @@ class _Write(Generic[T]):
 
     def settle(self) -> None:
         """In the event loop that waits for it, or in the writer's thread where a thread waits."""
-        if self.future.done():
+        self.settled = True
+        if self.future.done():  # it was cancelled
             return
         if self.error is not None:
             self.future.set_exception(self.error)
@@ -267,12 +271,15 @@ async def _although_cancelled(write: _Write[T]) -> T:
     assert task is not None, "there is a task that awaits"
     assert write.loop is not None, "it awaits in the loop of its write"
     if write.future.cancelled():
-        write.future = write.loop.create_future()  # nothing settles it but this loop: no result is missed
+        write.future = write.loop.create_future()
+        if write.settled:  # the result came between the cancellation and this task's turn
+            write.settle()
     try:
         return await uninterrupted(cast("asyncio.Future[T]", write.future))
     finally:
-        task.uncancel()
-        task.cancel()
+        if anyio.current_effective_deadline() != -math.inf:  # a cancelled scope goes on cancelling by itself
+            task.uncancel()
+            task.cancel()
 
 
 def _settle_all(batch: Iterable[_Write[Any]]) -> None:

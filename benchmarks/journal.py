@@ -1,0 +1,261 @@
+"""Measures the SQLite journal beside plain sqlite3 in the same run, and prints a table.
+
+    python benchmarks/journal.py [--reps N] [--keep DIR]
+
+Nothing here asserts: a limit that is missed is said, not raised. Entry: `main`.
+"""
+
+from __future__ import annotations
+
+import argparse
+import asyncio
+import shutil
+import sqlite3
+import statistics
+import sys
+import tempfile
+import time
+from collections.abc import Awaitable, Callable
+from dataclasses import dataclass, field
+from datetime import UTC, datetime
+from pathlib import Path
+
+import anyio
+
+from treadle.entries import Entry, ModelRequested, ModelResponded, RunFinished, RunStarted, ToolFinished, ToolStarted
+from treadle.journal import Journal
+from treadle.journals.sqlite import SqliteJournal
+from treadle.message import Message, TextPart, ToolCall, ToolResult
+from treadle.types import Outcome, StopReason, Usage
+
+AT = datetime(2026, 11, 20, 10, tzinfo=UTC)
+APPENDS = 3000
+RUNS = 16
+LISTED = 10_000
+TURNS = 400
+USED = Usage(input_tokens=1200, output_tokens=80)
+
+
+@dataclass
+class Row:
+    """One line of the table."""
+
+    what: str
+    unit: str
+    must: float
+    measure: Callable[[Path], Awaitable[float]]
+    more_is_better: bool = False
+    values: list[float] = field(default_factory=list[float])
+
+    @property
+    def verdict(self) -> str:
+        """By the median."""
+        reached = statistics.median(self.values)
+        kept = reached >= self.must if self.more_is_better else reached <= self.must
+        return "-" if not self.must else "must" if kept else "missed"
+
+
+# ---------------------------------------------------------------- what is appended
+
+
+def started(run_id: str, session_id: str | None = None) -> RunStarted:
+    prompt = Message(id=f"msg_{run_id}", role="user", parts=(TextPart(text="Where is it warm in winter?"),), created_at=AT)
+    return RunStarted(at=AT, run_id=run_id, agent="guide", agent_hash="0" * 16, model="script:m", mode="full", cwd="/tmp", input=prompt, session_id=session_id)
+
+
+def asked(turn: int, effect: str = "pure") -> list[Entry]:
+    """The first append of a turn: the response, and the start of its call."""
+    call = ToolCall(id=f"call_{turn:05}", name="weather", arguments_json='{"city": "Lisbon", "days": 3}')
+    message = Message(id=f"msg_{turn:05}", role="assistant", parts=(TextPart(text="I look it up."), call), created_at=AT)
+    return [
+        ModelResponded(at=AT, turn=turn, attempt=1, message=message, usage=USED, stop_reason=StopReason.TOOL_USE),
+        ToolStarted(at=AT, call_id=call.id, name=call.name, arguments_json=call.arguments_json, effect=effect, key=f"run:{call.id}"),  # type: ignore[arg-type]
+    ]
+
+
+def answered(turn: int) -> list[Entry]:
+    """The second: its result of 200 bytes, and the next request."""
+    result = ToolResult(call_id=f"call_{turn:05}", name="weather", content="sunny, " * 28 + "warm")
+    return [ToolFinished(at=AT, status="ok", result=result, duration_ms=1.5), ModelRequested(at=AT, turn=turn + 1)]
+
+
+FINISHED = RunFinished(at=AT, outcome=Outcome.COMPLETED, turns=1, tool_calls=0, usage=USED, duration_s=0.5)
+
+
+def appends(count: int, effect: str = "pure") -> list[list[Entry]]:
+    return [answered(n // 2) if n % 2 else asked(n // 2, effect) for n in range(count)]
+
+
+# ---------------------------------------------------------------- the rows
+
+
+async def plain(folder: Path) -> float:
+    """Milliseconds for the same bytes by sqlite3 from the standard library, in the thread that wants them written."""
+    db = sqlite3.connect(folder / "plain.db", isolation_level=None)
+    db.execute("pragma journal_mode = wal")
+    db.execute("pragma synchronous = normal")
+    db.execute("create table runs(num integer primary key, fence integer, head integer)")
+    db.execute("create table entries(run integer, seq integer, type text, call text, body blob, primary key(run, seq)) without rowid")
+    db.execute("create unique index one_result on entries(run, call) where type = 'tool.finished'")
+    db.execute("insert into runs values(1, 1, 0)")
+    prepared = [[entry.to_json() for entry in entries] for entries in appends(APPENDS)]
+    begun = time.perf_counter()
+    head = 0
+    for bodies in prepared:
+        db.execute("begin immediate")
+        db.execute("update runs set head = head + ? where num = 1 and fence = 1 and head = ?", (len(bodies), head))
+        db.executemany("insert into entries values(1, ?, 'x', null, ?)", [(head + n, body) for n, body in enumerate(bodies, 1)])
+        db.execute("commit")
+        head += len(bodies)
+    took = time.perf_counter() - begun
+    db.close()
+    return took / APPENDS * 1000
+
+
+async def alone(folder: Path, effect: str = "pure") -> float:
+    journal = SqliteJournal.open(folder / "journal.db")
+    writer = await journal.begin(started("run_1"))
+    prepared = appends(APPENDS, effect)
+    begun = time.perf_counter()
+    for entries in prepared:
+        await writer.append(entries)
+    took = time.perf_counter() - begun
+    await journal.aclose()
+    return took / APPENDS * 1000
+
+
+async def alone_once(folder: Path) -> float:
+    return await alone(folder, "once")
+
+
+async def together(folder: Path) -> float:
+    """Appends a second of 16 runs in one event loop."""
+    journal = SqliteJournal.open(folder / "journal.db")
+    prepared = appends(APPENDS // 2)
+
+    async def drive(run_id: str) -> None:
+        writer = await journal.begin(started(run_id))
+        for entries in prepared:
+            await writer.append(entries)
+
+    begun = time.perf_counter()
+    async with anyio.create_task_group() as group:
+        for n in range(RUNS):
+            group.start_soon(drive, f"run_{n}")
+    took = time.perf_counter() - begun
+    await journal.aclose()
+    return RUNS * len(prepared) / took
+
+
+async def listing(folder: Path) -> float:
+    """Milliseconds until the newest 20 of 10,000 runs are listed, the opening of the file included."""
+    path = folder / "journal.db"
+    await _fill(path)
+    begun = time.perf_counter()
+    journal: Journal = SqliteJournal.open(path)
+    assert len(await journal.runs(limit=20)) == 20
+    took = time.perf_counter() - begun
+    await journal.aclose()
+    return took * 1000
+
+
+async def _fill(path: Path) -> None:
+    journal = SqliteJournal.open(path)
+
+    async def some(first: int) -> None:
+        for n in range(first, LISTED, 100):
+            writer = await journal.begin(started(f"run_{n:05}", f"session_{n % 500}_{n}"))
+            await writer.append([*asked(1), *answered(1), FINISHED])
+
+    async with anyio.create_task_group() as group:
+        for first in range(100):
+            group.start_soon(some, first)
+    await journal.aclose()
+
+
+async def loading(folder: Path) -> float:
+    """Milliseconds for a run of 1,000 turns, the opening of the file and the take-over included."""
+    path = folder / "journal.db"
+    first = SqliteJournal.open(path)
+    writer = await first.begin(started("run_1"))
+    for entries in appends(2000):
+        await writer.append(entries)
+    await first.aclose()
+    begun = time.perf_counter()
+    journal = SqliteJournal.open(path)
+    await journal.take_over("run_1")
+    state = await journal.load("run_1")
+    took = time.perf_counter() - begun
+    assert len(state.history) == 2001
+    await journal.aclose()
+    return took * 1000
+
+
+async def size(folder: Path) -> float:
+    """Megabytes that a run of 400 turns needs at the most while it runs, in all its files."""
+    journal = SqliteJournal.open(folder / "journal.db")
+    writer = await journal.begin(started("run_1", "session_1"))
+    most = 0
+    for entries in appends(2 * TURNS):
+        await writer.append(entries)
+        most = max(most, _bytes(folder))
+    await writer.append([FINISHED])
+    await journal.aclose()
+    return max(most, _bytes(folder)) / 1e6
+
+
+async def size_closed(folder: Path) -> float:
+    await size(folder)
+    return _bytes(folder) / 1e6
+
+
+def _bytes(folder: Path) -> int:
+    return sum(path.stat().st_size for path in folder.rglob("*") if path.is_file())
+
+
+ROWS = [
+    Row("one append, plain sqlite3, no thread", "ms", 0, plain),
+    Row("one append, one run", "ms", 0.15, alone),
+    Row("one append, one run, every call once (half of the appends are synced)", "ms", 0, alone_once),
+    Row(f"appends of {RUNS} runs", "a second", 8000, together, more_is_better=True),
+    Row(f"the newest 20 of {LISTED:,} runs", "ms", 50, listing),
+    Row("a run of 1,000 turns, taken over and loaded", "ms", 200, loading),
+    Row(f"a run of {TURNS} turns with results of 200 bytes, while it runs", "MB", 2, size),
+    Row("the same, closed", "MB", 2, size_closed),
+]
+
+
+def table(rows: list[Row]) -> str:
+    """Markdown: medians, in brackets the best of all repetitions, which is what a quiet machine would show."""
+    lines = ["| | reached | must | |", "|---|---|---|---|"]
+    for row in rows:
+        best = (max if row.more_is_better else min)(row.values)
+        must = f"{_number(row.must)} {row.unit}" if row.must else ""
+        lines.append(f"| {row.what} | {_number(statistics.median(row.values))} ({_number(best)}) {row.unit} | {must} | {row.verdict} |")
+    return "\n".join(lines)
+
+
+def _number(value: float) -> str:
+    return f"{value:,.0f}" if value >= 20 else f"{value:.3f}".rstrip("0").rstrip(".")
+
+
+def main() -> None:
+    options = argparse.ArgumentParser(description="Measures the SQLite journal, and prints a table.")
+    options.add_argument("--reps", type=int, default=5, help="how often each is measured (default 5)")
+    options.add_argument("--only", type=int, action="append", help="this row, from 1; repeatable")
+    options.add_argument("--folder", type=Path, default=None, help="where to write (default: a temporary directory beside this file)")
+    chosen = options.parse_args()
+    rows = [row for n, row in enumerate(ROWS, 1) if not chosen.only or n in chosen.only]
+    for _ in range(chosen.reps):
+        for row in rows:
+            print(f"{row.what} …", file=sys.stderr, flush=True)
+            folder = Path(tempfile.mkdtemp(dir=chosen.folder or Path(__file__).parent))
+            try:
+                row.values.append(asyncio.run(row.measure(folder)))
+            finally:
+                shutil.rmtree(folder)
+    print(table(rows))
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,20 @@
+"""Sessions in the file of a SQLite journal: what is tested of those in memory, tested here once more."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path
+
+import anyio
+import pytest
+
+from tests.test_session_store import *  # noqa: F403  the same suite over another store
+from treadle.journals.sqlite import SqliteJournal
+from treadle.session_store import Sessions
+
+
+@pytest.fixture
+def store(tmp_path: Path) -> Iterator[Sessions]:
+    journal = SqliteJournal.open(tmp_path / "journal.db")
+    yield journal.sessions
+    anyio.run(journal.aclose)
