@@ -1,0 +1,133 @@
+"""What the file itself refuses, whoever asks."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import apsw
+import pytest
+
+from tests.journals.runs import asks, begun, entries_of, fact, finished, gives, late, refuses, resumed, says, started
+from tests.journals.sqlite.conftest import Look
+from treadle.journals.sqlite import SqliteJournal
+
+
+async def test_a_call_has_one_result(journal: SqliteJournal) -> None:
+    writer = await journal.begin(started())
+    await writer.append([begun("c"), gives("c", "first")])
+    with refuses("agent", "one_result|UNIQUE"):
+        await writer.append([fact("a"), gives("c", "second")])
+    assert await entries_of(journal, after=1) == [begun("c"), gives("c", "first")]
+    assert await writer.append([fact("b")]) == 4
+
+
+async def test_an_attempt_of_a_call_starts_once(journal: SqliteJournal) -> None:
+    writer = await journal.begin(started())
+    await writer.append([begun("c")])
+    with refuses("agent", "UNIQUE"):
+        await writer.append([begun("c")])
+    await writer.append([begun("c", attempt=2)])
+    other = await journal.begin(started("run_2"))
+    await other.append([begun("c"), gives("c")])
+    assert await entries_of(journal, after=1) == [begun("c"), begun("c", attempt=2)]
+
+
+async def test_nobody_changes_or_deletes_an_entry(journal: SqliteJournal, look: Look) -> None:
+    await says(journal, "run_1", "hello", "hello")
+    for sql in ("update entries set body = x'00'", "update entries set place = place + 100", "delete from entries", "delete from entries where seq = 2"):
+        with pytest.raises(apsw.ConstraintError, match="an entry is never"):
+            look(sql)
+    assert len(await entries_of(journal)) == 3
+
+
+async def test_a_driver_that_missed_an_entry_appends_nothing(journal: SqliteJournal, look: Look) -> None:
+    writer = await journal.begin(started())
+    look("insert into entries(place, type, body) select place + 1, 'model.switched', ? from entries", fact("x").to_json())
+    look("update runs set head = 2")
+    with refuses("busy", "Nothing was appended"):
+        await writer.append([fact("a")])
+    assert await entries_of(journal, after=1) == [fact("x")]
+
+
+async def test_nothing_but_what_comes_late_follows_the_end(journal: SqliteJournal) -> None:
+    writer = await journal.begin(started())
+    with refuses("invalid", "nothing but tool.late"):
+        await writer.append([finished(), fact("a")])
+    assert await writer.append([*asks(1, "c"), finished(), late("c")]) == 2
+    with refuses("busy"):
+        await writer.append([late("d"), fact("a")])
+    assert await writer.append([late("d")]) == 7
+
+
+async def test_the_end_lets_go_of_the_run_in_its_own_transaction(journal: SqliteJournal, look: Look) -> None:
+    writer = await journal.begin(started())
+    assert look("select owner is null, finished from runs") == [(0, None)]
+    await writer.append([fact("a"), finished()])
+    assert look("select owner is null, finished, head from runs") == [(1, 3, 3)]
+
+
+async def test_an_empty_append_appends_nothing(journal: SqliteJournal) -> None:
+    writer = await journal.begin(started())
+    assert await writer.append([]) == 2
+    assert await writer.append([fact("a")]) == 2
+
+
+async def test_call_ids_that_utf_8_cannot_hold_are_told_apart(journal: SqliteJournal) -> None:
+    writer = await journal.begin(started())
+    await writer.append([begun("\ud800"), begun("\ud801"), gives("\ud800"), gives("\ud801")])
+    with refuses("agent", "UNIQUE"):
+        await writer.append([gives("\ud800")])
+
+
+async def test_a_run_id_that_utf_8_cannot_hold_is_refused(journal: SqliteJournal) -> None:
+    with refuses("invalid", "is no id of a run"):
+        await journal.begin(started("\ud800"))
+    with refuses("invalid", "there is no run"):
+        await journal.read("\ud800")
+
+
+async def test_a_second_run_of_a_session_is_told_what_to_do_about_the_first(journal: SqliteJournal) -> None:
+    writer = await journal.begin(started(session="ada"))
+    with refuses("busy", "run_1 of this session is running already: wait for its end, or stop it with `treadle runs kill run_1`"):
+        await journal.begin(started("run_2", session="ada"))
+    await writer.release(waiting=True)
+    with refuses("busy", "run_1 of this session is not finished: `treadle runs resume run_1` goes on with it, `treadle runs kill run_1` closes it"):
+        await journal.begin(started("run_2", session="ada"))
+    with refuses("invalid", "'run_2'"):
+        await journal.read("run_2")
+
+
+async def test_a_list_goes_on_past_a_run_that_a_newer_version_wrote(journal: SqliteJournal, look: Look) -> None:
+    writer = await journal.begin(started())
+    look("insert into entries(place, type, body) select place + 1, 'dream', ? from entries", b'{"type":"dream","at":"2026-11-20T10:00:00Z"}')
+    await writer.release()
+    await says(journal, "run_2", "hello", "hello")
+    assert [(run.run_id, run.status, run.agent) for run in await journal.runs()] == [("run_2", "finished", "a"), ("run_1", "stopped", "a")]
+    with refuses("invalid", "'dream'"):
+        await journal.read("run_1")
+
+
+async def test_what_is_durable_at_once_is_what_must_not_happen_twice(path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    from treadle.journals.sqlite import writer as writing
+
+    levels: list[int] = []
+
+    def look() -> None:
+        levels.append(journal._writer._db.execute("pragma synchronous").get)  # type: ignore[attr-defined]
+
+    monkeypatch.setattr(writing, "boundary", look)
+    journal = SqliteJournal.open(path)
+    writer = await journal.begin(started())
+    for effect in ("pure", "idempotent", "once"):
+        await writer.append(asks(1, effect, effect=effect))  # type: ignore[arg-type]
+        await writer.append([gives(effect)])
+    await journal.aclose()
+    normal, full = 1, 2
+    assert levels == [normal, normal] * 5 + [full, full] + [normal, normal]
+
+    levels.clear()
+    journal = SqliteJournal.open(path, durability="power")
+    writer = await journal.take_over("run_1")
+    await writer.append([resumed(2)])
+    await journal.aclose()
+    assert levels == [full, full]

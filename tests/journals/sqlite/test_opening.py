@@ -1,0 +1,171 @@
+"""Which files are journals, and how a file becomes one."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+from pathlib import Path
+
+import apsw
+import pytest
+
+from tests.journals.runs import entries_of, finished, gives, refuses, says, started
+from tests.journals.sqlite.conftest import Look
+from treadle.entries import SCHEMA
+from treadle.journals.sqlite import SqliteJournal, schema
+from treadle.journals.sqlite.schema import VERSION
+from treadle.journals.sqlite.upcasting import UPCASTERS, upcast
+
+
+async def test_a_newer_journal_is_refused_and_left_as_it_is(path: Path, look: Look) -> None:
+    await SqliteJournal.open(path).aclose()
+    look(f"pragma user_version = {VERSION + 1}")
+    before = path.read_bytes()
+    with refuses("invalid", f"newer Treadle \\(version {VERSION + 1}; this one reads {VERSION}\\): upgrade"):
+        SqliteJournal.open(path)
+    assert path.read_bytes() == before
+
+
+@pytest.mark.parametrize(
+    "data", [b"hello, this is a text\n" * 500, b"\0" * 4096, b"SQLite format 3\0" + b"\xff" * 4080], ids=["text", "zeros", "a broken header"]
+)
+def test_what_is_no_database_is_refused_and_left_as_it_is(path: Path, data: bytes) -> None:
+    path.write_bytes(data)
+    with refuses("invalid", "journal.db"):
+        SqliteJournal.open(path)
+    assert path.read_bytes() == data
+
+
+def test_another_programs_database_is_refused_and_left_as_it_is(path: Path) -> None:
+    db = apsw.Connection(str(path))
+    db.execute("create table things(a)")
+    db.close()
+    before = path.read_bytes()
+    with refuses("invalid", "no journal of Treadle"):
+        SqliteJournal.open(path)
+    assert path.read_bytes() == before
+
+
+async def test_an_empty_file_becomes_a_journal(path: Path) -> None:
+    path.touch()
+    journal = SqliteJournal.open(path)
+    assert await journal.runs() == []
+    await journal.aclose()
+
+
+async def test_a_damaged_journal_is_told_and_not_used(path: Path) -> None:
+    journal = SqliteJournal.open(path)
+    await says(journal, "run_1", "hello", "hello")
+    await journal.aclose()
+    data = path.read_bytes()
+    path.write_bytes(data[:100] + b"\xff" * 4000 + data[4100:])
+    with refuses("invalid", "journal.db"):
+        SqliteJournal.open(path)
+
+
+async def test_what_is_damaged_further_inside_is_told_when_it_is_read(path: Path, look: Look) -> None:
+    journal = SqliteJournal.open(path)
+    writer = await journal.begin(started())
+    for n in range(60):
+        await writer.append([gives(f"call_{n}", "x" * 400)])
+    await journal.aclose()
+    ((page,),) = look("select max(pageno) from dbstat where name = 'entries'")
+    data = bytearray(path.read_bytes())
+    data[(page - 1) * 4096 : page * 4096] = b"\xee" * 4096
+    path.write_bytes(data)
+    journal = SqliteJournal.open(path)
+    with refuses("agent", "is damaged.*Restore a copy"):
+        await journal.read("run_1")
+    await journal.aclose()
+
+
+CREATE = """
+import sys
+from treadle.journals.sqlite import SqliteJournal
+sys.stdin.readline()
+journal = SqliteJournal.open(sys.argv[1])
+print(len(journal.sessions.list()))
+journal.sessions.create(session_id=sys.argv[2])
+"""
+
+
+def test_any_number_may_create_it_at_once(path: Path) -> None:
+    makers = [
+        subprocess.Popen([sys.executable, "-c", CREATE, str(path), f"s{n}"], stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
+        for n in range(4)
+    ]
+    for maker in makers:  # each waits for its line, so that they begin together
+        assert maker.stdin is not None
+        maker.stdin.write("go\n")
+        maker.stdin.flush()
+    for maker in makers:
+        _, said = maker.communicate(timeout=50)
+        assert (maker.returncode, said) == (0, "")
+    assert len(SqliteJournal.open(path).sessions.list()) == 4
+
+
+async def test_a_file_is_brought_to_this_version(path: Path, monkeypatch: pytest.MonkeyPatch, look: Look) -> None:
+    journal = SqliteJournal.open(path)
+    await says(journal, "run_1", "hello", "hello")
+    await journal.aclose()
+    monkeypatch.setattr(schema, "MIGRATIONS", (*schema.MIGRATIONS, "create table more(a); insert into more values(1)", "insert into more values(2)"))
+    monkeypatch.setattr(schema, "VERSION", VERSION + 2)
+    journal = SqliteJournal.open(path)
+    assert len(await entries_of(journal)) == 3
+    await journal.aclose()
+    assert look("select a from more") == [(1,), (2,)]
+    assert look("pragma user_version") == [(VERSION + 2,)]
+
+
+async def test_a_migration_that_fails_leaves_the_file_as_it_was(path: Path, monkeypatch: pytest.MonkeyPatch, look: Look) -> None:
+    await SqliteJournal.open(path).aclose()
+    with monkeypatch.context() as patch:
+        patch.setattr(schema, "MIGRATIONS", (*schema.MIGRATIONS, "create table more(a); insert into nowhere values(1)"))
+        patch.setattr(schema, "VERSION", VERSION + 1)
+        with refuses("agent", "nowhere"):
+            SqliteJournal.open(path)
+    assert look("select name from sqlite_schema where name = 'more'") == []
+    await SqliteJournal.open(path).aclose()
+
+
+async def test_readers_leave_nothing_behind(path: Path) -> None:
+    journal = SqliteJournal.open(path)
+    assert await journal.runs() == []
+    assert journal.sessions.list() == []
+    await journal.aclose()
+    assert [one.name for one in path.parent.iterdir()] == ["journal.db"]
+
+
+async def test_closing_moves_the_log_into_the_file(path: Path) -> None:
+    journal, other = SqliteJournal.open(path), SqliteJournal.open(path)
+    await says(journal, "run_1", "hello", "hello")
+    assert len(await other.runs()) == 1
+    await journal.aclose()
+    assert path.with_name("journal.db-wal").stat().st_size == 0
+    await other.aclose()
+    assert not path.with_name("journal.db-wal").exists()
+
+
+async def test_a_closed_journal_says_so(path: Path) -> None:
+    journal = SqliteJournal.open(path)
+    writer = await journal.begin(started())
+    await journal.aclose()
+    for use in (lambda: journal.read("run_1"), lambda: journal.begin(started("run_2")), lambda: writer.append([finished()])):
+        with refuses("invalid", "is closed: open it again"):
+            await use()
+    await writer.release()
+
+
+# ---------------------------------------------------------------- entries of older schemas
+
+
+def test_older_entries_are_made_into_todays_one_step_after_the_other() -> None:
+    steps = {1: lambda data: data + b"b", 2: lambda data: data + b"c"}
+    assert upcast(b"a", 1, upcasters=steps, to=3) == b"abc"
+    assert upcast(b"a", 2, upcasters=steps, to=3) == b"ac"
+    assert upcast(b"a", 3, upcasters=steps, to=3) == b"a"
+    assert upcast(b"a", 4, upcasters=steps, to=3) == b"a"
+
+
+def test_there_is_a_step_for_every_schema_before_this_one() -> None:
+    assert set(UPCASTERS) == set(range(1, SCHEMA))

@@ -1,0 +1,117 @@
+"""Where a journal may lie."""
+
+from __future__ import annotations
+
+import os
+import stat
+import sys
+from pathlib import Path
+
+import pytest
+
+from tests.journals.runs import refuses, started
+from treadle.journals.sqlite import SqliteJournal, places
+from treadle.journals.sqlite.places import NETWORK, mount_kind
+
+MOUNTS = r"""
+22 1 8:1 / / rw,relatime shared:1 - ext4 /dev/sda1 rw
+30 22 0:25 / /home rw,relatime shared:2 master:1 - nfs4 server:/home rw,vers=4.2
+31 30 0:26 / /home/ada/local\040disk rw - xfs /dev/sdb1 rw
+32 22 0:27 / /mnt/remote rw - fuse.sshfs ada@host: rw
+33 22 0:28 / /mnt/again rw - ext4 /dev/sdc rw
+34 22 0:29 / /mnt/again rw - cifs //server/share rw
+broken
+"""
+
+
+@pytest.mark.parametrize(
+    ("folder", "kind"),
+    [
+        ("/var/lib", "ext4"),
+        ("/home", "nfs4"),
+        ("/home/ada", "nfs4"),
+        ("/home/ada/local disk/x", "xfs"),
+        ("/homework", "ext4"),
+        ("/mnt/remote/a/b", "fuse.sshfs"),
+        ("/mnt/again", "cifs"),
+    ],
+)
+def test_the_nearest_and_newest_mount_counts(folder: str, kind: str) -> None:
+    assert mount_kind(Path(folder), MOUNTS) == kind
+
+
+def test_where_no_mounts_are_told_nothing_is_known() -> None:
+    assert mount_kind(Path("/x"), "") == ""
+
+
+@pytest.mark.parametrize("kind", ["nfs", "nfs4", "cifs", "smb3", "9p", "fuse.sshfs", "glusterfs"])
+def test_a_network_file_system_is_refused(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, kind: str) -> None:
+    assert kind in NETWORK
+    monkeypatch.setattr(places, "mount_kind", lambda folder: kind)  # pyright: ignore[reportUnknownLambdaType, reportUnknownArgumentType]  nothing else mounts one
+    with refuses("invalid", f"network file system \\({kind}\\).*local disk"):
+        SqliteJournal.open(tmp_path / "journal.db")
+    assert list(tmp_path.iterdir()) == []
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="only Linux tells the type of a mount in a file")
+def test_the_directory_of_this_test_is_on_a_known_file_system(tmp_path: Path) -> None:
+    assert mount_kind(tmp_path) not in {"", *NETWORK}
+
+
+async def test_what_is_made_is_its_owners_alone(tmp_path: Path) -> None:
+    path = tmp_path / "a" / "b" / "journal.db"
+    before = os.umask(0)
+    try:
+        journal = SqliteJournal.open(path)
+        await journal.begin(started())
+        made = [*path.parent.rglob("*"), path.parent, path.parent.parent]
+        assert {stat.S_IMODE(one.stat().st_mode) for one in made if one.is_dir()} == {0o700}
+        assert {stat.S_IMODE(one.stat().st_mode) for one in made if one.is_file()} == {0o600}
+        await journal.aclose()
+    finally:
+        os.umask(before)
+
+
+async def test_one_file_by_two_names_is_one_journal(tmp_path: Path) -> None:
+    (tmp_path / "link").symlink_to(tmp_path)
+    first, second = SqliteJournal.open(tmp_path / "journal.db"), SqliteJournal.open(tmp_path / "link" / "journal.db")
+    await first.begin(started())
+    with refuses("busy"):
+        await second.take_over("run_1")
+    await first.aclose()
+    await second.aclose()
+
+
+def test_a_directory_is_no_journal(tmp_path: Path) -> None:
+    with refuses("invalid", "is a directory"):
+        SqliteJournal.open(tmp_path)
+
+
+def test_a_file_in_place_of_a_directory_is_told(tmp_path: Path) -> None:
+    (tmp_path / "file").write_text("hello")
+    with refuses("invalid", "cannot be made"):
+        SqliteJournal.open(tmp_path / "file" / "journal.db")
+
+
+@pytest.mark.skipif(sys.platform == "win32" or os.geteuid() == 0, reason="the superuser may write everywhere")
+def test_a_directory_that_cannot_be_written_is_told(tmp_path: Path) -> None:
+    tmp_path.chmod(0o500)
+    try:
+        with refuses("invalid", "cannot be written: make it writable"):
+            SqliteJournal.open(tmp_path / "journal.db")
+    finally:
+        tmp_path.chmod(0o700)
+
+
+@pytest.mark.skipif(sys.platform == "win32" or os.geteuid() == 0, reason="the superuser may write everywhere")
+async def test_a_file_that_cannot_be_written_is_told(tmp_path: Path) -> None:
+    path = tmp_path / "journal.db"
+    await SqliteJournal.open(path).aclose()
+    path.chmod(0o400)
+    with refuses("invalid", "cannot be read and written"):
+        SqliteJournal.open(path)
+
+
+def test_durability_is_one_of_two(tmp_path: Path) -> None:
+    with refuses("invalid", "'process' or 'power', not 'all'"):
+        SqliteJournal.open(tmp_path / "journal.db", durability="all")  # type: ignore[arg-type]
