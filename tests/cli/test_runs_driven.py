@@ -5,7 +5,6 @@ from __future__ import annotations
 import json
 import subprocess
 import sys
-import time
 from pathlib import Path
 from typing import Any
 
@@ -224,19 +223,18 @@ def test_a_fork_beyond_the_end_is_refused(cli: Cli) -> None:
 # ---------------------------------------------------------------- kill
 
 
-def started(cli: Cli, *options: str) -> subprocess.Popen[str]:
+def started(cli: Cli) -> subprocess.Popen[str]:
     """A run in a process of its own, once its call runs."""
-    slow = {"tool_calls": [{"name": "bash", "arguments": {"command": "touch begun; sleep 60"}, "id": "s1"}]}
-    words = [sys.executable, "-m", "treadle", "run", "slow", "--model", cli.script(slow, {"text": "late"}), "--mode", "full", *options]
+    slow = {"tool_calls": [{"name": "bash", "arguments": {"command": "sleep 60"}, "id": "s1"}]}
+    words = [sys.executable, "-m", "treadle", "run", "slow", "--model", cli.script(slow, {"text": "late"}), "--mode", "full", "--output", "stream-json"]
     process = subprocess.Popen(
         words, cwd=cli.workspace, env=cli.environment(), stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True
     )
-    deadline = time.monotonic() + 20
-    while not (cli.workspace / "begun").exists():
-        assert process.poll() is None
-        assert time.monotonic() < deadline
-        time.sleep(0.01)  # another process makes the file
-    return process
+    assert process.stdout is not None
+    for line in process.stdout:
+        if json.loads(line)["type"] == "tool_call_start":
+            return process
+    raise AssertionError(process.communicate())
 
 
 def ended(process: subprocess.Popen[str]) -> Answer:

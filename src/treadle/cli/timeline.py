@@ -21,6 +21,7 @@ from treadle.types import Time, Usage
 CLOCK = 9
 """Columns of the time since the run began."""
 MARGIN = " " * (CLOCK + 2)
+PROMPT_LINES = 3
 SAID_LINES = 2
 """Of what the model says before it calls tools."""
 ANSWER_LINES = 8
@@ -57,8 +58,13 @@ class _Drawing:
         info, started = self._info, self._story.started
         status = status_of(info)
         yield f"{self._ink(info.run_id, 'bold')}  {self._ink(status, style_of(status))}"
-        for line in wrapped(self._clean(started.input.text).strip(), self._width - 4)[: VERBOSE_LINES if self._verbose else 3]:
+        prompt = wrapped(self._clean(started.input.text).strip(), self._width - 4)
+        most = VERBOSE_LINES if self._verbose else PROMPT_LINES
+        for line in prompt[:most]:
             yield f"  {self._ink('│', 'cyan')} {line}"
+        if len(prompt) > most:
+            more = f"… {count(len(prompt) - most, 'more line')}"
+            yield f"  {self._ink('│', 'cyan')} {self._ink(more, 'dim')}"
         finished = self._story.finished
         word = "driven for" if any(isinstance(item, Break) for item in self._story.items) else "took"
         took = f", {word} {lasting(finished.duration_s)}" if finished else ""
