@@ -161,7 +161,7 @@ class Trial:
         if self.told:
             found += ["told as unknown: " + ", ".join(call.split("-")[1] for call in self.told)]
         found += [f"{_counted(self.more, 'answer')} more"] * bool(self.more)
-        return self.trouble or "; ".join(found) or "as if nothing had happened"
+        return self.trouble or "; ".join(found) or "ok"
 
 
 def attempt(lab: Lab, peer: Peer, point: str, variables: Mapping[str, str]) -> Trial | None:
