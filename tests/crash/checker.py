@@ -1,0 +1,394 @@
+"""Judges a journal by what the world saw: `python tests/crash/checker.py JOURNAL WITNESS` says what is wrong, and exits with 1 where something is.
+
+It reads the database by plain SQL, and shares no code with what it judges: the standard library is all that it imports. Entry: `check`.
+
+The witness is a text file that lies outside the journal, and that calls, models and listeners append to, a line at a time:
+
+    did MARK [KEY]                 an effect took place; its call has the word MARK, which begins with `mark-`, in its arguments
+    told {"call": …, …}            a model was shown this result: call, is_error, unknown, content
+    asked                          a model was asked
+    published RUN ENTRY.K TYPE     somebody saw this durable event
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import re
+import sqlite3
+import sys
+from collections import Counter, defaultdict
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from itertools import pairwise
+from pathlib import Path
+from typing import Any, NamedTuple
+
+MARK = re.compile(r"mark-[\w-]+")
+
+OF_EVENT: Mapping[str, tuple[str, ...]] = {
+    "run_start": ("run.started", "run.resumed"),
+    "turn_start": ("model.requested",),
+    "turn_end": ("model.requested", "run.finished"),
+    "retry": ("model.requested",),
+    "usage": ("model.responded",),
+    "message": ("model.responded",),
+    "tool_call": ("model.responded",),
+    "tool_call_start": ("tool.started",),
+    "tool_call_end": ("tool.finished",),
+    "approval_requested": ("approval.asked",),
+    "approval_resolved": ("approval.answered",),
+    "input_added": ("input.added", "tool.late"),
+    "compaction": ("compaction",),
+    "output": ("run.finished",),
+    "run_end": ("run.finished",),
+}
+"""Of which entries an event may speak. Others may speak of any."""
+
+
+class Violation(NamedTuple):
+    rule: str
+    text: str
+
+
+class Entry(NamedTuple):
+    seq: int
+    type: str
+    column: str | None
+    """The call, as the table has it."""
+    body: dict[str, Any]
+
+    @property
+    def call(self) -> str | None:
+        """The call, as the entry itself has it."""
+        return self.body["result"]["call_id"] if self.type == "tool.finished" else self.body.get("call_id")
+
+
+@dataclass
+class Run:
+    id: str
+    head: int
+    fence: int
+    finished: int | None
+    entries: list[Entry]
+
+    def of(self, *types: str) -> list[Entry]:
+        return [entry for entry in self.entries if entry.type in types]
+
+
+@dataclass
+class Witness:
+    did: dict[str, list[str]] = field(default_factory=lambda: defaultdict(list))
+    """Mark -> the key of each time that it happened, empty where it was not said."""
+    told: list[dict[str, Any]] = field(default_factory=list[dict[str, Any]])
+    published: list[tuple[str, int, str]] = field(default_factory=list[tuple[str, int, str]])
+    """Run, sequence of the entry, type of the event."""
+    asked: int = 0
+    """Answers of a model that were begun."""
+
+
+@dataclass
+class Verdict:
+    violations: list[Violation] = field(default_factory=list[Violation])
+    runs: int = 0
+    finished: int = 0
+    calls: int = 0
+    """That were started."""
+    effects: int = 0
+    unknown: int = 0
+    had_happened: int = 0
+    """Of the unknown ones."""
+    again: int = 0
+    """Effects of idempotent calls that took place once more."""
+    asked: int = 0
+    """Answers of models that were begun, those included that nobody got."""
+    drivers: int = 0
+    """Times that a run was taken over."""
+
+    @property
+    def rules(self) -> set[str]:
+        """Those that are broken."""
+        return {violation.rule for violation in self.violations}
+
+    def __str__(self) -> str:
+        return "\n".join(f"{rule}: {text}" for rule, text in self.violations) or "no violation"
+
+
+def check(journal: Path, witness: Path, *, open_runs: bool = False) -> Verdict:
+    """`open_runs`: some may not have ended yet, or wait for a person."""
+    verdict = Verdict()
+    with _Opened(journal) as db:
+        verdict.violations += [Violation("file", text) for text in _file(db)]
+        runs = _runs(db)
+    seen = read_witness(witness)
+    for run in runs:
+        for rule, judge in RULES.items():
+            verdict.violations += [Violation(rule, f"{run.id}: {text}") for text in judge(run)]
+        if run.finished is None and not open_runs:
+            verdict.violations.append(Violation("end", f"{run.id} has not ended"))
+    verdict.violations += _world(runs, seen)
+    _count(verdict, runs, seen)
+    return verdict
+
+
+# ---------------------------------------------------------------- reading
+
+
+class _Opened:
+    """For reading only; what a killed process left in the log is seen."""
+
+    def __init__(self, journal: Path) -> None:
+        self._db = sqlite3.connect(f"{journal.absolute().as_uri()}?mode=ro", uri=True, timeout=30)
+
+    def __enter__(self) -> sqlite3.Connection:
+        self._db.execute("begin")
+        return self._db
+
+    def __exit__(self, *exc: object) -> None:
+        self._db.close()
+
+
+def _runs(db: sqlite3.Connection) -> list[Run]:
+    texts: dict[int, list[tuple[int, bytes]]] = defaultdict(list)
+    for place, at, text in db.execute("select place, at, blobs.body from cuts join blobs on blobs.num = cuts.blob order by place, at"):
+        texts[place].append((at, text))
+    entries: dict[int, list[Entry]] = defaultdict(list)
+    for place, kind, call, body in db.execute("select place, type, call, body from entries order by place"):
+        entries[place >> 32].append(Entry(place & 0xFFFFFFFF, kind, call, json.loads(_whole(body, texts.get(place, [])))))
+    rows = db.execute("select num, id, head, fence, finished from runs order by num").fetchall()
+    return [Run(name, head, fence, finished, entries[num]) for num, name, head, fence, finished in rows]
+
+
+def _whole(body: bytes, texts: Sequence[tuple[int, bytes]]) -> bytes:
+    """The entry, with what was cut out of it put back where it stood."""
+    for at, text in texts:  # in order: what stands before a place is whole by then
+        body = body[:at] + text + body[at:]
+    return body
+
+
+def _file(db: sqlite3.Connection) -> Iterator[str]:
+    found = [line for (line,) in db.execute("pragma integrity_check")]
+    if found != ["ok"]:
+        yield "; ".join(found[:5])
+    for number, digest, body in db.execute("select num, hash, body from blobs"):
+        if hashlib.sha256(body).digest() != digest:
+            yield f"blob {number} is not what its hash says"
+    for (place,) in db.execute("select place from cuts where blob not in (select num from blobs)"):
+        yield f"entry {place} lacks a part of its body"
+    for (place,) in db.execute("select place from entries where place >> 32 not in (select num from runs)"):
+        yield f"entry {place} is of no run"
+
+
+def read_witness(path: Path) -> Witness:
+    seen = Witness()
+    for line in path.read_text(encoding="utf-8").splitlines() if path.exists() else []:
+        what, _, rest = line.partition(" ")
+        if what == "did":
+            mark, _, key = rest.strip().partition(" ")
+            seen.did[mark].append(key)
+        elif what == "told":
+            seen.told.append(json.loads(rest))
+        elif what == "asked":
+            seen.asked += 1
+        elif what == "published":
+            run, place, kind = rest.split()
+            seen.published.append((run, int(place.partition(".")[0]), kind))
+    return seen
+
+
+# ---------------------------------------------------------------- rules about one run
+
+
+def _order(run: Run) -> Iterator[str]:
+    seqs = [entry.seq for entry in run.entries]
+    if seqs != list(range(1, len(seqs) + 1)):
+        yield f"its entries are numbered {seqs[:50]}"
+    if run.head != len(seqs):
+        yield f"its head is {run.head}, and it has {len(seqs)} entries"
+    types = [entry.type for entry in run.entries]
+    if types[:1] != ["run.started"] or "run.started" in types[1:] or run.entries[0].body["run_id"] != run.id:
+        yield f"it does not begin with its one run.started: {types[:5]}"
+    for entry in run.entries:
+        if entry.column != entry.call:
+            yield f"entry {entry.seq} is about call {entry.call}, and the table says {entry.column}"
+
+
+def _ends_once(run: Run) -> Iterator[str]:
+    ends = [entry.seq for entry in run.of("run.finished")]
+    if len(ends) > 1:
+        yield f"it ends at {ends}"
+    if (run.finished or None) != (ends[0] if ends else None):
+        yield f"its row says that it ended at {run.finished}, its entries at {ends}"
+    if ends and (after := [entry.type for entry in run.entries[ends[0] :] if entry.type != "tool.late"]):
+        yield f"after its end stand {after}"
+
+
+def _fences(run: Run) -> Iterator[str]:
+    fences = [1, *(entry.body["fence"] for entry in run.of("run.resumed"))]
+    if any(later <= before for before, later in pairwise(fences)) or fences[-1] > run.fence:
+        yield f"its fences are {fences}, and its row says {run.fence}"
+
+
+def _one_result(run: Run) -> Iterator[str]:
+    for call, count in Counter(entry.call for entry in run.of("tool.finished")).items():
+        if count > 1:
+            yield f"call {call} has {count} results"
+
+
+def _one_start(run: Run) -> Iterator[str]:
+    """A once-call starts again only where a person said so in between."""
+    may_start: dict[str, bool] = {}
+    for entry in run.of("tool.started", "approval.answered"):
+        call = entry.call or ""
+        if entry.type == "approval.answered":
+            may_start[call] = entry.body["decision"] == "allow"
+        elif entry.body["effect"] == "once":
+            if not may_start.get(call, True):
+                yield f"once-call {call} started again at {entry.seq}"
+            may_start[call] = False
+
+
+def _key(run: Run) -> Iterator[str]:
+    keys: dict[str | None, set[str]] = defaultdict(set)
+    for entry in run.of("tool.started"):
+        keys[entry.call].add(entry.body["key"])
+    for call, of_call in keys.items():
+        if len(of_call) > 1:
+            yield f"the attempts of call {call} have the keys {sorted(of_call)}"
+
+
+def _turns(run: Run) -> Iterator[str]:
+    """Both barriers: a call starts after its response, and the next request comes after every result."""
+    asked: dict[str, dict[str, Any]] = {}
+    still_open: set[str] = set()
+    started: set[str] = set()
+    by_hand: set[str] = set()
+    for entry in run.entries:
+        call = entry.call or ""
+        if entry.type == "model.responded" and entry.body.get("stop_reason") is not None:
+            parts = [part for part in entry.body["message"]["parts"] if part["type"] == "tool_call"]
+            asked = {part["id"]: part for part in parts}
+            still_open = set(asked)
+        elif entry.type == "model.requested" and still_open:
+            yield f"request {entry.seq} was made before {sorted(still_open)} had a result"
+        elif entry.type == "tool.started":
+            started.add(call)
+            by_hand.discard(call)
+            if call not in still_open or entry.body["arguments_json"] != asked[call].get("arguments_json", "{}"):
+                yield f"call {call} started at {entry.seq}, which no response asks for"
+        elif entry.type == "tool.finished":
+            still_open.discard(call)
+            if call not in asked or (entry.body.get("started", True) is not (call in started) and call not in by_hand):
+                yield f"the result {entry.seq} of call {call} is not of a call like that"
+        elif entry.type == "approval.answered":
+            by_hand.add(call)
+        elif entry.type == "run.finished" and still_open:
+            yield f"it ended before {sorted(still_open)} had a result"
+
+
+def _counts(run: Run) -> Iterator[str]:
+    for end in run.of("run.finished"):
+        started = len({entry.call for entry in run.of("tool.started")})
+        responses = sum(entry.body.get("stop_reason") is not None for entry in run.of("model.responded"))
+        if end.body["tool_calls"] != started:
+            yield f"its end counts {end.body['tool_calls']} calls, and {started} were started"
+        if end.body["turns"] != responses:
+            yield f"its end counts {end.body['turns']} turns, and there are {responses} responses"
+
+
+RULES: Mapping[str, Callable[[Run], Iterator[str]]] = {
+    "order": _order,
+    "one end": _ends_once,
+    "fence": _fences,
+    "one result": _one_result,
+    "one start": _one_start,
+    "key": _key,
+    "turn": _turns,
+    "count": _counts,
+}
+
+
+# ---------------------------------------------------------------- rules about what the world saw
+
+
+def _world(runs: Sequence[Run], seen: Witness) -> Iterator[Violation]:
+    starts = _starts(runs)
+    for mark, keys in seen.did.items():
+        of_mark = starts.get(mark, [])
+        if not of_mark:
+            yield Violation("no effect without a start", f"{mark} happened, and no call with it was started")
+            continue
+        if any(start.body["effect"] == "once" for start in of_mark) and len(keys) > 1:
+            yield Violation("once", f"{mark} happened {len(keys)} times")
+        if len(set(keys)) > 1:
+            yield Violation("key", f"{mark} happened with the keys {sorted(set(keys))}")
+    yield from (Violation("no result without its effect", text) for text in _hollow(runs, seen))
+    yield from (Violation("nothing acknowledged is lost", text) for text in _lost(runs, seen))
+
+
+def _starts(runs: Sequence[Run]) -> dict[str, list[Entry]]:
+    found: dict[str, list[Entry]] = defaultdict(list)
+    for run in runs:
+        for entry in run.of("tool.started"):
+            for mark in set(MARK.findall(entry.body["arguments_json"])):
+                found[mark].append(entry)
+    return found
+
+
+def _hollow(runs: Sequence[Run], seen: Witness) -> Iterator[str]:
+    for run in runs:
+        marks: dict[str | None, set[str]] = {}
+        by_hand: set[str | None] = set()
+        for entry in run.entries:
+            if entry.type == "tool.started" and entry.body["effect"] != "pure":
+                marks[entry.call] = set(MARK.findall(entry.body["arguments_json"]))
+                by_hand.discard(entry.call)
+            elif entry.type == "approval.answered":
+                by_hand.add(entry.call)
+            elif entry.type == "tool.finished" and entry.body["status"] == "ok" and entry.call not in by_hand:
+                for mark in marks.get(entry.call, set()) - seen.did.keys():
+                    yield f"{run.id}: call {entry.call} ended well, and {mark} never happened"
+
+
+def _lost(runs: Sequence[Run], seen: Witness) -> Iterator[str]:
+    by_id = {run.id: run for run in runs}
+    results = {entry.call: entry.body["result"] for run in runs for entry in run.of("tool.finished")}
+    changed: dict[str, str] = {}
+    for run in runs:
+        changed |= run.entries[0].body.get("fork", {}).get("results", {})
+    for told in seen.told:
+        result = results.get(told["call"])
+        if told["content"] == changed.get(told["call"]):
+            continue
+        if result is None:
+            yield f"a model was told the result of call {told['call']}, which is not in the journal"
+        elif any(result.get(name, default) != told[name] for name, default in (("is_error", False), ("unknown", False), ("content", ""))):
+            yield f"a model was told {told}, and the journal says {result}"
+    for name, seq, kind in seen.published:
+        run = by_id.get(name)
+        entry = run.entries[seq - 1] if run is not None and 0 < seq <= len(run.entries) else None
+        if entry is None or entry.type not in OF_EVENT.get(kind, (entry.type,)):
+            yield f"somebody saw {kind} of entry {seq} of {name}, which is {entry.type if entry else 'not there'}"
+
+
+def _count(verdict: Verdict, runs: Sequence[Run], seen: Witness) -> None:
+    verdict.runs = len(runs)
+    verdict.finished = sum(run.finished is not None for run in runs)
+    verdict.effects = sum(map(len, seen.did.values()))
+    verdict.again = sum(len(keys) - 1 for keys in seen.did.values())
+    verdict.asked = seen.asked
+    verdict.drivers = sum(len(run.of("run.resumed")) for run in runs)
+    for run in runs:
+        started = {entry.call: entry for entry in run.of("tool.started")}
+        verdict.calls += len(started)
+        for entry in run.of("tool.finished"):
+            if entry.body["status"] == "unknown":
+                verdict.unknown += 1
+                marks = MARK.findall(started[entry.call].body["arguments_json"]) if entry.call in started else []
+                verdict.had_happened += any(mark in seen.did for mark in marks)
+
+
+if __name__ == "__main__":
+    judged = check(Path(sys.argv[1]), Path(sys.argv[2]))
+    print(judged)
+    sys.exit(bool(judged.violations))

@@ -1,0 +1,119 @@
+"""One process that starts a story, or goes on with whatever is left of it: what gets killed. Entry: `drive`.
+
+What the stories are stands in stories.py; the switches that take a guard away, in sabotage.py.
+"""
+
+from __future__ import annotations
+
+import json
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, Literal
+
+import anyio
+import msgspec
+
+from tests.crash.faults import fail
+from tests.crash.sabotage import Guard, sabotage
+from tests.crash.stories import STORIES, Story, World, agent_of
+from treadle import Agent, RunResult, Runtime
+from treadle.events import Event, ToolCallStart, ToolProgress
+from treadle.journals.sqlite import SqliteJournal
+from treadle.run_stream import RunStream
+
+
+class Task(msgspec.Struct, frozen=True, kw_only=True):
+    """What the process shall do."""
+
+    journal: Path
+    witness: Path
+    story: str
+    do: Literal["start", "go on"] = "start"
+    """`go on`: with what is left, as often as something is."""
+    name: str = "x"
+    without: tuple[Guard, ...] = ()
+    fault: str = ""
+    """As faults.py reads it."""
+    busy_timeout_s: float = 15.0
+
+
+@dataclass(frozen=True, slots=True)
+class _Stage:
+    task: Task
+    story: Story
+    world: World
+    runtime: Runtime
+    agent: Agent[object, str]
+
+
+def drive(task: Task) -> None:
+    """Prints a line for each run that it drove: its outcome, and its error."""
+    sabotage(task.without)
+    if task.fault:
+        fail(task.fault)
+    anyio.run(_main, task)
+
+
+async def _main(task: Task) -> None:
+    world, story = World(task.witness), STORIES[task.story]
+    async with Runtime(journal=SqliteJournal.open(task.journal, busy_timeout_s=task.busy_timeout_s)) as runtime:
+        stage = _Stage(task, story, world, runtime, agent_of(story, world))
+        await (_start(stage) if task.do == "start" else _go_on(stage))
+
+
+async def _start(stage: _Stage) -> None:
+    rt, story, task = stage.runtime, stage.story, stage.task
+    result = await _watched(stage, rt.stream(stage.agent, f"run {task.name}", on_ask=story.on_ask, on_unknown=story.on_unknown))
+    if story.fork:
+        await _fork(stage, result.run_id)
+
+
+async def _fork(stage: _Stage, run_id: str) -> None:
+    await _watched(stage, stage.runtime.fork_stream(run_id, turn=1, text=f"run {stage.task.name}-fork", agent=stage.agent))
+
+
+async def _go_on(stage: _Stage) -> None:
+    """One step: with what is left, else with what a person is asked, else from where nothing has begun yet. Prints nothing once all is over."""
+    runs = await stage.runtime.journal.runs()
+    left = [info for info in runs if info.status == "stopped"] or [info for info in runs if info.status == "waiting"]
+    for info in left:
+        await _resume(stage, info.run_id)
+    if not runs:
+        await _start(stage)
+    elif stage.story.fork and not left and not any(info.forked_from for info in runs):
+        await _fork(stage, runs[0].run_id)
+
+
+async def _resume(stage: _Stage, run_id: str) -> None:
+    """With the answers of an honest person, who looks at the world first."""
+    state = await stage.runtime.journal.load(run_id)
+    answers: dict[str, Any] = {"approve": [], "results": {}}
+    for call in state.open_calls:
+        if call.id in state.asked:
+            mark = json.loads(call.arguments_json)["mark"]
+            if stage.world.happened(mark):
+                answers["results"][call.id] = f"a person found out: {mark}"
+            else:
+                answers["approve"].append(call.id)
+    await _watched(stage, stage.runtime.resume_stream(run_id, stage.agent, **answers))
+
+
+async def _watched(stage: _Stage, stream: RunStream[str]) -> RunResult[str]:
+    """To its end; whoever listens tells the witness what it saw."""
+    steers = stage.story.meanwhile == "steer"
+    async with stream:
+        async for event in stream:
+            _publish(stage.world, event)
+            if isinstance(event, ToolCallStart) and steers:
+                stream.steer("Mind the gap.")
+                steers = False
+            elif isinstance(event, ToolProgress) and stage.story.meanwhile == "cancel":
+                stream.cancel()
+    result = stream.result
+    print(f"{result.outcome.value} {result.error.message if result.error else ''}".strip(), flush=True)
+    return result
+
+
+def _publish(world: World, event: Event) -> None:
+    if isinstance(event.id, str):
+        world.saw("published", event.run_id, event.id, str(type(event).__struct_config__.tag))

@@ -1,0 +1,164 @@
+"""A process that has loaded everything, and lets a child of itself do each piece of work: a hundred crashes in the time of ten.
+
+`python -m tests.crash.nursery` reads tasks, a JSON line each, and answers each with a line that says how its child ended. What a
+child does is drive.py's business, or the command line's. Entry: `Nursery`.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import os
+import signal
+import subprocess
+import sys
+import tempfile
+import traceback
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from types import TracebackType
+from typing import Any, Self
+
+import msgspec
+
+from tests.crash.drive import Task, drive
+
+ROOT = Path(__file__).resolve().parents[2]
+WITHIN_S = 40
+
+
+@dataclass(frozen=True, slots=True)
+class Ended:
+    code: int
+    """Negative: the signal that ended it."""
+    said: str
+    """What it printed, errors too."""
+
+    @property
+    def killed(self) -> bool:
+        return self.code == -signal.SIGKILL
+
+
+class Nursery:
+    """A context. One child at a time."""
+
+    def __enter__(self) -> Self:
+        self._folder = tempfile.TemporaryDirectory()
+        environment = {name: value for name, value in os.environ.items() if not name.startswith(("TREADLE_", "ANTHROPIC_"))}
+        self._process = subprocess.Popen(
+            [sys.executable, "-m", "tests.crash.nursery"],
+            cwd=ROOT,
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+            text=True,
+            env={**environment, "HOME": self._folder.name, "NO_COLOR": "1", "NO_PROXY": "*"},
+        )
+        return self
+
+    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None) -> None:
+        with self._process:
+            assert self._process.stdin is not None, "it is a pipe"
+            self._process.stdin.close()
+        self._folder.cleanup()
+
+    def drive(self, task: Task, *, crash_at: int = 0) -> Ended:
+        return self._ask({"task": json.loads(msgspec.json.encode(task, enc_hook=str)), "crash_at": crash_at})
+
+    def treadle(self, *arguments: str, cwd: Path, env: Mapping[str, str], crash_at: int = 0) -> Ended:
+        """The command line, as another process would run it."""
+        return self._ask({"arguments": arguments, "cwd": str(cwd), "env": dict(env), "crash_at": crash_at})
+
+    def _ask(self, what: Mapping[str, object]) -> Ended:
+        assert self._process.stdin is not None, "it is a pipe"
+        assert self._process.stdout is not None, "it is a pipe"
+        said = Path(self._folder.name) / "said"
+        self._process.stdin.write(json.dumps({**what, "said": str(said)}) + "\n")
+        self._process.stdin.flush()
+        code = int(self._process.stdout.readline())
+        return Ended(code, said.read_text(encoding="utf-8", errors="replace"))
+
+
+# ---------------------------------------------------------------- in the process itself
+
+
+def _serve() -> None:
+    for line in sys.stdin:
+        what: dict[str, Any] = json.loads(line)
+        child = os.fork()
+        if child == 0:
+            _be_born(what)
+        _, status = os.waitpid(child, 0)
+        print(os.waitstatus_to_exitcode(status), flush=True)
+
+
+def _be_born(what: dict[str, Any]) -> None:
+    """In the child; does not return."""
+    code = 70
+    try:
+        signal.alarm(WITHIN_S)
+        out = os.open(what["said"], os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o600)
+        nothing = os.open(os.devnull, os.O_RDONLY)
+        for to, source in ((0, nothing), (1, out), (2, out)):
+            os.dup2(source, to)
+        code = _work(what)
+    except SystemExit as e:
+        code = e.code if isinstance(e.code, int) else int(e.code is not None)
+    except BaseException:  # the edge of a process
+        traceback.print_exc()
+    finally:
+        with contextlib.suppress(Exception):
+            sys.stdout.flush()
+            sys.stderr.flush()
+        os._exit(code)
+
+
+def _work(what: dict[str, Any]) -> int:
+    _crash_at(what["crash_at"])
+    if "task" in what:
+        drive(msgspec.convert(what["task"], Task, dec_hook=_path))
+        return 0
+    from treadle.cli import main
+
+    os.chdir(what["cwd"])
+    os.environ.update(what["env"])
+    sys.argv = ["treadle", *what["arguments"]]
+    main()
+    return 0
+
+
+def _path(kind: type[Any], value: Any) -> Any:
+    return kind(value)
+
+
+def _crash_at(number: int) -> None:
+    """As `TREADLE_CRASH_AT=N` does when a process begins."""
+    from treadle import crash
+
+    crash._at = number  # pyright: ignore[reportPrivateUsage]  it was read before this process was there
+
+
+def _load(modules: Sequence[str]) -> None:
+    import importlib
+
+    for module in modules:
+        importlib.import_module(module)
+
+
+if __name__ == "__main__":
+    _load(
+        [
+            "asyncio",
+            "anyio._backends._asyncio",
+            "jsonschema_rs",
+            "treadle.cli.app",
+            "treadle.cli.run",
+            "treadle.cli.runs.group",
+            "treadle.cli.runs.fork",
+            "treadle.cli.runs.resume",
+            "treadle.journals.sqlite",
+            "treadle.providers.scripted",
+            "treadle.tools.coding",
+        ]
+    )
+    _serve()

@@ -1,0 +1,102 @@
+"""Takes a guard away, in the process of a test only, to see that the checker notices. Entry: `sabotage`.
+
+Nothing in the product knows of it: it replaces functions and statements of this process.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from pathlib import Path
+from typing import Any, Literal
+
+import apsw
+
+from treadle import loop
+from treadle.entries import Entry, ToolFinished, ToolStarted
+from treadle.journals.sqlite import driving, journal, schema
+from treadle.journals.sqlite.database import cursor_of
+
+Guard = Literal["start", "fence", "index", "barrier"]
+
+
+def sabotage(guards: Sequence[Guard]) -> None:
+    for guard in guards:
+        _SABOTAGE[guard]()
+
+
+def _without_starts() -> None:
+    """Calls run, and no tool.started says so."""
+    append = loop.Run._append  # pyright: ignore[reportPrivateUsage]  what is taken away here is inside
+
+    async def without(self: loop.Run, *entries: Entry, hold: bool = False) -> None:
+        await append(self, *[entry for entry in entries if not isinstance(entry, ToolStarted)], hold=hold)
+
+    loop.Run._append = without  # pyright: ignore[reportPrivateUsage]
+
+
+def _without_fence() -> None:
+    """Whoever believes that it drives a run appends to it, wherever it ends by now."""
+
+    def advance(self: driving.SqliteRun, db: Any, count: int, at: Any, *, late: bool) -> None:
+        _follow(self, db)
+        db.execute("update runs set head = head + ? where num = ?", (count, self.num))
+
+    def finish(self: driving.SqliteRun, db: Any, entries: Sequence[Entry], seq: int) -> None:
+        _follow(self, db)
+        db.execute("update runs set head = head + ?, finished = ? where num = ?", (len(entries), self._head + len(entries), self.num))  # pyright: ignore[reportPrivateUsage]
+
+    driving.SqliteRun._advance = advance  # pyright: ignore[reportPrivateUsage]
+    driving.SqliteRun._finish = finish  # pyright: ignore[reportPrivateUsage]
+    insert = driving.insert
+
+    def insert_at_head(db: Any, run: int, first: int, rows: Sequence[Any]) -> None:
+        (head,) = db.execute("select head from runs where num = ?", (run,)).fetchone()
+        insert(db, run, head - len(rows) + 1, rows)
+
+    driving.insert = insert_at_head
+
+
+def _follow(run: driving.SqliteRun, db: Any) -> None:
+    (run._head,) = db.execute("select head from runs where num = ?", (run.num,)).fetchone()  # pyright: ignore[reportPrivateUsage]
+
+
+def _without_index() -> None:
+    """The database takes a second result for a call."""
+    make_ready = schema.make_ready
+
+    def without(connection: apsw.Connection, path: Path, *, busy_timeout_s: float) -> None:
+        make_ready(connection, path, busy_timeout_s=busy_timeout_s)
+        cursor_of(connection).execute("drop index if exists one_result").fetchall()
+
+    journal.make_ready = without
+
+
+def _without_barrier() -> None:
+    """Results are used before they are in the journal: they wait for what is appended after the next response."""
+    kept: list[Entry] = []
+
+    async def without(self: loop.Run, *entries: Entry, hold: bool = False) -> None:
+        held = self._held  # pyright: ignore[reportPrivateUsage]
+        for entry in entries:
+            self.state.apply(entry)
+        held.extend(entries)
+        if hold:
+            return
+        kept.extend(entry for entry in held if isinstance(entry, ToolFinished))
+        now = [entry for entry in held if not isinstance(entry, ToolFinished)]
+        if any(entry.__struct_config__.tag in ("model.responded", "run.finished") for entry in now):
+            now, kept[:] = [*kept, *now], []
+        held.clear()
+        if now:
+            first = await self.writer.append(now)
+            self._feed.appended(now, first)  # pyright: ignore[reportPrivateUsage]
+
+    loop.Run._append = without  # pyright: ignore[reportPrivateUsage]
+
+
+_SABOTAGE: Mapping[Guard, Callable[[], None]] = {
+    "start": _without_starts,
+    "fence": _without_fence,
+    "index": _without_index,
+    "barrier": _without_barrier,
+}

@@ -1,0 +1,119 @@
+"""Kills a process at every durable boundary in turn, lets another one go on, and has the journal judged each time. Entry: `sweep`, `sweep_twice`.
+
+A boundary is passed before and after the commit of each append, and before and after each execution of a tool (treadle/crash.py).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import dataclass, field
+from pathlib import Path
+
+import msgspec
+
+from tests.crash.checker import Verdict, Violation, check
+from tests.crash.drive import Task
+from tests.crash.nursery import Ended, Nursery
+from tests.crash.sabotage import Guard
+from tests.crash.stories import STORIES
+
+MOST = 400
+"""Boundaries; a sweep that does not come to its end is none."""
+STEPS_MOST = 10
+"""Processes that go on, until nothing is left."""
+
+
+@dataclass
+class Swept:
+    """What came of all the crashes."""
+
+    points: int = 0
+    """Processes that were killed."""
+    violations: list[tuple[str, Violation]] = field(default_factory=list[tuple[str, Violation]])
+    """Where, and what."""
+    unknown: int = 0
+    had_happened: int = 0
+    again: int = 0
+    unknown_at_once: list[int] = field(default_factory=list[int])
+    """For each point, how many outcomes were unknown."""
+
+    def add(self, place: str, verdict: Verdict) -> None:
+        self.violations += [(place, violation) for violation in verdict.violations]
+        self.unknown += verdict.unknown
+        self.had_happened += verdict.had_happened
+        self.again += verdict.again
+        self.unknown_at_once.append(verdict.unknown)
+
+    def wrong(self, place: str, rule: str, text: str) -> None:
+        self.violations.append((place, Violation(rule, text)))
+
+    @property
+    def rules(self) -> set[str]:
+        return {violation.rule for _, violation in self.violations}
+
+
+def sweep(nursery: Nursery, folder: Path, story: str, *, without: tuple[Guard, ...] = (), at: Iterable[int] | None = None) -> Swept:
+    """One crash each: at the first boundary, at the second, and so on until the run survives. `at`: only at these."""
+    swept = Swept()
+    for number in at if at is not None else range(1, MOST):
+        stage = Stage(nursery, folder / f"{number}", story, without)
+        ended = stage.start(crash_at=number)
+        swept.points += ended.killed
+        stage.judge(swept, ended, crashes=int(ended.killed))
+        if not ended.killed:
+            return swept
+    return swept
+
+
+def sweep_twice(nursery: Nursery, folder: Path, story: str, *, at: Iterable[int] | None = None) -> Swept:
+    """Two crashes each: the process that goes on is killed at its first boundary, at its second, and so on until it survives.
+
+    `at`: where the first is killed, 0 for nowhere.
+    """
+    swept = Swept()
+    for number in at if at is not None else range(MOST):
+        for second in range(1, MOST):
+            stage = Stage(nursery, folder / f"{number}-{second}", story)
+            first = stage.start(crash_at=number)
+            if number and not first.killed:
+                return swept
+            ended = stage.go_on(crash_at=second)
+            swept.points += ended.killed
+            stage.judge(swept, ended, crashes=first.killed + ended.killed)
+            if not ended.killed:
+                break
+    return swept
+
+
+class Stage:
+    """A folder with a journal and a witness, and the processes that work on it."""
+
+    def __init__(self, nursery: Nursery, folder: Path, story: str, without: tuple[Guard, ...] = ()) -> None:
+        folder.mkdir(parents=True)
+        self.folder = folder
+        self.journal, self.witness = folder / "journal.db", folder / "witness"
+        self.story = STORIES[story]
+        self._nursery = nursery
+        self._task = Task(journal=self.journal, witness=self.witness, story=story, without=without)
+
+    def start(self, *, crash_at: int = 0) -> Ended:
+        return self._nursery.drive(self._task, crash_at=crash_at)
+
+    def go_on(self, *, crash_at: int = 0) -> Ended:
+        return self._nursery.drive(msgspec.structs.replace(self._task, do="go on"), crash_at=crash_at)
+
+    def judge(self, swept: Swept, last: Ended, *, crashes: int) -> Verdict:
+        """Once everything has come to its end."""
+        place = self.folder.name
+        for _ in range(STEPS_MOST):
+            if last.code and not last.killed:
+                swept.wrong(place, "end", f"a process ended with {last.code}: {last.said}")
+                break
+            last = self.go_on()
+            if not last.said:
+                break
+        verdict = check(self.journal, self.witness)
+        if verdict.asked > (paid := self.story.requests * (1 + self.story.fork) + crashes):
+            swept.wrong(place, "paid", f"its model was asked {verdict.asked} times; {paid} are enough")
+        swept.add(place, verdict)
+        return verdict
