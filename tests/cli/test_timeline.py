@@ -35,6 +35,11 @@ from treadle.types import Outcome, StopReason, Usage
 BEGAN = datetime(2026, 1, 2, 3, 4, 5, tzinfo=UTC)
 
 
+@pytest.fixture(autouse=True)
+def _a_hundred_columns(monkeypatch: pytest.MonkeyPatch) -> None:  # pyright: ignore[reportUnusedFunction]  pytest uses it
+    monkeypatch.setenv("COLUMNS", "100")
+
+
 def at(seconds: float) -> datetime:
     return BEGAN + timedelta(seconds=seconds)
 
