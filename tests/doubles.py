@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import asyncio
 import json
-from collections.abc import AsyncGenerator, Awaitable, Callable, Sequence
+from collections.abc import AsyncGenerator, Awaitable, Callable, Collection, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Unpack
@@ -324,16 +324,19 @@ def check_history(messages: Sequence[Message]) -> None:
     assert treadle.check_history(messages) == []
 
 
-def check_events(seen: Sequence[Event]) -> None:
-    """The order of events.py: what opens closes, inside what it belongs to, and numbers rise."""
+def check_events(seen: Sequence[Event], *, turns: int = 0, asked: Collection[str] = ()) -> None:
+    """The order of events.py: what opens closes, inside what it belongs to, and numbers rise.
+
+    `turns` and `asked`: the turns and calls of drivers before.
+    """
     assert kind_of(seen[0]) == "run_start"
     assert [i for i, event in enumerate(seen) if kind_of(event) == "run_end"] == [len(seen) - 1]
     numbers = [event.seq for event in seen]
     assert numbers == sorted(set(numbers)), "seq must rise"
     ids = [tuple(map(int, event.id.split("."))) for event in seen if isinstance(event.id, str)]
     assert ids == sorted(set(ids)), "ids must rise"
-    turn, turns, reasoning = False, 0, False
-    asked: set[str] = set()
+    turn, reasoning = False, False
+    asked = {*asked}
     running: set[str] = set()
     ended: set[str] = set()
     said: list[str] = []

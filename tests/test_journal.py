@@ -220,6 +220,12 @@ def test_a_call_that_never_started_has_no_end_but_a_warning() -> None:
     ]
 
 
+def test_a_result_that_a_person_gave_for_a_call_that_never_started_is_told_as_that() -> None:
+    result = ToolResult(call_id="c", name="f", content="paid by hand")
+    told = "f was not run, and has the result that a person gave: paid by hand"
+    assert shown(ToolFinished(at=AT, status="ok", result=result, started=False)) == [{"type": "warning", "text": told, "call_id": "c"}]
+
+
 def test_an_approval_is_asked_for_and_resolved() -> None:
     asked = ApprovalAsked(at=AT, call_id="c", name="f", arguments_json='{"a":1}', reason="why")
     assert shown(asked) == [{"type": "approval_requested", "call_id": "c", "name": "f", "arguments": {"a": 1}, "reason": "why"}]

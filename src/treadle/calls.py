@@ -88,6 +88,8 @@ class Batch:
         """The tool has been called: it may have happened."""
         self._in_order: anyio.Lock | None = None
         """Calls that run together append one after the other, so that their events leave in the order of the entries."""
+        self._came_to_wait = False
+        """A person is asked what became of a call that had started."""
         self._failed: Exception | None = None
 
     def opening(self) -> list[Entry]:
@@ -121,6 +123,8 @@ class Batch:
                 break
             if stage and not (p.tool.parallel and stage[-1].tool.parallel):
                 yield stage
+                if self._came_to_wait:
+                    return
                 stage = []
             stage.append(p)
         if stage:
@@ -174,8 +178,9 @@ class Batch:
         self._running.add(call_id)
         finished = await runner.execute(ready)
         self._open.remove(call_id)
-        waits = finished.status == "unknown" and self._on_unknown == "wait"
-        known = _question(ready.call, finished.result.text) if waits else finished
+        known: Entry = finished
+        if finished.status == "unknown" and self._on_unknown == "wait":
+            known, self._came_to_wait = _question(ready.call, finished.result.text), True
         await append(known, hold=True)  # known from here on: whatever comes, the end appends it
         if self._open:
             await self._flush(append)

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import itertools
 from collections import deque
-from collections.abc import AsyncIterator, Callable, Mapping, Sequence
+from collections.abc import AsyncIterator, Callable, Collection, Mapping, Sequence
 from typing import Any
 
 import anyio
@@ -151,12 +151,15 @@ class Feed:
             for k, (kind, fields) in enumerate(events_of(entry)):
                 self.say(kind, fields, entry_id=None if first is None else f"{seq}.{k}")
 
-    def go_on(self, state: RunState) -> None:
-        """With a run whose driver died: what it had begun has begun here too, so that every start has its end for those who listen now."""
+    def go_on(self, state: RunState, anew: Collection[str]) -> None:
+        """With a run whose driver died: what it had begun has begun here too, so that every start has its end for those who listen now.
+
+        `anew`: the calls that a person lets run, which start themselves.
+        """
         if state.turn:
             self.say(events.TurnStart, {"turn": state.turn})
         for call in state.open_calls:
-            if (started := state.starts.get(call.id)) is not None:
+            if (started := state.starts.get(call.id)) is not None and call.id not in anew:
                 self._running_calls.add(call.id)
                 self.say(events.ToolCallStart, {"call_id": call.id, "name": call.name, "effect": started.effect})
 

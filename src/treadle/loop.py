@@ -102,11 +102,15 @@ class Run:
             self.writer = await self._journal.begin(entry)
             self.state.apply(entry)
             self._feed.appended([entry], 1)
-            await self._append(*plan.compacted())
+            await self._append(*plan.compacted(), hold=True)
         else:
             self.writer = plan.resumption.writer
-            await self._append(plan.resumed(self.writer.fence))
-            self._feed.go_on(self.state)
+            try:
+                await self._append(plan.resumed(self.writer.fence))
+            except BaseException:
+                await self.writer.release()
+                raise
+            self._feed.go_on(self.state, plan.resumption.answers.approve | self.state.allowed)
         for text in plan.warnings:
             self._feed.say(Warned, {"text": text})
 
@@ -297,7 +301,8 @@ class Run:
                 await self._append(*([] if waiting else [finished]))
                 stored = True
                 if waiting:  # for those who listen it ends here, for the journal it does not
-                    self._feed.appended([finished], None)
+                    left = [one for one in self._batch.cut("The run came to wait for a person") if one.started]
+                    self._feed.appended([*left, finished], None)
             except Exception as e:  # noqa: BLE001  the journal is gone: those who listen are told all the same
                 lost = e
             await self.writer.release(waiting=waiting)

@@ -54,7 +54,8 @@ def events_of(entry: Entry) -> Iterator[tuple[type[Event], Mapping[str, Any]]]:
         case ToolStarted():
             yield events.ToolCallStart, {"call_id": entry.call_id, "name": entry.name, "effect": entry.effect}
         case ToolFinished(started=False, result=result):
-            yield events.Warned, {"text": f"{result.name} was not run: {result.text}", "call_id": result.call_id}
+            why = ", and has the result that a person gave" if entry.status == "ok" else ""
+            yield events.Warned, {"text": f"{result.name} was not run{why}: {result.text}", "call_id": result.call_id}
         case ToolFinished(result=result):
             fields = {"result": result.text, "is_error": result.is_error, "unknown": result.unknown, "duration_ms": entry.duration_ms}
             yield events.ToolCallEnd, {"call_id": result.call_id, "name": result.name, **fields}

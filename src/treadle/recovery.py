@@ -85,7 +85,8 @@ def _answer(call: ToolCall, started: ToolStarted | None, answers: Answers) -> Se
         return [ApprovalAnswered(at=at, call_id=call.id, decision="allow", by="user")]
     if (text := answers.results.get(call.id)) is not None:
         result = ToolResult(call_id=call.id, name=call.name, content=text)
-        return [ApprovalAnswered(at=at, call_id=call.id, decision="allow", by="user"), ToolFinished(at=at, status="ok", result=result)]
+        found = ToolFinished(at=at, status="ok", result=result, started=started is not None)
+        return [ApprovalAnswered(at=at, call_id=call.id, decision="allow", by="user"), found]
     if (reason := answers.deny.get(call.id)) is None:
         return []
     denied = ApprovalAnswered(at=at, call_id=call.id, decision="deny", by="user", reason=reason)
@@ -106,7 +107,7 @@ async def _go_on(
     call: ToolCall, started: ToolStarted, state: RunState, toolbox: Preparer, *, allowed: bool, answers: Answers, default: OnUnknown
 ) -> Ready | Held | ToolFinished:
     """With a call that had started, and may have happened."""
-    again = toolbox.repeat(call, started.attempt + state.resumed + 1)
+    again = toolbox.repeat(call, started.attempt + state.resumed)
     if allowed:
         return Ready(call=call, tool=again.tool, arguments=again.arguments, attempt=again.attempt)
     if started.effect != "once":
