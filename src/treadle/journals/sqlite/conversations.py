@@ -53,6 +53,11 @@ def ran(db: Cursor, run: int, at: Time, *, said: int | None) -> None:
         touch(db, row[0], at)
 
 
+def recount(db: Cursor, run: int) -> None:
+    """A run said something more after it was over."""
+    db.execute("update sessions set messages = null where num = (select session from session_entries where run = ?)", (run,))
+
+
 def number_of(db: Cursor, session_id: str) -> int | None:
     row = db.execute("select num from sessions where id = ?", (storable(session_id),)).fetchone()
     return None if row is None else cast("int", row[0])

@@ -10,7 +10,7 @@ from typing import cast
 
 from treadle.entries import Compaction, Entry, InputAdded, ModelResponded, RunFinished, RunResumed, RunStarted, ToolFinished, ToolLate, ToolStarted
 from treadle.errors import AgentError
-from treadle.journals.sqlite.conversations import Conversation, joined, ran
+from treadle.journals.sqlite.conversations import Conversation, joined, ran, recount
 from treadle.journals.sqlite.database import Cursor
 from treadle.journals.sqlite.listing import summary_of
 from treadle.journals.sqlite.rows import bodies, check_id, find, insert, micros, read_stored, row_of
@@ -102,9 +102,11 @@ class SqliteRun:
     def _advance(self, db: Cursor, count: int, at: Time, *, late: bool) -> None:
         if late:  # also after its end, and after it was let go
             db.execute(_ADVANCE_LATE, (count, micros(at), self.num, self.fence, self._head))
+            self._check(db)
+            recount(db, self.num)
         else:
             db.execute(_ADVANCE, (count, micros(at), self.num, self.fence, self._head, self._worker))
-        self._check(db)
+            self._check(db)
 
     def _finish(self, db: Cursor, entries: Sequence[Entry], seq: int) -> None:
         """The end lets go of the run in the same transaction."""

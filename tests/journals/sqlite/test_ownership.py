@@ -1,0 +1,280 @@
+"""Who drives a run, among real processes that die, stop and wake up."""
+
+from __future__ import annotations
+
+import os
+import signal
+import subprocess
+import sys
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import anyio
+import anyio.to_thread
+import pytest
+
+from tests.journals.runs import entries_of, fact, finished, refuses, resumed, started
+from tests.journals.sqlite.conftest import Look
+from treadle.entries import ModelSwitched
+from treadle.errors import AgentError
+from treadle.journals.sqlite import SqliteJournal
+from treadle.journals.sqlite.workers import Workers
+
+pytestmark = pytest.mark.skipif(sys.platform == "win32", reason="there is no SIGSTOP")
+
+
+class Process:
+    """The driver in driver.py."""
+
+    def __init__(self, path: Path) -> None:
+        command = [sys.executable, "-m", "tests.journals.sqlite.driver", str(path)]
+        folder = Path(__file__).parents[3]
+        self._child = subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True, cwd=folder)
+        self.pid = self._child.pid
+        assert self.hear() == "ready"
+
+    def say(self, words: str) -> None:
+        assert self._child.stdin is not None
+        self._child.stdin.write(words + "\n")
+        self._child.stdin.flush()
+
+    def hear(self) -> str:
+        assert self._child.stdout is not None
+        return self._child.stdout.readline().strip()
+
+    def ask(self, words: str) -> str:
+        self.say(words)
+        return self.hear()
+
+    def send(self, number: signal.Signals) -> None:
+        self._child.send_signal(number)
+
+    def kill(self) -> None:
+        self._child.kill()
+        self._child.wait(20)
+
+    def close(self) -> None:
+        if self._child.poll() is None:
+            self._child.send_signal(signal.SIGCONT)
+            self._child.kill()
+        self._child.communicate(timeout=20)
+
+
+Starts = Callable[[], Process]
+
+
+@pytest.fixture
+def start(path: Path) -> Iterator[Starts]:
+    running: list[Process] = []
+
+    def begin() -> Process:
+        running.append(Process(path))
+        return running[-1]
+
+    yield begin
+    for process in running:
+        process.close()
+
+
+async def test_a_living_process_keeps_its_run(journal: SqliteJournal, start: Starts) -> None:
+    process = start()
+    assert process.ask("begin run_1") == "begun"
+    assert (await journal.info("run_1")).status == "running"
+    with refuses("busy", f"run_1 is being driven by process {process.pid}: wait for its end, or stop it"):
+        await journal.take_over("run_1")
+    assert process.ask("append run_1 a") == "2"
+
+
+async def test_a_killed_processs_run_is_free_at_once(journal: SqliteJournal, start: Starts, path: Path) -> None:
+    process = start()
+    process.ask("begin run_1")
+    process.ask("append run_1 a")
+    process.kill()
+    assert (await journal.info("run_1")).status == "stopped"
+    writer = await journal.take_over("run_1")
+    assert writer.fence == 2
+    assert await writer.append([resumed(2), finished()]) == 3
+    assert await entries_of(journal, after=1) == [fact("a"), resumed(2), finished()]
+    assert len(list(path.with_name("journal.db-workers").iterdir())) == 1
+
+
+async def test_a_stopped_process_keeps_its_run_until_somebody_insists(journal: SqliteJournal, start: Starts) -> None:
+    process = start()
+    process.ask("begin run_1")
+    process.ask("append run_1 a")
+    process.send(signal.SIGSTOP)
+    with refuses("busy"):
+        await journal.take_over("run_1")
+    writer = await journal.take_over("run_1", force=True)
+    assert await writer.append([resumed(writer.fence), fact("b")]) == 3
+    process.send(signal.SIGCONT)
+    assert process.ask("append run_1 too-late").startswith("busy: run run_1 is not held by this driver any more")
+    assert process.ask("finish run_1").startswith("busy")
+    assert process.ask("release run_1") == "released"
+    assert await writer.append([finished()]) == 5
+    assert await entries_of(journal, after=1) == [fact("a"), resumed(2), fact("b"), finished()]
+
+
+async def test_one_of_many_takes_a_dead_drivers_run_over(journal: SqliteJournal, start: Starts) -> None:
+    process = start()
+    process.ask("begin run_1")
+    process.kill()
+    others = [start() for _ in range(3)]
+    for other in others:
+        other.say("take run_1")
+    said = sorted(other.hear() for other in others)
+    assert said[-1] == "fence 2"
+    assert [word.split(":")[0] for word in said[:-1]] == ["busy", "busy"]
+
+
+async def test_a_process_that_is_killed_while_it_appends_loses_nothing_it_was_told(path: Path, start: Starts, look: Look) -> None:
+    told = 0
+    for time in range(3):
+        process = start()
+        process.ask(f"begin run_{time}")
+        process.say(f"flood run_{time}")
+        for _ in range(20 * (time + 1)):
+            told = int(process.hear())
+        process.kill()
+        assert look("pragma integrity_check") == [("ok",)]
+        journal = SqliteJournal.open(path)
+        found = [entry.model for entry in await entries_of(journal, f"run_{time}", after=1) if isinstance(entry, ModelSwitched)]
+        assert len(found) % 2 == 0
+        assert len(found) // 2 > told
+        assert found == [word for number in range(len(found) // 2) for word in (str(number), f"{number} again")]
+        assert (await journal.take_over(f"run_{time}")).fence == 2
+        await journal.aclose()
+
+
+async def test_a_driver_in_another_process_hears_that_it_shall_stop(journal: SqliteJournal, start: Starts, look: Look) -> None:
+    process = start()
+    process.ask("begin run_1")
+    process.ask("begin run_2")
+    assert await journal.ask_to_stop("run_2")
+    with anyio.fail_after(20):
+        assert await anyio.to_thread.run_sync(process.hear) == "stop run_2"
+    assert process.ask("finish run_2") == "2"
+    assert look("select * from stops") == []
+    process.kill()
+    assert not await journal.ask_to_stop("run_1")
+
+
+async def test_a_wish_to_stop_dies_with_the_driver(journal: SqliteJournal, start: Starts, look: Look) -> None:
+    process = start()
+    process.ask("begin run_1")
+    process.send(signal.SIGSTOP)
+    assert await journal.ask_to_stop("run_1")
+    process.kill()
+    assert look("select count(*) from stops") == [(1,)]
+    await journal.take_over("run_1")
+    assert look("select count(*) from stops") == [(0,)]
+
+
+async def test_a_session_is_busy_across_processes(journal: SqliteJournal, start: Starts) -> None:
+    process = start()
+    process.ask("begin run_1 ada")
+    with refuses("busy", "run_1 of this session is running already"):
+        await journal.begin(started("run_2", session="ada"))
+    with refuses("busy", "run run_1 of session 'ada' is running"):
+        journal.sessions.delete("ada")
+    process.kill()
+    with refuses("busy", "run_1 of this session is not finished"):
+        await journal.begin(started("run_2", session="ada"))
+    assert journal.sessions.delete("ada")
+    await journal.begin(started("run_2", session="ada"))
+
+
+async def test_two_processes_write_to_one_file_and_lose_nothing(journal: SqliteJournal, start: Starts) -> None:
+    processes = [start() for _ in range(2)]
+    for number, process in enumerate(processes):
+        process.ask(f"begin run_{number}")
+    for n in range(20):
+        for number, process in enumerate(processes):
+            process.say(f"append run_{number} word_{n}")
+    writer = await journal.begin(started("mine"))
+    for n in range(20):
+        await writer.append([fact(f"word_{n}")])
+    for process in processes:
+        assert [process.hear() for _ in range(20)] == [str(n + 2) for n in range(20)]
+    for name in ("run_0", "run_1", "mine"):
+        assert await entries_of(journal, name, after=1) == [fact(f"word_{n}") for n in range(20)]
+
+
+# ---------------------------------------------------------------- in one process
+
+
+async def test_two_journals_of_one_process_are_two_workers(journal: SqliteJournal, path: Path) -> None:
+    other = SqliteJournal.open(path)
+    await journal.begin(started())
+    with refuses("busy", f"by process {os.getpid()}"):
+        await other.take_over("run_1")
+    await journal.aclose()
+    assert (await other.take_over("run_1")).fence == 2
+    await other.aclose()
+
+
+async def test_a_worker_registers_when_it_drives_and_goes_when_it_closes(path: Path) -> None:
+    folder = path.with_name("journal.db-workers")
+    journal = SqliteJournal.open(path)
+    assert await journal.runs() == []
+    assert not folder.exists()
+    await journal.begin(started())
+    (lock,) = folder.iterdir()
+    assert lock.read_text() == f"{os.getpid()}\n"
+    await journal.aclose()
+    assert list(folder.iterdir()) == []
+
+
+async def test_programs_that_a_driver_starts_do_not_keep_its_runs(journal: SqliteJournal, path: Path) -> None:
+    first = SqliteJournal.open(path)
+    await first.begin(started())
+    with subprocess.Popen([sys.executable, "-c", "input()"], stdin=subprocess.PIPE, close_fds=False) as child:
+        await first.aclose()
+        assert (await journal.take_over("run_1")).fence == 2
+        child.communicate(b"\n", timeout=20)
+
+
+FORK = """
+import os, sys
+from pathlib import Path
+from treadle.journals.sqlite.workers import Workers
+mine, others = (Workers(Path(sys.argv[1])) for _ in range(2))
+me = mine.register()
+reads, writes = os.pipe()
+child = os.fork()
+if child == 0:
+    os.close(writes)
+    os.read(reads, 1)
+    os._exit(0 if mine.me is None else 1)
+os.close(reads)
+assert others.alive(me) == str(os.getpid())
+mine.leave()
+assert others.alive(me) is None
+os.close(writes)
+assert os.waitpid(child, 0)[1] == 0
+"""
+
+
+def test_a_forked_child_does_not_keep_its_parents_lock(path: Path) -> None:
+    subprocess.run([sys.executable, "-c", FORK, str(path)], check=True, timeout=50)
+
+
+def test_the_files_of_the_dead_are_cleared_away(tmp_path: Path) -> None:
+    folder = tmp_path / "journal.db-workers"
+    folder.mkdir()
+    (folder / "worker_dead.lock").write_text("123\n")
+    workers = Workers(tmp_path / "journal.db")
+    assert workers.alive("worker_dead") is None
+    assert workers.alive("worker_unknown") is None
+    assert workers.alive("../../etc/passwd") is None
+    me = workers.register()
+    assert workers.register() == me
+    assert [one.name for one in folder.iterdir()] == [f"{me}.lock"]
+    workers.leave()
+    workers.leave()
+
+
+def test_a_lock_that_cannot_be_made_is_told(tmp_path: Path) -> None:
+    (tmp_path / "journal.db-workers").write_text("in the way")
+    with pytest.raises(AgentError, match=r"cannot be made in '.*journal.db-workers'"):
+        Workers(tmp_path / "journal.db").register()

@@ -1,0 +1,141 @@
+"""One thread writes, and puts together what many hand in at once."""
+
+from __future__ import annotations
+
+import threading
+from pathlib import Path
+
+import anyio
+import anyio.from_thread
+import anyio.to_thread
+import apsw
+import pytest
+
+from tests.journals.runs import begun, entries_of, fact, finished, gives, started
+from treadle.errors import AgentError
+from treadle.journals.sqlite import SqliteJournal
+from treadle.journals.sqlite import writer as writing
+
+
+@pytest.fixture
+def boundaries(monkeypatch: pytest.MonkeyPatch) -> list[str]:
+    """The names of the threads that passed one."""
+    passed: list[str] = []
+    monkeypatch.setattr(writing, "boundary", lambda: passed.append(threading.current_thread().name))
+    return passed
+
+
+async def test_what_many_runs_append_at_once_is_one_transaction(path: Path, boundaries: list[str]) -> None:
+    journal = SqliteJournal.open(path, busy_timeout_s=20)
+    writers = [await journal.begin(started(f"run_{n}")) for n in range(30)]
+    boundaries.clear()
+    blocker = apsw.Connection(str(path))
+    blocker.execute("begin immediate")  # the first of them waits, and the others gather behind it
+    async with anyio.create_task_group() as group:
+        for writer in writers:
+            group.start_soon(writer.append, [fact("a"), fact("b")])
+        await anyio.lowlevel.checkpoint()
+        blocker.execute("commit")
+    blocker.close()
+    assert len(boundaries) <= 6
+    for n in range(30):
+        assert await entries_of(journal, f"run_{n}", after=1) == [fact("a"), fact("b")]
+    await journal.aclose()
+
+
+async def test_one_that_is_refused_leaves_the_others_of_its_transaction(path: Path) -> None:
+    journal = SqliteJournal.open(path, busy_timeout_s=20)
+    writers = [await journal.begin(started(f"run_{n}")) for n in range(9)]
+    for writer in writers:
+        await writer.append([begun("c"), gives("c")])
+    refused: list[int] = []
+    blocker = apsw.Connection(str(path))
+    blocker.execute("begin immediate")
+
+    async def append(number: int) -> None:
+        try:
+            await writers[number].append([fact("a"), gives("c" if number % 3 == 0 else "d")])
+        except AgentError:
+            refused.append(number)
+
+    async with anyio.create_task_group() as group:
+        for number in range(9):
+            group.start_soon(append, number)
+        await anyio.lowlevel.checkpoint()
+        blocker.execute("commit")
+    blocker.close()
+    assert sorted(refused) == [0, 3, 6]
+    for number, writer in enumerate(writers):
+        assert await writer.append([finished()]) == (4 if number in refused else 6)
+    await journal.aclose()
+
+
+async def test_appends_of_one_run_keep_their_order(journal: SqliteJournal) -> None:
+    writer = await journal.begin(started())
+    firsts: list[int] = []
+
+    async def append(word: str) -> None:
+        firsts.append(await writer.append([fact(word), fact(f"{word} again")]))
+
+    async with anyio.create_task_group() as group:
+        for n in range(300):
+            group.start_soon(append, str(n))
+    assert firsts == list(range(2, 602, 2))
+    assert await entries_of(journal, after=1) == [fact(word) for n in range(300) for word in (str(n), f"{n} again")]
+
+
+async def test_a_boundary_is_passed_before_and_after_each_commit_of_entries(path: Path, boundaries: list[str]) -> None:
+    journal = SqliteJournal.open(path)
+    journal.sessions.create(session_id="ada")
+    assert boundaries == []
+    writer = await journal.begin(started(session="ada"))
+    await writer.append([fact("a"), fact("b")])
+    await writer.release()
+    writer = await journal.take_over("run_1")
+    await writer.append([finished()])
+    await journal.aclose()
+    assert boundaries == ["treadle-journal"] * 6
+
+
+async def test_event_loops_of_several_threads_share_a_journal(path: Path) -> None:
+    journal = SqliteJournal.open(path)
+
+    async def drive(name: str) -> None:
+        writer = await journal.begin(started(name))
+        for n in range(50):
+            await writer.append([fact(str(n))])
+
+    async with anyio.create_task_group() as group:
+        for name in ("run_1", "run_2", "run_3"):
+            group.start_soon(anyio.to_thread.run_sync, anyio.run, drive, name)
+        group.start_soon(drive, "run_4")
+    for name in ("run_1", "run_2", "run_3", "run_4"):
+        assert await entries_of(journal, name, after=1) == [fact(str(n)) for n in range(50)]
+    await journal.aclose()
+
+
+async def test_a_loop_that_is_closed_meanwhile_stops_nobody(path: Path) -> None:
+    journal = SqliteJournal.open(path, busy_timeout_s=20)
+    heard: list[str] = []
+    journal.on_stop(heard.append)
+
+    async def begin() -> None:
+        await journal.begin(started("gone"))
+
+    await anyio.to_thread.run_sync(anyio.run, begin)
+    assert await journal.ask_to_stop("gone")
+    writer = await journal.begin(started())
+    assert await writer.append([fact("a")]) == 2
+    assert heard == []
+    await journal.aclose()
+
+
+async def test_the_log_stays_short_while_a_run_goes_on(path: Path) -> None:
+    journal = SqliteJournal.open(path)
+    writer = await journal.begin(started())
+    longest = 0
+    for n in range(800):
+        await writer.append([gives(f"call_{n}", "x" * 200)])
+        longest = max(longest, sum(one.stat().st_size for one in path.parent.iterdir() if one.is_file()))
+    assert longest < 2_000_000
+    await journal.aclose()
