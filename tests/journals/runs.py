@@ -39,7 +39,7 @@ def at(minute: float) -> datetime:
 
 
 def message(text: str, role: str = "user", *, message_id: str = "", minute: float = 0) -> Message:
-    return Message(id=message_id or f"msg_{text}", role=role, parts=(TextPart(text=text),), created_at=at(minute))  # type: ignore[arg-type]
+    return Message(id=message_id or f"msg_{text}", role=role, parts=(TextPart(text=text),), created_at=at(minute))
 
 
 def started(

@@ -113,13 +113,13 @@ async def test_what_is_durable_at_once_is_what_must_not_happen_twice(path: Path,
     levels: list[int] = []
 
     def look() -> None:
-        levels.append(journal._writer._db.execute("pragma synchronous").get)  # type: ignore[attr-defined]
+        levels.append(journal._writer._db.execute("pragma synchronous").get)
 
     monkeypatch.setattr(writing, "boundary", look)
     journal = SqliteJournal.open(path)
     writer = await journal.begin(started())
     for effect in ("pure", "idempotent", "once"):
-        await writer.append(asks(1, effect, effect=effect))  # type: ignore[arg-type]
+        await writer.append(asks(1, effect, effect=effect))
         await writer.append([gives(effect)])
     await journal.aclose()
     normal, full = 1, 2

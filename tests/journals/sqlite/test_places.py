@@ -47,7 +47,7 @@ def test_where_no_mounts_are_told_nothing_is_known() -> None:
 @pytest.mark.parametrize("kind", ["nfs", "nfs4", "cifs", "smb3", "9p", "fuse.sshfs", "glusterfs"])
 def test_a_network_file_system_is_refused(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, kind: str) -> None:
     assert kind in NETWORK
-    monkeypatch.setattr(places, "mount_kind", lambda folder: kind)  # pyright: ignore[reportUnknownLambdaType, reportUnknownArgumentType]  nothing else mounts one
+    monkeypatch.setattr(places, "mount_kind", lambda folder: kind)  # nothing else mounts one
     with refuses("invalid", f"network file system \\({kind}\\).*local disk"):
         SqliteJournal.open(tmp_path / "journal.db")
     assert list(tmp_path.iterdir()) == []
@@ -114,4 +114,4 @@ async def test_a_file_that_cannot_be_written_is_told(tmp_path: Path) -> None:
 
 def test_durability_is_one_of_two(tmp_path: Path) -> None:
     with refuses("invalid", "'process' or 'power', not 'all'"):
-        SqliteJournal.open(tmp_path / "journal.db", durability="all")  # type: ignore[arg-type]
+        SqliteJournal.open(tmp_path / "journal.db", durability="all")
