@@ -100,10 +100,12 @@ async def test_nothing_is_lost_on_a_slow_reader_and_deltas_are_joined(monkeypatc
     wish = [ToolCallStart("c1", "look"), *pieces, PartEnd(), ToolCallStart("c2", "look"), *pieces]
     model = PlayedModel([*thought, *(TextDelta(word) for word in words), *wish, end()], [TextDelta("done"), end()])
     rt = open_runtime()
-    async with rt.stream(agent(model, gives("look")), "go") as stream:
-        await anyio.wait_all_tasks_blocked()
-        assert stream.result.success, "the run did not wait for its reader"
-        seen = await collect(stream)
+    with anyio.fail_after(5):
+        async with rt.stream(agent(model, gives("look")), "go", session="s") as stream:
+            while rt.is_busy("s"):
+                await anyio.lowlevel.checkpoint()
+            assert stream.result.success, "the run did not wait for its reader"
+            seen = await collect(stream)
     check_events(seen)
     assert len(seen) < 60
     assert "".join(event.text for event in seen if isinstance(event, events.ReasoningDelta)) == "".join(words)

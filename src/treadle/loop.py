@@ -29,6 +29,7 @@ from treadle.model import ModelRequest, ModelResponse
 from treadle.plan import Ending, Plan, error_info, metrics_of
 from treadle.recovery import recover
 from treadle.retry import Attempt, RetryPolicy, ask
+from treadle.run_state import late_message
 from treadle.types import Outcome, Settings, StopReason, Usage, new_id, now
 
 logger = logging.getLogger("treadle")
@@ -265,9 +266,15 @@ class Run:
         if (finished := self.state.results.get(call_id)) is None or finished.status == "unknown":
             self.late.append(ToolLate(at=now(), call_id=call_id, text=text))
 
-    async def store_late(self) -> None:
-        """What came late, and after the run had ended: for the next one of its session."""
-        await self._append(*[self.late.popleft() for _ in range(len(self.late))])
+    async def store_late(self) -> list[Message]:
+        """What came late, and after the run had ended: for the next one of its session. Nothing where the journal would not take it."""
+        late = [self.late.popleft() for _ in range(len(self.late))]
+        try:
+            await self.writer.append(late)
+        except Exception as e:  # noqa: BLE001  it must not keep another run from beginning
+            logger.warning("what calls of run %s gave after its end is not stored: %s", self.plan.run_id, self._as_error(e).message)
+            return []
+        return [late_message(entry) for entry in late]
 
     async def _append(self, *entries: Entry, hold: bool = False) -> None:
         """Durable first, then seen; `hold` leaves the entries to the next append. What the journal refuses is held for the end."""

@@ -79,6 +79,8 @@ class RunState:
         self.empty_responses = 0
         """In a row."""
         self.unapproved = self.circling = False
+        self.may_hear_late = False
+        """What became of a call is not known: what it gave may still come."""
         self.cut_by: Outcome | None = None
         """The limit that refused a call."""
         self.used_up = 0
@@ -187,6 +189,7 @@ class RunState:
         self.results[entry.result.call_id] = entry
         self.asked.pop(entry.result.call_id, None)
         self.cut_by = entry.cut_by or self.cut_by
+        self.may_hear_late |= entry.status == "unknown"
         if len(self.results) == len(self.calls):
             results = self.ordered_results()
             self.circling = any([self._repetition.found(call, result) for call, result in zip(self.calls, results, strict=True)])
@@ -204,6 +207,7 @@ class RunState:
 
     def _approval_asked(self, entry: ApprovalAsked) -> None:
         self.asked[entry.call_id] = entry
+        self.may_hear_late |= entry.call_id in self.starts
 
     def _approval_answered(self, entry: ApprovalAnswered) -> None:
         self.asked.pop(entry.call_id, None)

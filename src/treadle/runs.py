@@ -98,7 +98,9 @@ class Runs:
         """What calls gave after their run had ended: the next run of the session tells its model."""
         for run_id, run in list(self._late.items()):
             if run.late:
-                await run.store_late()
+                said = await run.store_late()
+                if run.plan.session_id is not None and run.ending is not None and not run.ending.waiting:
+                    self._sessions.remember(run.plan.session_id, said)
             if not abandoned_calls(run_id):
                 del self._late[run_id]
 
@@ -292,7 +294,7 @@ class Runs:
     def _release(self, job: Job[Any]) -> None:
         plan = job.run.plan
         self._jobs.pop(plan.run_id, None)
-        if abandoned_calls(plan.run_id):
+        if abandoned_calls(plan.run_id) or job.run.state.may_hear_late:
             self._late[plan.run_id] = job.run
         job.over.set()
         if plan.session_id is None:

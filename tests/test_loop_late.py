@@ -1,0 +1,153 @@
+"""What a sync tool gives after its call was cut: its thread runs on, and what it did is told to the model as soon as there is one."""
+
+from __future__ import annotations
+
+import logging
+import threading
+from collections.abc import Sequence
+from typing import Any
+
+import anyio
+import pytest
+
+from tests.doubles import Gate, PlayedModel, WatchedJournal, agent, asks, call, check_history, gives, label, open_runtime, says, text, wishes
+from treadle.entries import Entry, ToolLate
+from treadle.errors import AgentError
+from treadle.runtime import Runtime
+from treadle.testing import ScriptedModel
+from treadle.tools.function import FunctionTool, tool
+from treadle.tools.function.threads import abandoned_calls, wait_for_abandoned
+
+TOLD = "A result came late for the call c1, whose outcome was not known before: sent after all"
+
+
+class Slow:
+    """A sync tool whose thread goes on after its call has timed out, until it is let go."""
+
+    def __init__(self) -> None:
+        self._leave = threading.Event()
+        self.tool: FunctionTool = tool(timeout_s=0.1)(self._send())
+
+    def _send(self) -> Any:
+        leave = self._leave
+
+        def send() -> str:
+            """Sends it."""
+            leave.wait(5)
+            return "sent after all"
+
+        return send
+
+    async def finish(self, run_id: str) -> None:
+        """Returns when the thread is over, and what it gave has come."""
+        self._leave.set()
+        with anyio.fail_after(5):
+            assert not await wait_for_abandoned(abandoned_calls(run_id), 5)
+            await anyio.wait_all_tasks_blocked()
+
+
+async def entries_of(rt: Runtime, run_id: str) -> list[Entry]:
+    return [record.entry for record in await rt.journal.read(run_id)]
+
+
+async def test_in_its_own_run_the_model_is_told_at_its_next_turn() -> None:
+    slow, gate, rt = Slow(), Gate(), open_runtime()
+    model = PlayedModel(wishes(("c1", "send", "{}")), wishes(("c2", "gate", "{}")), text("done"))
+    async with rt.stream(agent(model, slow.tool, gate.tool), "go") as stream:
+        await gate.reached.wait()
+        await slow.finish(stream.run_id)
+        gate.opened.set()
+        async for _ in stream:
+            pass
+    assert model.histories[2][-1].text == TOLD
+    assert stream.result.messages[2].tool_results[0].unknown, "the result stays what it was"
+    check_history(stream.result.messages)
+
+
+async def test_a_run_that_was_about_to_end_goes_on_so_that_the_model_is_told() -> None:
+    slow, gate, rt = Slow(), Gate(), open_runtime()
+    model = PlayedModel(wishes(("c1", "send", "{}")), [gate.stop, *text("I could not send it.")], text("It was sent."))
+    async with rt.stream(agent(model, slow.tool), "go") as stream:
+        await gate.reached.wait()
+        await slow.finish(stream.run_id)
+        gate.opened.set()
+        async for _ in stream:
+            pass
+    assert (stream.result.text, stream.result.turn_count) == ("It was sent.", 3)
+    assert model.histories[2][-1].text == TOLD
+
+
+async def test_after_the_end_of_its_run_the_next_one_of_the_session_is_told() -> None:
+    slow, rt = Slow(), open_runtime()
+    session = rt.session("s", agent=agent(ScriptedModel([asks(call("send", "c1")), says("I could not send it."), says("It was sent.")]), slow.tool))
+    first = await session.send("go")
+    heard = rt.hub.agents.subscribe()
+    await slow.finish(first.run_id)
+    second = await session.send("and now?")
+    assert [message.text for message in second.messages if message.role == "user"] == ["go", TOLD, "and now?"]
+    check_history(second.messages)
+    assert [label(entry) for entry in await entries_of(rt, first.run_id)][-2:] == ["run.finished", "tool.late"]
+    assert await session.history() == second.messages
+    await rt.aclose()
+    assert {event.run_id async for event in heard} == {second.run_id}, "of a run that is over nothing more is said"
+
+
+async def test_closing_the_runtime_still_stores_it() -> None:
+    slow, journal = Slow(), WatchedJournal()
+    async with open_runtime(journal=journal) as rt:
+        result = await rt.run(agent([asks(call("send", "c1")), says("I could not send it.")], slow.tool), "go")
+        slow._leave.set()  # pyright: ignore[reportPrivateUsage]  without waiting for it: closing does
+    assert result.success
+    assert journal.log[-1] == "append tool.late"
+
+
+async def test_while_a_run_waits_for_a_person_it_does_not_come_between_a_call_and_its_result() -> None:
+    slow, rt = Slow(), open_runtime()
+    one = agent([asks(call("send", "c1")), asks(call("pay", "c2")), says("done")], slow.tool, gives("pay", needs_approval=True))
+    first = await rt.run(one, "go", on_ask="wait")
+    await slow.finish(first.run_id)
+    await rt.run(agent([says("hi")]), "something else")
+    assert isinstance((await entries_of(rt, first.run_id))[-1], ToolLate)
+    result = await rt.resume(first.run_id, one, approve="c2")
+    check_history(result.messages)
+    assert [message.text for message in result.messages if message.role == "user"] == ["go", TOLD]
+
+
+async def test_where_the_run_went_on_elsewhere_it_disturbs_nobody(caplog: pytest.LogCaptureFixture) -> None:
+    slow, journal = Slow(), WatchedJournal()
+    rt, other = open_runtime(journal=journal), open_runtime(journal=journal)
+    one = agent([asks(call("send", "c1")), asks(call("pay", "c2")), says("done")], slow.tool, gives("pay", needs_approval=True))
+    first = await rt.run(one, "go", on_ask="wait")
+    await other.resume(first.run_id, one, deny={"c2": "no"})
+    before = await journal.read(first.run_id)
+    await slow.finish(first.run_id)
+    with caplog.at_level(logging.WARNING, logger="treadle"):
+        assert (await rt.run(agent([says("hi")]), "something else")).success
+    assert "what calls of run" in caplog.text
+    assert await journal.read(first.run_id) == before
+
+
+async def test_a_journal_that_refuses_it_keeps_no_other_run_from_beginning(caplog: pytest.LogCaptureFixture) -> None:
+    async def refuse(entries: Sequence[Entry]) -> None:
+        if any(isinstance(entry, ToolLate) for entry in entries):
+            raise AgentError("agent", "the disk is full")
+
+    slow, rt = Slow(), open_runtime(journal=WatchedJournal(at=refuse))
+    session = rt.session("s", agent=agent(ScriptedModel([asks(call("send", "c1")), says("I could not send it."), says("hi")]), slow.tool))
+    first = await session.send("go")
+    await slow.finish(first.run_id)
+    with caplog.at_level(logging.WARNING, logger="treadle"):
+        assert (await session.send("and now?")).text == "hi"
+    assert "the disk is full" in caplog.text
+
+
+async def test_what_a_call_that_was_closed_otherwise_gives_late_is_for_nobody() -> None:
+    """The person had said what it gave."""
+    slow, rt = Slow(), open_runtime()
+    one = agent([asks(call("send", "c1")), says("done")], slow.tool)
+    first = await rt.run(one, "go", on_unknown="wait")
+    result = await rt.resume(first.run_id, one, results={"c1": "Ada has it."})
+    await slow.finish(first.run_id)
+    again = await rt.run(agent([says("hi")]), "something else")
+    assert (result.outcome, again.success) == ("completed", True)
+    assert not any(isinstance(entry, ToolLate) for entry in await entries_of(rt, first.run_id))
