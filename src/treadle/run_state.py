@@ -50,6 +50,8 @@ class RunState:
         self.started: RunStarted | None = None
         self.finished: RunFinished | None = None
         self.prompt_at = len(past)
+        self.ready_at = 0
+        """The sequence of the last entry before its first turn: what it begins with is whole then."""
         self.ledger = Ledger(Limits())
         self.retries = self.invocations = self.resumed = 0
         self.agent_hash = self.model = self.cwd = ""
@@ -140,7 +142,7 @@ class RunState:
             handle(self, entry)
 
     def _started(self, entry: RunStarted) -> None:
-        self.started, self._segment_at = entry, entry.at
+        self.started, self._segment_at, self.ready_at = entry, entry.at, self.seq
         self.agent_hash, self.model, self.mode, self.cwd = entry.agent_hash, entry.model, entry.mode, entry.cwd
         self.ledger.limits = entry.limits
         for message in entry.messages:
@@ -219,6 +221,7 @@ class RunState:
         self._take(entry.message)
 
     def _compaction(self, entry: Compaction) -> None:
+        self.ready_at = self.seq
         kept = msgspec.json.decode(entry.receipt, type=Window).of(self.history[: self.past])
         own = self.history[self.past :]
         self.prompt_at -= self.past - len(kept)

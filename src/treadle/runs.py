@@ -335,7 +335,7 @@ def _fork_of(run_id: str, state: RunState, turn: int, results: Mapping[str, str]
         raise AgentError("invalid", f"run {run_id} has {turns} turn{'' if turns == 1 else 's'}: fork it after one of 0 to {turns}, not after {turn}")
     if turn == turns and not asks and state.response is not None and not state.calls:
         raise AgentError("invalid", f"turn {turn} of run {run_id} was its answer: say in a text how it should go on, or fork it after an earlier turn")
-    seq = state.closed[turn - 1] if 0 < turn <= len(state.closed) else 1 if turn == 0 else state.seq
+    seq = state.closed[turn - 1] if 0 < turn <= len(state.closed) else state.ready_at if turn == 0 else state.seq
     return Fork(run_id=run_id, turn=turn, seq=seq, asks=asks, results=dict(results))
 
 

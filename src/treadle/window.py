@@ -19,7 +19,7 @@ class Window(Value, frozen=True, kw_only=True):
     """The receipt: which messages stayed in view. What left it is stored all the same."""
 
     pinned: str
-    """The id of the first message, which stays."""
+    """The id of the first message that makes sense by itself, which stays."""
     kept_from: str
     """The id of the oldest other message that stayed."""
     dropped: int
@@ -41,4 +41,5 @@ def window(messages: Sequence[Message], most: int = MAX_SESSION_MESSAGES) -> Win
     start = next((i for i in range(oldest, len(messages)) if messages[i].role == "user"), None)
     if start is None:  # one long exchange at the end: it stays whole
         start = next((i for i in range(oldest - 1, 1, -1) if messages[i].role == "user"), None)
-    return None if start is None else Window(pinned=messages[0].id, kept_from=messages[start].id, dropped=start - 1)
+    pinned = next((message for message in messages[:start] if message.role != "tool" and not message.tool_calls), None)
+    return None if start is None or pinned is None else Window(pinned=pinned.id, kept_from=messages[start].id, dropped=start - 1)
