@@ -5,7 +5,7 @@ It reads the database by plain SQL, and shares no code with what it judges: the 
 The witness is a text file that lies outside the journal, and that calls, models and listeners append to, a line at a time:
 
     did MARK [KEY]                 an effect took place; its call has the word MARK, which begins with `mark-`, in its arguments
-    told {"call": …, …}            a model was shown this result: call, is_error, unknown, content
+    told {"call": …, …}            a model was shown this result: call, is_error, content
     asked                          a model was asked
     published RUN ENTRY.K TYPE     somebody saw this durable event
 """
@@ -317,11 +317,11 @@ def _world(runs: Sequence[Run], seen: Witness) -> Iterator[Violation]:
         of_mark = starts.get(mark, [])
         if not of_mark:
             yield Violation("no effect without a start", f"{mark} happened, and no call with it was started")
-            continue
-        if any(start.body["effect"] == "once" for start in of_mark) and len(keys) > 1:
+        if len(keys) > 1 and all(start.body["effect"] != "idempotent" for start in of_mark):
             yield Violation("once", f"{mark} happened {len(keys)} times")
-        if len(set(keys)) > 1:
-            yield Violation("key", f"{mark} happened with the keys {sorted(set(keys))}")
+        given = {key for key in keys if key}
+        if given and len(given | {start.body["key"] for start in of_mark}) > 1:
+            yield Violation("key", f"{mark} happened with the keys {sorted(given)}, and its starts have others")
     yield from (Violation("no result without its effect", text) for text in _hollow(runs, seen))
     yield from (Violation("nothing acknowledged is lost", text) for text in _lost(runs, seen))
 
@@ -362,7 +362,7 @@ def _lost(runs: Sequence[Run], seen: Witness) -> Iterator[str]:
             continue
         if result is None:
             yield f"a model was told the result of call {told['call']}, which is not in the journal"
-        elif any(result.get(name, default) != told[name] for name, default in (("is_error", False), ("unknown", False), ("content", ""))):
+        elif any(result.get(name, default) != told.get(name, default) for name, default in (("is_error", False), ("content", ""))):
             yield f"a model was told {told}, and the journal says {result}"
     for name, seq, kind in seen.published:
         run = by_id.get(name)

@@ -6,6 +6,7 @@ What the stories are stands in stories.py; the switches that take a guard away, 
 from __future__ import annotations
 
 import json
+import sys
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Literal
@@ -35,6 +36,10 @@ class Task(msgspec.Struct, frozen=True, kw_only=True):
     fault: str = ""
     """As faults.py reads it."""
     busy_timeout_s: float = 15.0
+    stop_at: str = ""
+    """Where the process stops itself, as stories.py knows the places."""
+    force: bool = False
+    """`go on` takes runs away from processes that are alive."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -46,6 +51,14 @@ class _Stage:
     agent: Agent[object, str]
 
 
+def text_of(task: Task) -> str:
+    return msgspec.json.encode(task, enc_hook=str).decode()
+
+
+def task_of(text: str) -> Task:
+    return msgspec.json.decode(text, type=Task, dec_hook=lambda kind, value: kind(value))
+
+
 def drive(task: Task) -> None:
     """Prints a line for each run that it drove: its outcome, and its error."""
     sabotage(task.without)
@@ -55,7 +68,7 @@ def drive(task: Task) -> None:
 
 
 async def _main(task: Task) -> None:
-    world, story = World(task.witness), STORIES[task.story]
+    world, story = World(task.witness, stop_at=task.stop_at), STORIES[task.story]
     async with Runtime(journal=SqliteJournal.open(task.journal, busy_timeout_s=task.busy_timeout_s)) as runtime:
         stage = _Stage(task, story, world, runtime, agent_of(story, world))
         await (_start(stage) if task.do == "start" else _go_on(stage))
@@ -74,6 +87,8 @@ async def _fork(stage: _Stage, run_id: str) -> None:
 
 async def _go_on(stage: _Stage) -> None:
     """One step: with what is left, else with what a person is asked, else from where nothing has begun yet. Prints nothing once all is over."""
+    if stage.task.force:
+        await _take_away(stage)
     runs = await stage.runtime.journal.runs()
     left = [info for info in runs if info.status == "stopped"] or [info for info in runs if info.status == "waiting"]
     for info in left:
@@ -82,6 +97,13 @@ async def _go_on(stage: _Stage) -> None:
         await _start(stage)
     elif stage.story.fork and not left and not any(info.forked_from for info in runs):
         await _fork(stage, runs[0].run_id)
+
+
+async def _take_away(stage: _Stage) -> None:
+    journal = stage.runtime.journal
+    for info in await journal.runs():
+        if info.status == "running":
+            await (await journal.take_over(info.run_id, force=True)).release()
 
 
 async def _resume(stage: _Stage, run_id: str) -> None:
@@ -117,3 +139,7 @@ async def _watched(stage: _Stage, stream: RunStream[str]) -> RunResult[str]:
 def _publish(world: World, event: Event) -> None:
     if isinstance(event.id, str):
         world.saw("published", event.run_id, event.id, str(type(event).__struct_config__.tag))
+
+
+if __name__ == "__main__":
+    drive(task_of(sys.argv[1]))

@@ -20,9 +20,7 @@ from pathlib import Path
 from types import TracebackType
 from typing import Any, Self
 
-import msgspec
-
-from tests.crash.drive import Task, drive
+from tests.crash.drive import Task, drive, task_of, text_of
 
 ROOT = Path(__file__).resolve().parents[2]
 WITHIN_S = 40
@@ -63,7 +61,7 @@ class Nursery:
         self._folder.cleanup()
 
     def drive(self, task: Task, *, crash_at: int = 0) -> Ended:
-        return self._ask({"task": json.loads(msgspec.json.encode(task, enc_hook=str)), "crash_at": crash_at})
+        return self._ask({"task": text_of(task), "crash_at": crash_at})
 
     def treadle(self, *arguments: str, cwd: Path, env: Mapping[str, str], crash_at: int = 0) -> Ended:
         """The command line, as another process would run it."""
@@ -116,7 +114,7 @@ def _be_born(what: dict[str, Any]) -> None:
 def _work(what: dict[str, Any]) -> int:
     _crash_at(what["crash_at"])
     if "task" in what:
-        drive(msgspec.convert(what["task"], Task, dec_hook=_path))
+        drive(task_of(what["task"]))
         return 0
     from treadle.cli import main
 
@@ -125,10 +123,6 @@ def _work(what: dict[str, Any]) -> int:
     sys.argv = ["treadle", *what["arguments"]]
     main()
     return 0
-
-
-def _path(kind: type[Any], value: Any) -> Any:
-    return kind(value)
 
 
 def _crash_at(number: int) -> None:
@@ -157,6 +151,8 @@ if __name__ == "__main__":
             "treadle.cli.runs.fork",
             "treadle.cli.runs.resume",
             "treadle.journals.sqlite",
+            "treadle.providers.anthropic.model",
+            "treadle.providers.http",
             "treadle.providers.scripted",
             "treadle.tools.coding",
         ]

@@ -11,6 +11,7 @@ from __future__ import annotations
 import json
 import os
 import re
+import signal
 import time
 from collections.abc import AsyncGenerator, Sequence
 from dataclasses import dataclass
@@ -33,8 +34,15 @@ _MARK = {"type": "object", "properties": {"mark": {"type": "string"}}, "required
 class World:
     """The witness: a file that outlives every process, and that no test double forgets."""
 
-    def __init__(self, witness: Path) -> None:
+    def __init__(self, witness: Path, *, stop_at: str = "") -> None:
+        """`stop_at`: where this process stops itself, once: "model", "look" or "effect"; before anything comes of it."""
         self._path = witness
+        self._stop_at = stop_at
+
+    def reached(self, place: str) -> None:
+        if place == self._stop_at:
+            self._stop_at = ""
+            os.kill(os.getpid(), signal.SIGSTOP)
 
     def saw(self, *words: str) -> None:
         """One line, at once; whole also where many processes write."""
@@ -83,6 +91,7 @@ STORIES = {
     "cancel": Story(turns=[["endless", "charge"]], meanwhile="cancel"),
     "steering": Story(turns=[["charge"], ["charge"]], meanwhile="steer"),
     "fork": Story(turns=[["charge"], ["alone", "charge"]], fork=True),
+    "zombie": Story(turns=[["look"], ["charge"], ["stamp"]]),
     "long": Story(turns=[["long"], ["charge", "long"]]),
 }
 
@@ -102,6 +111,7 @@ class StoryModel:
             told = {"call": result.call_id, "is_error": result.is_error, "unknown": result.unknown, "content": result.content}
             self._world.saw("told", json.dumps(told))
         await anyio.sleep(self._story.pause_s)
+        self._world.reached("model")
         name, turn = where(request.messages)
         calls = self._story.turns[turn] if turn < len(self._story.turns) else ()
         for number, tool in enumerate(calls):
@@ -130,6 +140,7 @@ def tools_of(world: World, pause_s: float) -> list[FunctionTool[Any, ..., Any]]:
     """Each has one argument: `mark`."""
 
     async def effect(ctx: ToolContext[object], mark: str) -> str:
+        world.reached("effect")
         await anyio.sleep(pause_s / 2)
         world.saw("did", mark, ctx.idempotency_key)
         await anyio.sleep(pause_s / 2)
@@ -147,6 +158,7 @@ def tools_of(world: World, pause_s: float) -> list[FunctionTool[Any, ..., Any]]:
         return f"done after all: {mark}"
 
     async def look(mark: str) -> str:
+        world.reached("look")
         await anyio.sleep(pause_s)
         return f"seen: {mark}"
 

@@ -1,0 +1,125 @@
+"""The checker can fail: with each guard taken away in turn it turns red, and with all of them in place it is green."""
+
+from __future__ import annotations
+
+import sqlite3
+from pathlib import Path
+
+import pytest
+
+from tests.crash.checker import check
+from tests.crash.drive import Task
+from tests.crash.nursery import Nursery
+from tests.crash.sabotage import Guard
+from tests.crash.sweep import sweep
+from tests.crash.zombies import zombie
+
+AROUND_THE_FIRST_CALL = range(5, 13)
+
+
+def test_it_is_green_where_nothing_is_taken_away(nursery: Nursery, tmp_path: Path) -> None:
+    swept = sweep(nursery, tmp_path, "one", at=AROUND_THE_FIRST_CALL)
+    assert swept.points == len(AROUND_THE_FIRST_CALL)
+    assert not swept.rules
+
+
+def test_without_the_start_of_a_call_it_is_run_again_and_the_checker_sees_it(nursery: Nursery, tmp_path: Path) -> None:
+    swept = sweep(nursery, tmp_path, "one", at=AROUND_THE_FIRST_CALL, without=("start",))
+    assert {"once", "no effect without a start"} <= swept.rules
+
+
+def test_without_the_second_barrier_what_the_model_was_told_is_lost_and_the_checker_sees_it(nursery: Nursery, tmp_path: Path) -> None:
+    swept = sweep(nursery, tmp_path, "one", at=AROUND_THE_FIRST_CALL, without=("barrier",))
+    assert {"turn", "nothing acknowledged is lost"} <= swept.rules
+
+
+@pytest.mark.parametrize("stop_at", ["model", "look", "effect"])
+def test_a_driver_that_wakes_up_after_its_run_moved_on_writes_nothing(nursery: Nursery, tmp_path: Path, stop_at: str) -> None:
+    verdict, said = zombie(nursery, tmp_path / "x", stop_at)
+    assert not verdict.violations
+    assert verdict.finished == verdict.runs == 1
+    assert "is not held by this driver any more" in said
+    assert verdict.unknown == (stop_at == "effect"), "whoever took it over cannot know"
+    assert verdict.had_happened == verdict.unknown, "the sleeper did it late, and once"
+
+
+def test_without_the_fence_it_goes_on_and_the_checker_sees_it(nursery: Nursery, tmp_path: Path) -> None:
+    verdict, _ = zombie(nursery, tmp_path / "x", "model", without=("fence",))
+    assert {"once", "one end"} <= verdict.rules
+
+
+def test_where_the_fence_fails_the_index_still_refuses_a_second_result(nursery: Nursery, tmp_path: Path) -> None:
+    kept, said = zombie(nursery, tmp_path / "with", "look", without=("fence",))
+    assert not kept.violations
+    assert "refuses it" in said
+    lost, _ = zombie(nursery, tmp_path / "without", "look", without=("fence", "index"))
+    assert "one result" in lost.rules
+
+
+@pytest.fixture
+def journal(nursery: Nursery, tmp_path: Path) -> Path:
+    """Of a whole run, without a write-ahead log, and without the triggers that keep its entries."""
+    task = Task(journal=tmp_path / "journal.db", witness=tmp_path / "witness", story="mixed")
+    assert nursery.drive(task).said == "completed\n"
+    with sqlite3.connect(task.journal) as db:
+        db.executescript("drop trigger entries_stay; drop trigger entries_are_kept; drop index one_result; drop index one_start")
+    db.close()
+    return task.journal
+
+
+FORGERIES = {
+    "delete from entries where type = 'tool.finished' and seq = (select max(seq) from entries where type = 'tool.finished')": {"order", "turn"},
+    "delete from entries where seq = 3": {"order", "turn"},
+    "delete from entries where type = 'run.finished'": {"order", "one end"},
+    "update runs set finished = null": {"one end", "end"},
+    "update runs set head = head + 1": {"order"},
+    "update runs set fence = 0": {"fence"},
+    "insert into entries(place, type, call, body) select place + 100, type, call, body from entries where type = 'tool.finished'": {"one result", "order"},
+    "insert into entries(place, type, call, attempt, body) select place + 100, type, call, 9, body from entries where type = 'tool.started'": {"one start"},
+    """update entries set body = cast(replace(cast(body as text), '"tool_calls":5', '"tool_calls":4') as blob) where type = 'run.finished'""": {"count"},
+    """update entries set body = cast(replace(cast(body as text), 'done: ', 'none: ') as blob) where type = 'tool.finished'""": {
+        "nothing acknowledged is lost"
+    },
+    """update entries set body = cast(replace(cast(body as text), ':call', ':other') as blob) where type = 'tool.started'""": {"key"},
+    "delete from runs": {"file", "no effect without a start", "nothing acknowledged is lost"},
+}
+
+
+@pytest.mark.parametrize("statement", FORGERIES)
+def test_it_sees_what_was_changed_in_the_file(journal: Path, tmp_path: Path, statement: str) -> None:
+    witness = tmp_path / "witness"
+    assert not check(journal, witness).violations
+    db = sqlite3.connect(journal)
+    db.execute(statement)
+    db.commit()
+    db.close()
+    assert FORGERIES[statement] <= check(journal, witness).rules
+
+
+@pytest.mark.parametrize(
+    ("line", "rule"),
+    [
+        ("did mark-x-0-1 key", "once"),
+        ("did mark-x-0-2 key", "key"),
+        ("did mark-nowhere", "no effect without a start"),
+        ('told {"call": "nowhere", "is_error": false, "unknown": false, "content": ""}', "nothing acknowledged is lost"),
+        ("published nowhere 1.0 run_start", "nothing acknowledged is lost"),
+    ],
+)
+def test_it_sees_what_the_world_saw(journal: Path, tmp_path: Path, line: str, rule: str) -> None:
+    witness = tmp_path / "witness"
+    with witness.open("a") as file:
+        file.write(line + "\n")
+    assert rule in check(journal, witness).rules
+
+
+def test_it_sees_an_effect_that_is_missing(journal: Path, tmp_path: Path) -> None:
+    witness = tmp_path / "witness"
+    witness.write_text("\n".join(line for line in witness.read_text().splitlines() if not line.startswith("did ")))
+    assert check(journal, witness).rules == {"no result without its effect"}
+
+
+def test_every_guard_can_be_taken_away() -> None:
+    from typing import get_args
+
+    assert set(get_args(Guard)) == {"start", "fence", "index", "barrier"}
