@@ -53,9 +53,12 @@ def ran(db: Cursor, run: int, at: Time, *, said: int | None) -> None:
         touch(db, row[0], at)
 
 
-def recount(db: Cursor, run: int) -> None:
-    """A run said something more after it was over."""
-    db.execute("update sessions set messages = null where num = (select session from session_entries where run = ?)", (run,))
+def recount(db: Cursor, run: int, at: Time) -> None:
+    """A run said something more, maybe after it was over."""
+    row = db.execute("select session from session_entries where run = ?", (run,)).fetchone()
+    if row is not None:
+        db.execute("update sessions set messages = null where num = ?", row)
+        touch(db, row[0], at)
 
 
 def number_of(db: Cursor, session_id: str) -> int | None:

@@ -103,7 +103,7 @@ class SqliteRun:
         if late:  # also after its end, and after it was let go
             db.execute(_ADVANCE_LATE, (count, micros(at), self.num, self.fence, self._head))
             self._check(db)
-            recount(db, self.num)
+            recount(db, self.num, at)
         else:
             db.execute(_ADVANCE, (count, micros(at), self.num, self.fence, self._head, self._worker))
             self._check(db)

@@ -89,7 +89,7 @@ def _message(db: Cursor, session: int, pos: int, place: int | None, nth: int) ->
 def _said_in(entry: Entry) -> list[Message]:
     match entry:
         case RunStarted():
-            return [*entry.messages, entry.input]
+            return [*entry.messages, entry.input] if entry.fork is None or entry.fork.asks else [*entry.messages]
         case ModelResponded() | InputAdded():
             return [entry.message]
         case _:

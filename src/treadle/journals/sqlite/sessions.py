@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import threading
 from collections.abc import Callable, Iterable, Sequence
 from typing import TYPE_CHECKING
@@ -72,7 +73,21 @@ class SqliteSessions:
 
     def list(self) -> list[SessionInfo]:
         with self._readers.snapshot() as db:
-            return self._infos(db, "where id is not null order by changed desc")
+            infos = self._infos(db, "where id is not null order by changed desc")
+            uncounted = db.execute("select id, changed from sessions where messages is null and id is not null").fetchall()
+        if uncounted:
+            self._keep_counts({info.id: info.message_count for info in infos}, dict(uncounted))
+        return infos
+
+    def _keep_counts(self, counts: dict[str, int], changed: dict[str, int]) -> None:
+        """Of sessions that did not change meanwhile, so that they are not folded for every list."""
+
+        def work(db: Cursor) -> None:
+            rows = [(counts[session_id], session_id, last) for session_id, last in changed.items()]
+            db.executemany("update sessions set messages = ? where id = ? and changed = ?", rows)
+
+        with contextlib.suppress(AgentError):  # then they are counted again
+            self._writer.write_now(work)
 
     def delete(self, session_id: str) -> bool:
         """What runs of other sessions were forked from stays in the file until they go; it is in no list, and no search finds it."""
