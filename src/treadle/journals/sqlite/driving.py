@@ -13,7 +13,7 @@ from treadle.errors import AgentError
 from treadle.journals.sqlite.conversations import Conversation, joined, ran, recount
 from treadle.journals.sqlite.database import Cursor
 from treadle.journals.sqlite.listing import summary_of
-from treadle.journals.sqlite.rows import bodies, check_id, find, insert, micros, read_stored, row_of
+from treadle.journals.sqlite.rows import Row, bodies, check_id, find, insert, micros, read_stored, row_of
 from treadle.journals.sqlite.workers import Workers
 from treadle.journals.sqlite.writer import Writer
 from treadle.types import Time
@@ -54,12 +54,18 @@ class SqliteRun:
     async def append(self, entries: Sequence[Entry]) -> int:
         if not entries:
             return self._head + 1
-        rows = [row_of(entry) for entry in entries]
-        end = next((n for n, entry in enumerate(entries) if type(entry) is RunFinished), None)
-        late = all([type(entry) is ToolLate for entry in (entries if end is None else entries[end + 1 :])])
+        rows: list[Row] = []
+        end, late, once = None, True, False
+        for n, entry in enumerate(entries):
+            rows.append(row_of(entry))
+            kind = type(entry)
+            if kind is RunFinished:
+                end, late = n, True
+            elif kind is not ToolLate:
+                late = False
+                once = once or (kind is ToolStarted and cast("ToolStarted", entry).effect == "once")
         if end is not None and not late:
             raise AgentError("invalid", f"after its end nothing but tool.late is appended to run {self.run_id}: nothing was appended")
-        once = any([type(entry) is ToolStarted and entry.effect == "once" for entry in entries])
         before = self._head
 
         def work(db: Cursor) -> int:

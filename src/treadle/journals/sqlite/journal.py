@@ -49,7 +49,8 @@ class SqliteJournal:
         self.path = path
         self._workers = Workers(path)
         self._readers = Readers(path, busy_timeout_s=busy_timeout_s)
-        self._writer = Writer(db, path, power=power, chores=self._chores, restless=lambda: bool(self._held))
+        busy_timeout_ms = int(busy_timeout_s * 1000)
+        self._writer = Writer(db, path, power=power, busy_timeout_ms=busy_timeout_ms, chores=self._chores, drivers=lambda: len(self._held))
         self.sessions = SqliteSessions(self._writer, self._readers, self._workers)
         self._held: dict[int, tuple[str, asyncio.AbstractEventLoop]] = {}
         """The runs that are driven from here, by number, with the event loop of each."""

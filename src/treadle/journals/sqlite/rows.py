@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 from datetime import UTC, datetime, timedelta
-from typing import NamedTuple
+from typing import NamedTuple, get_args
 
 from treadle.entries import ApprovalAnswered, ApprovalAsked, Entry, Record, ToolFinished, ToolLate, ToolStarted, read_entry
 from treadle.errors import AgentError
@@ -15,6 +15,7 @@ from treadle.journals.sqlite.upcasting import upcast
 from treadle.json_text import encode_json
 from treadle.types import Time
 
+_TAGS = {kind: str(kind.__struct_config__.tag) for kind in get_args(Entry)}
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 _MICROSECOND = timedelta(microseconds=1)
 
@@ -32,18 +33,14 @@ class Row(NamedTuple):
 def row_of(entry: Entry, data: bytes | None = None) -> Row:
     """`data`: its bytes, where they are known."""
     body, pieces = cut(encode_json(entry) if data is None else data)
-    call: str | None = None
-    attempt: int | None = None
-    match entry:
-        case ToolStarted():
-            call, attempt = entry.call_id, entry.attempt
-        case ToolFinished():
-            call = entry.result.call_id
-        case ToolLate() | ApprovalAsked() | ApprovalAnswered():
-            call = entry.call_id
-        case _:
-            pass
-    return Row(str(entry.__struct_config__.tag), call if call is None else storable(call), attempt, body, pieces)
+    call, attempt = None, None
+    if isinstance(entry, ToolFinished):
+        call = storable(entry.result.call_id)
+    elif isinstance(entry, ToolStarted):
+        call, attempt = storable(entry.call_id), entry.attempt
+    elif isinstance(entry, (ToolLate, ApprovalAsked, ApprovalAnswered)):
+        call = storable(entry.call_id)
+    return Row(_TAGS[type(entry)], call, attempt, body, pieces)
 
 
 def storable(text: str) -> str | bytes:

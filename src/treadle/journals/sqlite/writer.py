@@ -34,6 +34,8 @@ IDLE_S = 0.2
 LOG_PAGES_MIN, LOG_PAGES_MAX = 128, 1000
 """When the log is as long as the file, within these, it is moved into the file before the next write; when the thread is idle, a little is enough."""
 IDLE_PAGES = 32
+FEW = 4
+"""Up to so many drivers each write for themselves."""
 
 Work: TypeAlias = Callable[[Cursor], T]
 """Runs in the writer's thread, inside a transaction; what it raises undoes what it wrote, and nothing else."""
@@ -63,7 +65,7 @@ class _Write(Generic[T]):
         self.alone = alone
         """Outside of any transaction."""
         self.loop: asyncio.AbstractEventLoop | None = None
-        self.future: asyncio.Future[T] | concurrent.futures.Future[T]
+        self.future: asyncio.Future[T] | concurrent.futures.Future[T] | None = None
         self.result: T | None = None
         self.error: BaseException | None = None
         self.settled = False
@@ -74,10 +76,15 @@ class _Write(Generic[T]):
             if self.undo is not None:
                 self.undo()
 
+    def outcome(self) -> T:
+        if self.error is not None:
+            raise self.error
+        return cast("T", self.result)
+
     def settle(self) -> None:
         """In the event loop that waits for it, or in the writer's thread where a thread waits."""
         self.settled = True
-        if self.future.done():  # it was cancelled
+        if self.future is None or self.future.done():  # it was cancelled, or nobody waits
             return
         if self.error is not None:
             self.future.set_exception(self.error)
@@ -88,14 +95,18 @@ class _Write(Generic[T]):
 class Writer:
     """Begins its thread at the first write. Safe from any thread and any event loop."""
 
-    def __init__(self, db: apsw.Connection, path: Path, *, power: bool, chores: Chores, restless: Callable[[], bool]) -> None:
-        """`restless`: whether to look for chores although nothing was written."""
+    def __init__(self, db: apsw.Connection, path: Path, *, power: bool, busy_timeout_ms: int, chores: Chores, drivers: Callable[[], int]) -> None:
+        """`drivers`: how many runs are driven from here. While there are any, the thread looks for chores although nothing was written."""
         self._db = db
         self._path = path
         self._power = power
         self._chores = chores
-        self._restless = restless
+        self._drivers = drivers
         self._queue: SimpleQueue[_Write[Any] | None] = SimpleQueue()
+        self._turn = threading.Lock()
+        """Who holds it uses the connection; the thread while it has something to do."""
+        self._here = cursor_of(db)
+        self._busy_timeout_ms = busy_timeout_ms
         self._lock = threading.Lock()
         """Guards the two below: no write is queued behind the end."""
         self._thread: threading.Thread | None = None
@@ -111,6 +122,8 @@ class Writer:
     async def write(self, work: Work[T], *, undo: Callable[[], None] | None = None, appends: bool = False, once: bool = False, alone: bool = False) -> T:
         """What the work gives, once it is durable. Finished also while the caller is cancelled. Raises AgentError."""
         write = _Write(work, undo=undo, appends=appends, once=once, alone=alone)
+        if appends and not once and self._write_here(write):
+            return write.outcome()
         write.loop = asyncio.get_running_loop()
         write.future = write.loop.create_future()
         self._hand_in(write)
@@ -125,6 +138,30 @@ class Writer:
         write.future = future = concurrent.futures.Future[T]()
         self._hand_in(write)
         return future.result()
+
+    def _write_here(self, write: _Write[Any]) -> bool:
+        """At once, in the caller's thread, where nobody else writes and nothing has to reach the disk itself: what remains costs less than
+        waking a thread and being woken by it. Many drivers are better served together. False: nothing was done.
+        """
+        if self._power or self._thread is None or self._drivers() > FEW or not self._turn.acquire(blocking=False):
+            return False
+        try:
+            if self._closed or not self._queue.empty():
+                return False
+            self._db.set_busy_timeout(0)
+            try:
+                self._be_durable(self._here, full=False)
+                self._here.execute("begin immediate")
+            except apsw.BusyError:  # another process writes: the thread can wait for it
+                return False
+            finally:
+                self._db.set_busy_timeout(self._busy_timeout_ms)
+            self._commit(self._here, [write], begun=True)
+        finally:
+            self._turn.release()
+        if self._log_pages - self._moved_pages > self._log_pages_max:
+            self._queue.put(_Write(_nothing, alone=True))  # the thread moves the log into the file
+        return True
 
     def _hand_in(self, write: _Write[Any]) -> None:
         with self._lock:
@@ -151,18 +188,19 @@ class Writer:
         cursor = cursor_of(self._db)
         more, looked_at = False, time.monotonic()
         while True:
-            batch, ends = self._next(IDLE_S if more or self._restless() else None)
-            if batch:
-                self._write_all(cursor, batch)
-                more = True
-            if not batch or ends or time.monotonic() - looked_at > IDLE_S:
-                more, looked_at = self._look_after(cursor, idle=not batch or ends) or bool(batch), time.monotonic()
-            if self._log_pages - self._moved_pages > self._log_pages_max:
-                self._checkpoint(apsw.SQLITE_CHECKPOINT_PASSIVE)
-            if ends:
-                self._db.set_busy_timeout(0)  # others use the file: then the last of them does it
-                self._checkpoint(apsw.SQLITE_CHECKPOINT_TRUNCATE)
-                return
+            batch, ends = self._next(IDLE_S if more or self._drivers() else None)
+            with self._turn:
+                if batch:
+                    self._write_all(cursor, batch)
+                    more = True
+                if not batch or ends or time.monotonic() - looked_at > IDLE_S:
+                    more, looked_at = self._look_after(cursor, idle=not batch or ends) or bool(batch), time.monotonic()
+                if self._log_pages - self._moved_pages > self._log_pages_max:
+                    self._checkpoint(apsw.SQLITE_CHECKPOINT_PASSIVE)
+                if ends:
+                    self._db.set_busy_timeout(0)  # others use the file: then the last of them does it
+                    self._checkpoint(apsw.SQLITE_CHECKPOINT_TRUNCATE)
+                    return
 
     def _next(self, timeout_s: float | None) -> tuple[list[_Write[Any]], bool]:
         batch: list[_Write[Any]] = []
@@ -187,11 +225,13 @@ class Writer:
                     self._work_alone(cursor, write)
         _settle_all(batch)
 
-    def _commit(self, cursor: Cursor, batch: Sequence[_Write[Any]]) -> None:
+    def _commit(self, cursor: Cursor, batch: Sequence[_Write[Any]], *, begun: bool = False) -> None:
+        """`begun`: the transaction is open."""
         appends = any([write.appends for write in batch])
         try:
-            self._be_durable(cursor, full=self._power or any([write.once for write in batch]))
-            cursor.execute("begin immediate")
+            if not begun:
+                self._be_durable(cursor, full=self._power or any([write.once for write in batch]))
+                cursor.execute("begin immediate")
             if len(batch) == 1:
                 batch[0].result = batch[0].work(cursor)
             else:
@@ -265,12 +305,16 @@ class Writer:
         return apsw.SQLITE_OK
 
 
+def _nothing(db: Cursor) -> None:
+    """To wake the thread."""
+
+
 async def _although_cancelled(write: _Write[T]) -> T:
     """What `uninterrupted` does, where a cancellation really came: nearly every write is spared its price."""
     task = asyncio.current_task()
     assert task is not None, "there is a task that awaits"
     assert write.loop is not None, "it awaits in the loop of its write"
-    if write.future.cancelled():
+    if write.future is None or write.future.cancelled():
         write.future = write.loop.create_future()
         if write.settled:  # the result came between the cancellation and this task's turn
             write.settle()
