@@ -240,10 +240,9 @@ async def test_the_driver_before_is_fenced_off(journal: Journal, force: bool) ->
     if not force:
         await first.release()
     second = await journal.take_over("run_1", force=force)
-    with refuses("busy"):
-        await first.append([fact("too late"), FINISHED])
-    with refuses("busy"):
-        await first.append([late("c")])
+    for entries in ([fact("too late")], [fact("too late"), FINISHED], [late("c")]):
+        with refuses("busy"):
+            await first.append(entries)
     assert await second.append([fact("b")]) == 2
     assert await entries_of(journal) == [started(), fact("b")]
 
