@@ -6,7 +6,7 @@ import threading
 from pathlib import Path
 
 import anyio
-import anyio.from_thread
+import anyio.lowlevel
 import anyio.to_thread
 import apsw
 import pytest
@@ -114,6 +114,49 @@ async def test_event_loops_of_several_threads_share_a_journal(path: Path) -> Non
     await journal.aclose()
 
 
+async def test_nobody_overtakes_what_waits(path: Path) -> None:
+    journal = SqliteJournal.open(path, busy_timeout_s=20)
+    writer = await journal.begin(started())
+    await writer.append([fact("written at once")])
+    blocker = apsw.Connection(str(path))
+    blocker.execute("begin immediate")
+    firsts: dict[str, int] = {}
+
+    async def append(word: str) -> None:
+        firsts[word] = await writer.append([fact(word)])
+
+    async with anyio.create_task_group() as group:
+        group.start_soon(append, "waits")
+        await anyio.lowlevel.checkpoint()
+        blocker.execute("commit")
+        group.start_soon(append, "comes after it")
+    blocker.close()
+    assert firsts == {"waits": 3, "comes after it": 4}
+    await journal.aclose()
+
+
+@pytest.mark.parametrize("instant", ["before", "after"])
+async def test_a_signal_around_the_commit_leaves_the_run_where_the_file_has_it(path: Path, monkeypatch: pytest.MonkeyPatch, instant: str) -> None:
+    journal = SqliteJournal.open(path)
+    writer = await journal.begin(started())
+    await writer.append([fact("a")])
+    passed: list[int] = []
+
+    def interrupt() -> None:
+        passed.append(1)
+        if len(passed) == (1 if instant == "before" else 2):
+            raise KeyboardInterrupt
+
+    with monkeypatch.context() as patch:
+        patch.setattr(writing, "boundary", interrupt)
+        with pytest.raises(KeyboardInterrupt):
+            await writer.append([fact("b")])
+    stored = [fact("a")] if instant == "before" else [fact("a"), fact("b")]
+    assert await entries_of(journal, after=1) == stored
+    assert await writer.append([fact("c")]) == len(stored) + 2
+    await journal.aclose()
+
+
 async def test_a_loop_that_is_closed_meanwhile_stops_nobody(path: Path) -> None:
     journal = SqliteJournal.open(path, busy_timeout_s=20)
     heard: list[str] = []
@@ -123,7 +166,7 @@ async def test_a_loop_that_is_closed_meanwhile_stops_nobody(path: Path) -> None:
         await journal.begin(started("gone"))
 
     await anyio.to_thread.run_sync(anyio.run, begin)
-    assert await journal.ask_to_stop("gone")
+    assert not await journal.ask_to_stop("gone")
     writer = await journal.begin(started())
     assert await writer.append([fact("a")]) == 2
     assert heard == []

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import contextlib
 from collections.abc import Callable, Sequence
 from functools import partial
 from pathlib import Path
@@ -121,16 +120,19 @@ class SqliteJournal:
             return num
 
         num = await self._writer.write(ask)
-        if num is not None and num in self._held:
-            self._tell(num)
-        return num is not None
+        return num is not None and (num not in self._held or self._tell(num))
 
-    def _tell(self, num: int) -> None:
+    def _tell(self, num: int) -> bool:
+        """Whether anybody listens."""
         held = self._held.get(num)
-        if held is not None and self._heard is not None:
-            run_id, loop = held
-            with contextlib.suppress(RuntimeError):  # the loop is closed, and its runs with it
-                loop.call_soon_threadsafe(self._heard, run_id)
+        if held is None or self._heard is None:
+            return False
+        run_id, loop = held
+        try:
+            loop.call_soon_threadsafe(self._heard, run_id)
+        except RuntimeError:  # the loop is closed, and its runs with it
+            return False
+        return True
 
     def _chores(self, db: Cursor, *, idle: bool) -> bool:
         """Looks whether others want a run to stop; when nothing else is to be written, adds to what a search finds."""

@@ -70,10 +70,10 @@ class _Write(Generic[T]):
         self.error: BaseException | None = None
         self.settled = False
 
-    def failed(self, error: BaseException) -> None:
+    def failed(self, error: BaseException, *, undo: bool = True) -> None:
         if self.error is None:
             self.error = error
-            if self.undo is not None:
+            if undo and self.undo is not None:
                 self.undo()
 
     def outcome(self) -> T:
@@ -108,7 +108,9 @@ class Writer:
         self._here = cursor_of(db)
         self._busy_timeout_ms = busy_timeout_ms
         self._lock = threading.Lock()
-        """Guards the two below: no write is queued behind the end."""
+        """Guards the three below: no write is queued behind the end."""
+        self._unwritten = 0
+        """Writes that were handed in and are not done: nobody overtakes them."""
         self._thread: threading.Thread | None = None
         self._closed = False
         self._full = False
@@ -146,7 +148,7 @@ class Writer:
         if self._power or self._thread is None or self._drivers() > FEW or not self._turn.acquire(blocking=False):
             return False
         try:
-            if self._closed or not self._queue.empty():
+            if self._closed or self._unwritten:
                 return False
             self._db.set_busy_timeout(0)
             try:
@@ -160,7 +162,8 @@ class Writer:
         finally:
             self._turn.release()
         if self._log_pages - self._moved_pages > self._log_pages_max:
-            self._queue.put(_Write(_nothing, alone=True))  # the thread moves the log into the file
+            with contextlib.suppress(AgentError):  # it is being closed, which does so too
+                self._hand_in(_Write(_nothing, alone=True))  # the thread moves the log into the file
         return True
 
     def _hand_in(self, write: _Write[Any]) -> None:
@@ -170,6 +173,7 @@ class Writer:
             if self._thread is None:
                 self._thread = threading.Thread(target=self._run, name="treadle-journal", daemon=True)
                 self._thread.start()
+            self._unwritten += 1
             self._queue.put(write)
 
     def close(self) -> None:
@@ -192,6 +196,8 @@ class Writer:
             with self._turn:
                 if batch:
                     self._write_all(cursor, batch)
+                    with self._lock:
+                        self._unwritten -= len(batch)
                     more = True
                 if not batch or ends or time.monotonic() - looked_at > IDLE_S:
                     more, looked_at = self._look_after(cursor, idle=not batch or ends) or bool(batch), time.monotonic()
@@ -243,9 +249,10 @@ class Writer:
             if appends:
                 boundary()
         except BaseException as e:  # noqa: BLE001  the edge of the thread: whoever waits is told, and the thread goes on
+            stored = not self._db.in_transaction and not isinstance(e, apsw.Error)  # a signal came right after the commit
             self._roll_back(cursor)
             for write in reversed(batch):
-                write.failed(self._error(e))
+                write.failed(self._error(e), undo=not stored)
 
     def _work(self, cursor: Cursor, write: _Write[Any]) -> None:
         """One of several: what goes wrong with it alone leaves the others."""
