@@ -10,11 +10,30 @@ from typing import Any
 import anyio
 import pytest
 
-from tests.doubles import Gate, PlainTool, PlayedModel, agent, asks, call, check, check_history, gives, kind_of, open_runtime, says, text, watch, wishes
+from tests.doubles import (
+    Gate,
+    PlainTool,
+    PlayedModel,
+    agent,
+    asks,
+    call,
+    check,
+    check_history,
+    gives,
+    kind_of,
+    label,
+    open_runtime,
+    says,
+    text,
+    watch,
+    wishes,
+)
 from treadle import ToolContext, events
 from treadle.clock import Clock
+from treadle.entries import CancelAsked
 from treadle.errors import AgentError
 from treadle.events import Event
+from treadle.journals.memory import MemoryJournal
 from treadle.model import ArgumentsDelta, ReasoningDelta, TextDelta, ToolCallStart
 from treadle.run_stream import RunStream
 from treadle.runtime import Runtime
@@ -377,6 +396,86 @@ async def test_at_every_single_step_of_the_event_loop_a_run_can_be_stopped(way: 
         if result.outcome == "completed" and steps > 3:
             break
     assert outcomes == {"cancelled", "completed"}
+
+
+@pytest.mark.parametrize("native", [False, True])
+async def test_a_run_in_the_callers_own_task_can_be_stopped_at_every_step_too(native: bool) -> None:
+    """Nobody listens, so no task but the caller's drives it: cancelling that one closes the run first."""
+    outcomes: set[str] = set()
+    before = len(anyio.get_running_tasks())
+    for steps in range(400):
+        script, tools = busy_agent()
+        rt = open_runtime()
+
+        async def drive(rt: Runtime = rt, script: Any = script, tools: Any = tools) -> None:
+            await rt.run(agent(script, *tools), "go", session="s")
+
+        with anyio.fail_after(5):
+            if native:
+                task = asyncio.get_running_loop().create_task(drive())
+                await _steps(steps)
+                task.cancel()
+                await asyncio.wait([task])
+                assert task.cancelled() or task.exception() is None
+            else:
+                async with anyio.create_task_group() as group:
+                    group.start_soon(drive)
+                    await _steps(steps)
+                    group.cancel_scope.cancel()
+        assert len(anyio.get_running_tasks()) == before
+        assert not rt.is_busy("s")
+        runs = await rt.journal.runs()
+        if not runs:
+            continue
+        (info,) = runs
+        assert info.status == "finished"
+        result = await rt.replay(info.run_id)
+        outcomes.add(result.outcome.value)
+        check_history(result.messages)
+        assert await rt.messages("s") == result.messages
+        await rt.aclose()
+        if result.outcome == "completed":
+            break
+    assert outcomes == {"cancelled", "completed"}
+
+
+async def test_a_run_that_was_cancelled_raises_nothing_else_and_says_so_in_its_journal() -> None:
+    gate, rt = Gate("send"), open_runtime()
+    with anyio.CancelScope() as scope:
+        async with anyio.create_task_group() as group:
+            group.start_soon(_when, gate.reached, scope.cancel)
+            await rt.run(agent([asks(call("send", "c1"))], gate.tool), "go")
+    assert scope.cancelled_caught
+    (info,) = await rt.journal.runs()
+    assert (info.status, info.outcome) == ("finished", "cancelled")
+
+
+async def _when(event: anyio.Event, what: Callable[[], object]) -> None:
+    await event.wait()
+    what()
+
+
+@pytest.mark.parametrize(("way", "by"), [(by_stream, "caller"), (by_session, "caller"), (by_closing_the_runtime, "close"), (by_the_awaiting_task, None)])
+async def test_who_asked_for_it_is_in_the_journal_before_what_it_closed(way: Way, by: str | None) -> None:
+    gate, journal = Gate("send"), Kept()
+    run = Driven(open_runtime(journal=journal), [asks(call("send", "c1"))], (gate.tool,))
+    with anyio.fail_after(5):
+        async with anyio.create_task_group() as group:
+            group.start_soon(run.drive)
+            await gate.reached.wait()
+            await way(run)
+    assert run.stream is not None
+    entries = [record.entry for record in await journal.read(run.stream.run_id)]
+    asked = [entry.by for entry in entries if isinstance(entry, CancelAsked)]
+    assert asked == ([] if by is None else [by])
+    assert [label(entry) for entry in entries][-2 - len(asked) :] == [*(["cancel.asked"] if asked else []), "tool.finished:c1:unknown", "run.finished"]
+
+
+class Kept(MemoryJournal):
+    """Can be read after its runtime was closed."""
+
+    async def aclose(self) -> None:
+        pass
 
 
 async def _steps(count: int) -> None:

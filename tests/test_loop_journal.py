@@ -28,10 +28,11 @@ from tests.doubles import (
     watch,
     wishes,
 )
-from treadle import ToolContext, calls, events
+from treadle import ToolContext, calls, events, loop
 from treadle.entries import Entry, ModelResponded, RunFinished, RunStarted, ToolFinished
 from treadle.errors import AgentError, ErrorKind
 from treadle.events import Event
+from treadle.journal import uninterrupted
 from treadle.result import RunResult
 from treadle.session import RunOptions
 from treadle.types import Limits
@@ -199,7 +200,7 @@ async def test_a_call_whose_start_is_kept_while_the_run_is_cancelled_does_not_ru
     assert journal.log[-1] == "append tool.finished:c1:cancelled run.finished"
 
 
-async def _cancelled(what: Callable[[], Coroutine[Any, Any, object]], held: Held, *, native: bool) -> None:
+async def _cancelled(what: Callable[[], Coroutine[Any, Any, object]], held: Any, *, native: bool) -> None:
     """Cancels it while the append is held, as an anyio scope does or as plain asyncio does, and lets the append go on."""
     if native:
         async with asyncio.TaskGroup() as group:  # what people have who do not use anyio
@@ -219,7 +220,8 @@ async def _cancelled(what: Callable[[], Coroutine[Any, Any, object]], held: Held
         held.opened.set()
 
 
-async def test_a_run_that_is_cancelled_while_it_begins_has_begun_and_is_closed() -> None:
+@pytest.mark.parametrize("native", [False, True])
+async def test_a_run_that_is_cancelled_while_it_begins_has_begun_and_is_closed(native: bool) -> None:
     class Slow(WatchedJournal):
         def __init__(self) -> None:
             super().__init__()
@@ -228,16 +230,16 @@ async def test_a_run_that_is_cancelled_while_it_begins_has_begun_and_is_closed()
         async def begin(self, started: RunStarted) -> Any:
             writer = await super().begin(started)
             self.reached.set()
-            await self.opened.wait()
+            await uninterrupted(asyncio.get_running_loop().create_task(self._opened()))
             return writer
+
+        async def _opened(self) -> None:
+            await self.opened.wait()
 
     journal = Slow()
     rt = open_runtime(journal=journal)
-    async with anyio.create_task_group() as group:
-        group.start_soon(rt.run, agent([says("never")]), "go")
-        await journal.reached.wait()
-        group.cancel_scope.cancel()
-        journal.opened.set()
+    with anyio.fail_after(5):
+        await _cancelled(lambda: rt.run(agent([says("never")]), "go"), journal, native=native)
     [started] = await journal.runs()
     assert [label(record.entry) for record in await journal.read(started.run_id)] == ["run.started", "run.finished"]
 
@@ -341,6 +343,45 @@ async def test_a_journal_that_cannot_let_go_of_a_run_does_not_change_its_end() -
 
     result = await open_runtime(journal=Sticky()).run(agent([says("hi")]), "go")
     assert result.outcome == "completed"
+
+
+class Stuck(WatchedJournal):
+    """Its store does not answer any more, from the first append on that has an entry of this label, or when the run is let go."""
+
+    def __init__(self, what: str) -> None:
+        super().__init__()
+        self._what = what
+
+    async def begin(self, started: RunStarted) -> Any:
+        writer = await super().begin(started)
+        append, release = writer.append, writer.release
+
+        async def stuck_append(entries: Sequence[Entry]) -> int:
+            if any(label(entry).startswith(self._what) for entry in entries):
+                await anyio.sleep_forever()
+            return await append(entries)
+
+        async def stuck_release(*, waiting: bool = False) -> None:
+            if self._what == "release":
+                await anyio.sleep_forever()
+            await release(waiting=waiting)
+
+        writer.append, writer.release = stuck_append, stuck_release
+        return writer
+
+
+@pytest.mark.parametrize(("what", "outcome"), [("run.finished", "error"), ("release", "completed")])
+async def test_a_journal_that_does_not_answer_holds_up_the_end_only_for_a_while(what: str, outcome: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(loop, "GRACE_S", 0.01)
+    rt, seen = open_runtime(journal=Stuck(what)), list[Event]()
+    with anyio.fail_after(5):
+        async with rt.stream(agent([says("hi")]), "go") as stream:
+            async for event in stream:
+                seen.append(event)
+    check_events(seen)
+    assert stream.result.outcome == outcome
+    assert isinstance(seen[-1].id, str) == (what == "release"), "what is stored is not said to be lost"
+    assert stream.result.error is None or "how this run ended is not stored" in stream.result.error.message
 
 
 @pytest.mark.parametrize("error", [AgentError("busy", "there is such a run already"), OSError("no disk")])

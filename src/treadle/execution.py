@@ -72,12 +72,11 @@ class Toolbox:
     def repeat(self, call: ToolCall, attempt: int) -> Ready:
         """A call that a dead driver had started. Raises AgentError(tool) where its tool would not take the arguments any more."""
         tool = self.registry.get(call.name)
+        assert tool is not None, "whoever takes up a run without the tools of its open calls is refused"
         try:
-            arguments = tool.parse(call.arguments_json) if tool is not None else None
+            arguments = tool.parse(call.arguments_json)
         except Exception as e:
             raise AgentError("tool", f"{call.name} (call {call.id}) had started, and now does not take its arguments: {_words(e)}") from e
-        if tool is None:
-            raise AgentError("tool", f"{call.name} (call {call.id}) had started, and there is no such tool any more")
         return Ready(call=call, tool=tool, arguments=arguments, attempt=attempt, started=True)
 
     async def probe(self, ready: Ready) -> Happened | DidNotHappen | None:

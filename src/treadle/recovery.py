@@ -120,7 +120,7 @@ async def _go_on(
                 return ToolFinished(at=now(), status="ok", result=ToolResult(call_id=call.id, name=call.name, content=text))
             case DidNotHappen():
                 return again
-            case None:
+            case _:
                 pass
     if on_unknown == "fail":
         raise AgentError("tool", f"{call.name} (call {call.id}) was running when the process stopped, and nobody knows whether it took effect")
