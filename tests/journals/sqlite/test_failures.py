@@ -14,7 +14,7 @@ import anyio.lowlevel
 import apsw
 import pytest
 
-from tests.journals.runs import asks, begun, entries_of, fact, finished, gives, refuses, says, started
+from tests.journals.runs import asks, begun, entries_of, fact, finished, gives, refuses, says, started, steers
 from tests.journals.sqlite.failing_disk import FailingDisk
 from treadle.errors import AgentError
 from treadle.journals.sqlite import SqliteJournal
@@ -110,7 +110,7 @@ async def test_a_run_that_failed_to_end_can_end(path: Path, disk: FailingDisk) -
     await writer.append(asks(1, "c"))
     disk.write_fails = apsw.FullError
     with refuses("agent", "no space"):
-        await writer.append([gives("c"), finished(turns=1, tool_calls=1)])
+        await writer.append([gives("c"), steers("quick!"), finished(turns=1, tool_calls=1)])
     disk.write_fails = None
     await writer.append([gives("c"), finished(turns=1, tool_calls=1)])
     assert (await journal.info("run_1")).status == "finished"

@@ -1,4 +1,4 @@
-"""The one thread that writes to a journal file, and puts what many runs write at once into one transaction.
+"""The one connection that writes to a journal file: a thread has it, and puts what many runs write at once into one transaction.
 
 What is written is the business of those who hand it in. Entry: `Writer.write`, `Writer.write_now`.
 """
