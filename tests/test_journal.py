@@ -35,6 +35,7 @@ from treadle.entries import (
 )
 from treadle.errors import AgentError
 from treadle.events import ErrorInfo
+from treadle.journal import read_run
 from treadle.message import Message, TextPart, ToolCall, ToolResult, UnknownPart
 from treadle.projection import events_of, shown_arguments
 from treadle.run_state import late_message
@@ -128,6 +129,17 @@ def test_messages_of_a_newer_version_survive_inside_entries(entry: Any, what: st
     assert read_entry(again.to_json()) == again
 
 
+def test_the_first_messages_of_a_newer_version_survive_too() -> None:
+    newer = f'{{"id":"msg_1","role":"user","parts":[{HOLOGRAM}],"created_at":"2026-11-20T10:00:00Z"}}'
+    stored = (
+        msgspec.structs.replace(STARTED, messages=(PROMPT,)).to_json().decode().replace(f'"messages":[{PROMPT.to_json().decode()}]', f'"messages":[{newer}]')
+    )
+    started = read_entry(stored.encode())
+    assert isinstance(started, RunStarted)
+    assert started.messages[0].parts == (UnknownPart(type="hologram", raw=HOLOGRAM),)
+    assert read_entry(started.to_json()) == started
+
+
 def test_a_result_of_a_newer_version_is_still_a_result() -> None:
     stored = (
         '{"type":"tool.finished","at":"2026-11-20T10:00:00Z","status":"ok","result":{"type":"tool_result","call_id":"c","name":"f","mood":1,'
@@ -160,6 +172,30 @@ def test_a_result_of_a_newer_version_is_still_a_result() -> None:
 def test_what_is_no_entry_is_refused_as_invalid(data: bytes) -> None:
     with pytest.raises(AgentError) as caught:
         read_entry(data)
+    assert caught.value.kind == "invalid"
+
+
+# ---------------------------------------------------------------- a whole run
+
+
+def test_a_run_is_read_from_the_bytes_of_its_entries() -> None:
+    entries = [STARTED, InputAdded(at=AT, message=PROMPT, by="user"), finished()]
+    assert read_run([entry.to_json() for entry in entries]) == entries
+
+
+@pytest.mark.parametrize(
+    ("entries", "words"),
+    [
+        ([], "there is no entry"),
+        ([b"{"], "entry 1: this is no entry"),
+        ([b'{"type":"cancel.asked","at":"2026-11-20T10:00:00Z","by":"u"}'], "entry 1: a run begins with one run.started"),
+        ([STARTED.to_json(), STARTED.to_json()], "entry 2: a run begins with one run.started, and has no other"),
+        ([STARTED.to_json(), b'{"type":"tool.dreamt"}'], "entry 2: an entry of type 'tool.dreamt' is unknown"),
+    ],
+)
+def test_the_first_entry_that_is_broken_or_out_of_place_is_named_by_its_number(entries: list[bytes], words: str) -> None:
+    with pytest.raises(AgentError, match=words) as caught:
+        read_run(entries)
     assert caught.value.kind == "invalid"
 
 

@@ -33,7 +33,7 @@ from tests.doubles import (
     says,
     text,
 )
-from treadle import ToolContext, events
+from treadle import ToolContext, ToolFailed, events
 from treadle.agent import Agent
 from treadle.calls import NOT_KNOWN
 from treadle.entries import ApprovalAsked, Entry, InputAdded, ModelRequested, RunFinished, RunResumed, ToolFinished, ToolStarted
@@ -450,6 +450,16 @@ async def test_a_once_call_that_timed_out_waits_for_a_person_where_the_run_was_t
     gate.opened.set()
     again, _ = await resumed(rt, result.run_id, one, approve=["c1"])
     assert (told(again)["c1"].text, again.outcome) == ("went through", "completed")
+
+
+async def test_a_once_call_that_cannot_tell_whether_it_happened_waits_beside_one_that_can() -> None:
+    rt = open_runtime()
+    one = agent([asks(call("send", "c1"), call("look", "c2")), says("done")], breaks("send", ToolFailed("No answer.", happened=None)), gives("look"))
+    result = await rt.run(one, "go", on_unknown="wait")
+    (asked,) = await entries_of(rt, result.run_id, ApprovalAsked)
+    assert (result.outcome, asked.call_id, asked.reason) == ("approval_needed", "c1", "No answer.")
+    again, _ = await resumed(rt, result.run_id, one, deny={"c1": ""})
+    assert (told(again)["c1"].unknown, told(again)["c2"].text, again.outcome) == (True, "ok", "completed")
 
 
 async def test_a_once_call_that_timed_out_ends_the_run_where_it_was_told_to() -> None:

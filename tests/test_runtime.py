@@ -10,11 +10,12 @@ from pathlib import Path
 from typing import Any
 
 import anyio
+import msgspec
 import pytest
 
 import treadle
-from tests.doubles import Gate, PlayedModel, agent, asks, call, gives, open_runtime, says, text, watch
-from treadle import events, runs
+from tests.doubles import Gate, PlayedModel, agent, asks, call, gives, kind_of, open_runtime, says, text, watch
+from treadle import events, runs, runtime
 from treadle.agent import Agent
 from treadle.config import Config, load
 from treadle.errors import AgentError, ErrorKind
@@ -231,6 +232,50 @@ async def test_of_a_run_that_there_is_not_the_nearest_ids_are_said(what: str) ->
     assert caught.value.kind is ErrorKind.INVALID
     with pytest.raises(AgentError, match="`treadle runs list` shows them"):
         await OF_A_RUN[what](rt, "")
+
+
+async def test_the_events_of_a_run_can_be_read_again_out_of_its_journal() -> None:
+    rt = open_runtime()
+    seen = await watch([asks(call("look", "a"), call("nope", "b"), text="So."), says("done")], gives("look"), runtime=rt, session="s")
+    again = await rt.events(seen.result.run_id)
+    durable = [event for event in seen.events if isinstance(event.id, str)]
+    assert [(type(event), event.id, event.session_id, event.run_id) for event in again] == [(type(event), event.id, "s", event.run_id) for event in durable]
+    for one, other in zip(again, durable, strict=True):
+        changed = {"seq": 0, "at": one.at}
+        assert msgspec.structs.replace(one, **changed) == msgspec.structs.replace(other, **changed)
+
+
+async def test_a_fork_can_be_watched_too() -> None:
+    rt = open_runtime()
+    origin = await rt.run(agent([says("hi")]), "go")
+    async with rt.fork_stream(origin.run_id, turn=1, text="And?", agent=agent([says("ho")])) as stream:
+        kinds = [kind_of(event) async for event in stream]
+    assert (kinds[0], kinds[-1], stream.result.text) == ("run_start", "run_end", "ho")
+
+
+async def test_a_driver_that_does_not_answer_keeps_its_run_unless_it_is_taken_away(monkeypatch: pytest.MonkeyPatch) -> None:
+    class Deaf(MemoryJournal):
+        """The process that drives the run is paused: it is asked, and hears nothing."""
+
+        async def ask_to_stop(self, run_id: str) -> bool:
+            return True
+
+    monkeypatch.setattr(runtime, "STOP_GRACE_S", 0.01)
+    gate, rt = Gate(), open_runtime(journal=Deaf())
+    async with rt.stream(agent([asks(call("gate"))], gate.tool), "go") as stream:
+        await gate.reached.wait()
+        with pytest.raises(AgentError, match="does not answer") as caught:
+            await rt.kill(stream.run_id)
+        assert caught.value.kind is ErrorKind.BUSY
+        assert (await rt.kill(stream.run_id, force=True)).outcome == "cancelled"
+
+
+async def test_somebody_who_asks_to_stop_a_run_that_is_over_disturbs_nobody() -> None:
+    journal = MemoryJournal()
+    rt = open_runtime(journal=journal)
+    result = await rt.run(agent([says("hi")]), "go")
+    assert not await journal.ask_to_stop(result.run_id)
+    rt._runs._stop(result.run_id)  # pyright: ignore[reportPrivateUsage]  the moment between a run's end and the question
 
 
 async def test_without_a_mode_everything_is_allowed() -> None:
