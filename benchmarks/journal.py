@@ -22,17 +22,19 @@ from pathlib import Path
 
 import anyio
 
-from treadle.entries import Entry, ModelRequested, ModelResponded, RunFinished, RunStarted, ToolFinished, ToolStarted
+from treadle.entries import Compaction, Entry, ModelRequested, ModelResponded, RunFinished, RunStarted, ToolFinished, ToolStarted
 from treadle.journal import Journal
 from treadle.journals.sqlite import SqliteJournal
 from treadle.message import Message, TextPart, ToolCall, ToolResult
 from treadle.types import Effect, Outcome, StopReason, Usage
+from treadle.window import window
 
 AT = datetime(2026, 11, 20, 10, tzinfo=UTC)
 APPENDS = 3000
 RUNS = 16
 LISTED = 10_000
 TURNS = 400
+TALKS = 2_000
 USED = Usage(input_tokens=1200, output_tokens=80)
 
 
@@ -199,6 +201,29 @@ async def loading(folder: Path) -> float:
     return took * 1000
 
 
+async def conversation(folder: Path) -> float:
+    """Milliseconds until the messages in view of a session of 2,000 runs are there, the opening of the file included."""
+    path = folder / "journal.db"
+    first = SqliteJournal.open(path)
+    seen: list[Message] = []
+    for n in range(TALKS):
+        begun = started(f"run_{n}", "session_1")
+        said = Message(id=f"msg_answer_{n}", role="assistant", parts=(TextPart(text="In Lisbon. " * 20),), created_at=AT)
+        entries: list[Entry] = [ModelResponded(at=AT, turn=1, attempt=1, message=said, usage=USED, stop_reason=StopReason.COMPLETE), FINISHED]
+        if (kept := window(seen)) is not None:
+            entries.insert(0, Compaction(at=AT, receipt=kept.to_json().decode()))
+            seen = kept.of(seen)
+        seen += [begun.input, said]
+        await (await first.begin(begun)).append(entries)
+    await first.aclose()
+    clock = time.perf_counter()
+    journal = SqliteJournal.open(path)
+    assert list(journal.sessions.get_messages("session_1")) == seen
+    took = time.perf_counter() - clock
+    await journal.aclose()
+    return took * 1000
+
+
 async def size(folder: Path) -> float:
     """Megabytes that a run of 400 turns needs at the most while it runs, in all its files."""
     journal = SqliteJournal.open(folder / "journal.db")
@@ -230,6 +255,7 @@ ROWS = [
     Row(f"appends of {RUNS} runs", "a second", 8000, together, more_is_better=True),
     Row(f"the newest 20 of {LISTED:,} runs", "ms", 50, listing),
     Row("a run of 1,000 turns, taken over and loaded", "ms", 200, loading),
+    Row(f"what is in view of a session of {TALKS:,} runs", "ms", 0, conversation),
     Row(f"a run of {TURNS} turns with results of 200 bytes, while it runs", "MB", 2, size),
     Row("the same, closed", "MB", 2, size_closed),
 ]

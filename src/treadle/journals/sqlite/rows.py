@@ -94,8 +94,16 @@ def find(db: Cursor, run_id: str) -> Found:
     """Raises AgentError(invalid) for an unknown run."""
     row = db.execute("select num, schema from runs where id = ?", (storable(run_id),)).fetchone()
     if row is None:
-        raise unknown_run(run_id, [known for (known,) in db.execute("select id from runs order by num")])
+        raise unknown_run(run_id, _near(db, run_id))
     return Found(*row)
+
+
+def _near(db: Cursor, run_id: str) -> list[str]:
+    """Ids that may have been meant, the newest last: those that begin so, and the last thousand."""
+    begin = run_id if isinstance(storable(run_id), str) else ""
+    alike = db.execute("select id from runs where id >= ? and id < ? || char(0x10ffff) order by num limit 10", (begin, begin)).fetchall() if begin else []
+    last = db.execute("select id from (select id, num from runs order by num desc limit 1000) order by num").fetchall()
+    return list(dict.fromkeys(known for (known,) in (*alike, *last)))
 
 
 def records(db: Cursor, run_id: str, *, after: int = 0) -> list[Record]:

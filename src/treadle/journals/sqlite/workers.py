@@ -6,6 +6,7 @@ No heartbeats and no clock: a killed worker is dead at once, a stopped one is al
 from __future__ import annotations
 
 import os
+import threading
 import weakref
 from pathlib import Path
 
@@ -21,21 +22,26 @@ class Workers:
         self.folder = journal.with_name(journal.name + "-workers")
         self.me: str | None = None
         self._descriptor: int | None = None
+        self._lock = threading.Lock()
+        """Two threads that begin their first run at once are one worker."""
         _open.add(self)
 
     def register(self) -> str:
         """This worker's id; makes its lock file at the first call, and clears away those of the dead. Raises AgentError(agent)."""
-        if self.me is None:
-            me = new_id("worker")
-            try:
-                self.folder.mkdir(mode=0o700, exist_ok=True)
-                self._clear()
-                self._descriptor = hold(self._file(me), f"{os.getpid()}\n")
-            except OSError as e:
-                reason = f"the lock that says who drives a run cannot be made in {str(self.folder)!r} ({e.strerror or e}): make it writable"
-                raise AgentError("agent", reason) from e
-            self.me = me
-        return self.me
+        with self._lock:
+            if self.me is None:
+                self.me = self._register(new_id("worker"))
+            return self.me
+
+    def _register(self, me: str) -> str:
+        try:
+            self.folder.mkdir(mode=0o700, exist_ok=True)
+            self._clear()
+            self._descriptor = hold(self._file(me), f"{os.getpid()}\n")
+        except OSError as e:
+            reason = f"the lock that says who drives a run cannot be made in {str(self.folder)!r} ({e.strerror or e}): make it writable"
+            raise AgentError("agent", reason) from e
+        return me
 
     def alive(self, worker: str | None) -> str | None:
         """The process id of a living worker; None for a dead one."""
