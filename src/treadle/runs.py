@@ -73,6 +73,8 @@ class Runs:
         """Under way, by run id."""
         self._late: dict[str, Run] = {}
         """Ended runs of which a sync tool still runs in its thread."""
+        self.ran = False
+        """Whether anything was run here."""
         self._closed = False
         self._journal.on_stop(self._stop)
 
@@ -249,6 +251,7 @@ class Runs:
         toolbox = self._assembly.toolbox(agent, plan, deps, feed, self._run_child)
         run = Run(plan, toolbox, self._journal, feed, clock=self._clock, retries=self._retries)
         job = Job[Out](run=run, drive=self._drive, over=anyio.Event())
+        self.ran = True
         self._agents[agent.name] = agent
         self._jobs[plan.run_id] = job
         return job

@@ -7,6 +7,7 @@ for one run.
 from __future__ import annotations
 
 import asyncio
+import logging
 from collections.abc import Awaitable, Callable, Coroutine, Sequence
 from functools import partial
 from typing import Any, Literal, NoReturn, Self
@@ -20,6 +21,7 @@ from treadle.callbacks import Listeners
 from treadle.calls import Batch
 from treadle.clock import Clock
 from treadle.config import Config, load
+from treadle.config.keys import span_of
 from treadle.difference import RunDiff, compare
 from treadle.entries import CancelAsked, Record, RunStarted
 from treadle.errors import AgentError
@@ -41,6 +43,9 @@ from treadle.session import ForkOptions, ResumeOptions, RunOptions, Session
 from treadle.session_store import Sessions
 from treadle.types import Outcome, now
 
+logger = logging.getLogger("treadle")
+
+PRUNE_GRACE_S = 5.0
 STOP_GRACE_S = 10.0
 """How long `kill` waits for the process that drives the run."""
 
@@ -97,10 +102,22 @@ class Runtime:
         """Cancels what still runs, waits for it, and closes every connection. Idempotent."""
         with anyio.CancelScope(shield=True):
             await self._runs.aclose()
+            await self._forget_old_runs()
             await self._assembly.models.aclose()
             await self.journal.aclose()
         self.hub.close()
         self._assembly.spill.close()
+
+    async def _forget_old_runs(self) -> None:
+        """As the configuration says. What is not done in a few seconds is left to the next time."""
+        if self.config.keep_runs is None or not self._runs.ran:
+            return
+        try:
+            with anyio.move_on_after(PRUNE_GRACE_S):
+                freed = await self.journal.prune(now() - span_of(self.config.keep_runs), apply=True)
+                logger.info("keep_runs=%s: %d old runs were deleted", self.config.keep_runs, len(freed.runs))
+        except AgentError as e:
+            logger.warning("old runs could not be deleted: %s", e.message)
 
     # ------------------------------------------------------------ running
 

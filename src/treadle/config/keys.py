@@ -8,6 +8,7 @@ from __future__ import annotations
 import math
 import re
 from collections.abc import Callable, Collection, Iterator
+from datetime import timedelta
 from typing import TYPE_CHECKING, Literal, NamedTuple, TypeAlias, get_args
 
 import msgspec
@@ -161,6 +162,25 @@ def journal(value: Plain) -> str:
     return value
 
 
+AGE = re.compile(r"(\d{1,6})([hdw])")
+"""No month and no minute: `m` could be either."""
+_HOURS = {"h": 1, "d": 24, "w": 24 * 7}
+
+
+def age(value: Plain) -> str:
+    if not isinstance(value, str) or not AGE.fullmatch(value):
+        raise Wrong("a number and h, d or w, like 12h, 30d, 8w")
+    return value
+
+
+def span_of(text: str) -> timedelta:
+    """Raises ValueError where the text is no age."""
+    found = AGE.fullmatch(text.strip())
+    if found is None:
+        raise ValueError(text)
+    return timedelta(hours=int(found[1]) * _HOURS[found[2]])
+
+
 def model_name(value: Plain) -> str:
     provider, colon, name = text(value).partition(":")
     if not colon or not provider or not name:
@@ -283,6 +303,7 @@ SCHEMA: dict[str, Schema] = {
     },
     "agents": Key(modules, "when trusted"),
     "journal": Key(journal),
+    "keep_runs": Key(age),
 }
 
 COMMANDS_OF_A_WORKSPACE = frozenset({"hooks", "environment", "env"})

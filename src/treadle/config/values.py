@@ -114,6 +114,8 @@ class Config(Guarded, frozen=True, kw_only=True):
     service: Service = Service()
     agents: tuple[str, ...] = ()
     journal: str | None = None
+    keep_runs: str | None = None
+    """An age, like 90d: finished runs that are older are pruned when a runtime that ran something closes. None: kept for ever."""
     settings: dict[KeyPath, Setting] = msgspec.field(default_factory=dict[KeyPath, Setting])
     """By path; ask `origin`."""
     warnings: tuple[str, ...] = ()

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 from datetime import UTC, datetime, timedelta
 
 import click
@@ -11,11 +10,9 @@ from treadle.cli.exits import Failed
 from treadle.cli.help import HELP
 from treadle.cli.journal_option import Place, journal_option, on_journal
 from treadle.cli.terminal import confirm, count, put, put_json, size
+from treadle.config.keys import span_of
 from treadle.journal import Freed
 from treadle.redaction import Redactor
-
-UNITS = {"h": 1, "d": 24, "w": 24 * 7}
-"""Hours. No month and no minute: `m` could be either."""
 
 
 @click.command(context_settings=HELP)
@@ -61,8 +58,7 @@ def _tell(would: Freed, age: str) -> None:
 
 
 def _span(age: str) -> timedelta:
-    """Raises Failed."""
-    found = re.fullmatch(r"(\d{1,6})([hdw])", age.strip())
-    if found is None:
-        raise Failed(f"--older-than {age!r}: write a number and h, d or w, like 12h, 30d, 8w")
-    return timedelta(hours=int(found[1]) * UNITS[found[2]])
+    try:
+        return span_of(age)
+    except ValueError:
+        raise Failed(f"--older-than {age!r}: write a number and h, d or w, like 12h, 30d, 8w") from None
