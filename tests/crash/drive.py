@@ -7,17 +7,19 @@ from __future__ import annotations
 
 import json
 import sys
+from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Literal
 
 import anyio
+import apsw
 import msgspec
 
 from tests.crash.faults import fail
 from tests.crash.sabotage import Guard, sabotage
 from tests.crash.stories import STORIES, Story, World, agent_of
-from treadle import Agent, RunResult, Runtime
+from treadle import Agent, AgentError, RunResult, Runtime
 from treadle.events import Event, ToolCallStart, ToolProgress
 from treadle.journals.sqlite import SqliteJournal
 from treadle.run_stream import RunStream
@@ -60,18 +62,25 @@ def task_of(text: str) -> Task:
 
 
 def drive(task: Task) -> None:
-    """Prints a line for each run that it drove: its outcome, and its error."""
+    """Prints a line for each run that it drove: its outcome, and its error; `refused`, where it could not begin."""
     sabotage(task.without)
     if task.fault:
         fail(task.fault)
-    anyio.run(_main, task)
+    try:
+        anyio.run(_main, task)
+    except AgentError as e:
+        print(f"refused {e.message}", flush=True)
 
 
 async def _main(task: Task) -> None:
     world, story = World(task.witness, stop_at=task.stop_at), STORIES[task.story]
-    async with Runtime(journal=SqliteJournal.open(task.journal, busy_timeout_s=task.busy_timeout_s)) as runtime:
-        stage = _Stage(task, story, world, runtime, agent_of(story, world))
+    runtime = Runtime(journal=SqliteJournal.open(task.journal, busy_timeout_s=task.busy_timeout_s))
+    stage = _Stage(task, story, world, runtime, agent_of(story, world))
+    try:
         await (_start(stage) if task.do == "start" else _go_on(stage))
+    finally:
+        with suppress(*[apsw.Error] if task.fault else []):  # what a disk of ours raises comes out of closing too, where SQLite can live with it
+            await runtime.aclose()
 
 
 async def _start(stage: _Stage) -> None:

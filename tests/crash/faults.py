@@ -1,52 +1,65 @@
-"""A disk that fails on purpose: a file system under SQLite that refuses the writes it is told to. Entry: `fail`, `FAULTS`."""
+"""A disk that fails under a whole run: from its N-th write or sync on, or only then. Entry: `fail`, `FAULTS`."""
 
 from __future__ import annotations
 
+import ctypes
 import itertools
+import os
+import resource
+import struct
 from collections.abc import Mapping
-from typing import Any
 
 import apsw
+from typing_extensions import override
+
+from tests.journals.sqlite.failing_disk import FailingDisk
 
 FAULTS: Mapping[str, tuple[str, type[apsw.Error]]] = {
-    "full": ("xWrite", apsw.FullError),
-    "broken": ("xWrite", apsw.IOError),
-    "unsynced": ("xSync", apsw.IOError),
+    "full": ("write", apsw.FullError),
+    "broken": ("write", apsw.IOError),
+    "unsynced": ("sync", apsw.IOError),
 }
 """Name -> the operation that fails, and how."""
 
+_installed: list[FailingDisk] = []
+"""SQLite forgets one that nobody holds."""
+
 
 def fail(fault: str) -> None:
-    """`NAME:N` fails the N-th operation of its kind and all that follow; `NAME:N-M` the N-th to the M-th. From 1, for the whole process."""
+    """`NAME:N` fails the N-th operation of its kind and all that follow; `NAME:N-M` the N-th to the M-th. From 1, for the whole process.
+
+    `limit:N`: the system itself refuses what would make a file longer than N bytes. `powerless`: root may not write where others may not.
+    """
     name, _, span = fault.partition(":")
     first, _, last = span.partition("-")
-    _FailingDisk(name, range(int(first), int(last) + 1 if last else 1 << 40))
+    if name == "powerless":
+        _give_up_capabilities()
+    elif name == "limit":
+        resource.setrlimit(resource.RLIMIT_FSIZE, (int(first), resource.RLIM_INFINITY))
+    else:
+        _installed.append(_CountingDisk(name, range(int(first), int(last) + 1 if last else 1 << 40)))
 
 
-class _FailingDisk(apsw.VFS):
+def _give_up_capabilities() -> None:
+    """All of them (capset(2)). Raises OSError where the system has none."""
+    if os.geteuid() != 0:
+        return
+    libc = ctypes.CDLL(None, use_errno=True)
+    header, none = struct.pack("Ii", 0x20080522, 0), bytes(24)
+    if not hasattr(libc, "capset") or libc.capset(header, none) != 0:
+        raise OSError(ctypes.get_errno(), "the capabilities of root cannot be given up here")
+
+
+class _CountingDisk(FailingDisk):
     def __init__(self, fault: str, which: range) -> None:
-        self.operation, self.error = FAULTS[fault]
-        self.which = which
-        self.count = itertools.count(1)
-        super().__init__("failing", "", makedefault=True)
+        super().__init__()
+        operation, error = FAULTS[fault]
+        self.write_fails = error if operation == "write" else None
+        self.sync_fails = error if operation == "sync" else None
+        self._which = which
+        self._count = itertools.count(1)
 
-    def xOpen(self, name: Any, flags: list[int]) -> _FailingFile:
-        return _FailingFile(self, name, flags)
-
-    def reached(self, operation: str) -> None:
-        if operation == self.operation and next(self.count) in self.which:
-            raise self.error("this disk fails on purpose")
-
-
-class _FailingFile(apsw.VFSFile):
-    def __init__(self, disk: _FailingDisk, name: Any, flags: list[int]) -> None:
-        self._disk = disk
-        super().__init__("", name, flags)
-
-    def xWrite(self, data: bytes, offset: int) -> None:
-        self._disk.reached("xWrite")
-        super().xWrite(data, offset)  # pyright: ignore[reportUnknownMemberType]  apsw names types of Python 3.12
-
-    def xSync(self, flags: int) -> None:
-        self._disk.reached("xSync")
-        super().xSync(flags)
+    @override
+    def check(self, name: str, fails: type[apsw.Error] | None) -> None:
+        if fails is not None and next(self._count) in self._which:
+            super().check(name, fails)

@@ -94,13 +94,13 @@ class Stage:
         self.journal, self.witness = folder / "journal.db", folder / "witness"
         self.story = STORIES[story]
         self._nursery = nursery
-        self._task = Task(journal=self.journal, witness=self.witness, story=story, without=without)
+        self.task = Task(journal=self.journal, witness=self.witness, story=story, without=without)
 
     def start(self, *, crash_at: int = 0) -> Ended:
-        return self._nursery.drive(self._task, crash_at=crash_at)
+        return self._nursery.drive(self.task, crash_at=crash_at)
 
     def go_on(self, *, crash_at: int = 0) -> Ended:
-        return self._nursery.drive(msgspec.structs.replace(self._task, do="go on"), crash_at=crash_at)
+        return self._nursery.drive(msgspec.structs.replace(self.task, do="go on"), crash_at=crash_at)
 
     def judge(self, swept: Swept, last: Ended, *, crashes: int) -> Verdict:
         """Once everything has come to its end."""

@@ -1,4 +1,4 @@
-"""A driver that is stopped, whose run another one takes away, and that wakes up when it is all over. Entry: `zombie`."""
+"""A driver that is stopped, whose run another one takes away, and that wakes up when it is all over. Entry: `zombie`, `Sleeper`."""
 
 from __future__ import annotations
 
@@ -7,6 +7,8 @@ import signal
 import subprocess
 import sys
 from pathlib import Path
+from types import TracebackType
+from typing import Self
 
 import msgspec
 
@@ -20,22 +22,33 @@ def zombie(nursery: Nursery, folder: Path, stop_at: str, *, without: tuple[Guard
     """What the checker says, and what the one that woke up says."""
     folder.mkdir()
     task = Task(journal=folder / "journal.db", witness=folder / "witness", story="zombie", without=without)
-    sleeper = subprocess.Popen(
-        [sys.executable, "-m", "tests.crash.drive", text_of(msgspec.structs.replace(task, stop_at=stop_at))],
-        cwd=ROOT,
-        stdout=subprocess.PIPE,
-        stderr=subprocess.STDOUT,
-        text=True,
-    )
-    try:
-        _, status = os.waitpid(sleeper.pid, os.WUNTRACED)
-        assert os.WIFSTOPPED(status), f"it ended instead: {sleeper.communicate()[0]}"
+    with Sleeper(msgspec.structs.replace(task, stop_at=stop_at)) as sleeper:
         while said := nursery.drive(msgspec.structs.replace(task, do="go on", force=True)).said:
-            assert said in ("completed\n",), said
-        sleeper.send_signal(signal.SIGCONT)
-        said, _ = sleeper.communicate(timeout=30)
-    finally:
-        if sleeper.poll() is None:
-            sleeper.kill()
-            sleeper.communicate()
+            assert said == "completed\n", said
+        said = sleeper.wake()
     return check(task.journal, task.witness), said
+
+
+class Sleeper:
+    """A context: a process that works on a task until it stops itself where the task says so."""
+
+    def __init__(self, task: Task) -> None:
+        self._process = subprocess.Popen(
+            [sys.executable, "-m", "tests.crash.drive", text_of(task)], cwd=ROOT, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True
+        )
+
+    def __enter__(self) -> Self:
+        _, status = os.waitpid(self._process.pid, os.WUNTRACED)
+        if not os.WIFSTOPPED(status):
+            raise AssertionError(f"it ended instead: {self._process.communicate()[0]}")
+        return self
+
+    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None) -> None:
+        if self._process.poll() is None:
+            self._process.kill()
+        self._process.communicate()
+
+    def wake(self) -> str:
+        """What it printed until its end."""
+        self._process.send_signal(signal.SIGCONT)
+        return self._process.communicate(timeout=120)[0]

@@ -1,0 +1,164 @@
+"""Disks that are full, broken, locked or torn under a whole run: it stops before the tool, says why, corrupts nothing, and goes on afterwards."""
+
+from __future__ import annotations
+
+import os
+import sqlite3
+import struct
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+
+import msgspec
+import pytest
+
+from tests.crash.checker import check, read_witness
+from tests.crash.nursery import Ended, Nursery
+from tests.crash.sweep import Stage, Swept
+from tests.crash.zombies import Sleeper
+
+SAID = {"full": "there is no space left", "broken": "the disk failed", "unsynced": "the disk failed", "limit": "the disk failed"}
+
+
+@pytest.fixture
+def stage(nursery: Nursery, tmp_path: Path) -> Stage:
+    """Its journal holds a run already."""
+    made = Stage(nursery, tmp_path / "stage", "one")
+    assert nursery.drive(msgspec.structs.replace(made.task, name="before")).said == "completed\n"
+    return made
+
+
+def whole(stage: Stage, last: Ended, *, crashes: int) -> None:
+    """Everything comes to its end now."""
+    swept = Swept()
+    verdict = stage.judge(swept, last, crashes=stage.story.requests + crashes)
+    assert not swept.violations
+    assert verdict.finished == verdict.runs
+
+
+@pytest.mark.parametrize("lasting", [True, False], ids=["for good", "once"])
+@pytest.mark.parametrize("fault", ["full", "broken", "unsynced"])
+def test_a_disk_that_fails_at_any_write_stops_the_run_before_its_next_call(nursery: Nursery, tmp_path: Path, fault: str, lasting: bool) -> None:
+    outcomes: set[str] = set()
+    for number in range(1, 60, 1 if fault == "unsynced" else 7):
+        stage = Stage(nursery, tmp_path / f"{number}", "one")
+        nursery.drive(msgspec.structs.replace(stage.task, name="before"))
+        ended = nursery.drive(msgspec.structs.replace(stage.task, fault=f"{fault}:{number}{'' if lasting else f'-{number}'}"))
+        assert ended.said == "completed\n" or SAID[fault] in ended.said
+        assert not check(stage.journal, stage.witness, open_runs=True).violations
+        outcomes.add(ended.said.split()[0])
+        whole(stage, ended, crashes=2)
+        if ended.said == "completed\n":
+            break
+    assert {"refused", "error"} <= outcomes
+
+
+def test_where_the_system_refuses_to_write_the_call_does_not_run(nursery: Nursery, tmp_path: Path) -> None:
+    outcomes: set[str] = set()
+    for size in range(4_000, 140_000, 12_000):
+        stage = Stage(nursery, tmp_path / f"{size}", "one")
+        nursery.drive(msgspec.structs.replace(stage.task, name="before"))
+        ended = nursery.drive(msgspec.structs.replace(stage.task, fault=f"limit:{size}"))
+        assert ended.said == "completed\n" or SAID["limit"] in ended.said
+        outcomes.add(ended.said.split()[0])
+        whole(stage, ended, crashes=2)
+    assert {"refused", "error"} <= outcomes
+
+
+def test_a_result_that_cannot_be_stored_is_unknown_afterwards(nursery: Nursery, tmp_path: Path) -> None:
+    """Stopped in the middle of its call, while the disk is well; then it is full for good."""
+    stage = Stage(nursery, tmp_path / "x", "one")
+    with Sleeper(msgspec.structs.replace(stage.task, stop_at="effect", busy_timeout_s=0.1)) as sleeper, Locked(stage.journal):
+        said = sleeper.wake()
+    assert said.startswith("error another process keeps the journal")
+    assert set(read_witness(stage.witness).did) == {"mark-x-0-0"}, "the next call did not begin"
+    whole(stage, Ended(0, said), crashes=1)
+    assert check(stage.journal, stage.witness).had_happened == 1
+
+
+def test_a_journal_that_somebody_keeps_locked_stops_the_run_before_its_call(nursery: Nursery, tmp_path: Path) -> None:
+    stage = Stage(nursery, tmp_path / "x", "one")
+    with Sleeper(msgspec.structs.replace(stage.task, stop_at="model", busy_timeout_s=0.1)) as sleeper, Locked(stage.journal):
+        said = sleeper.wake()
+    assert said.startswith("error another process keeps the journal")
+    assert not read_witness(stage.witness).did
+    whole(stage, Ended(0, said), crashes=1)
+
+
+class Locked:
+    """Somebody writes, and does not come to an end."""
+
+    def __init__(self, journal: Path) -> None:
+        self._journal = journal
+
+    def __enter__(self) -> None:
+        self._db = sqlite3.connect(self._journal, isolation_level=None)
+        self._db.execute("begin immediate")
+
+    def __exit__(self, *exc: object) -> None:
+        self._db.execute("rollback")
+        self._db.close()
+
+
+@pytest.mark.skipif(sys.platform != "linux" and os.geteuid() == 0, reason="root may write anywhere")
+@pytest.mark.parametrize("new", [True, False], ids=["a new journal", "one that is there"])
+def test_a_directory_that_cannot_be_written_is_told_before_the_model_is_asked(nursery: Nursery, stage: Stage, new: bool) -> None:
+    if new:
+        stage.journal.unlink()
+    asked = read_witness(stage.witness).asked
+    stage.folder.chmod(0o500)
+    try:
+        said = nursery.drive(msgspec.structs.replace(stage.task, fault="powerless")).said
+    finally:
+        stage.folder.chmod(0o700)
+    assert said.startswith(f"refused the directory {str(stage.folder)!r} of the journal cannot be written: make it writable")
+    assert read_witness(stage.witness).asked == asked
+
+
+# ---------------------------------------------------------------- torn files
+
+
+def last_transaction(log: bytes) -> range:
+    """Where it stands in a write-ahead log: frames of a page with 24 bytes before it, of which the last of a transaction says how long the file is."""
+    page = struct.unpack(">I", log[8:12])[0]
+    ends = [at + 24 + page for at in range(32, len(log), 24 + page) if struct.unpack(">I", log[at + 4 : at + 8])[0]]
+    return range(ends[-2], ends[-1])
+
+
+def cuts(log: bytes, every: int) -> Iterator[int]:
+    """Places in the last transaction: all that matter, and some of the others."""
+    span = last_transaction(log)
+    for place in span:
+        if (place - span.start) % 4120 in (0, 1, 24, 25, 4119) or (place - span.start) % every == 0:
+            yield place
+
+
+@pytest.mark.parametrize("crash_at", [6, 10], ids=["the start of a call", "its result"])
+def test_a_log_that_is_cut_in_its_last_transaction_is_as_if_that_had_not_been(nursery: Nursery, tmp_path: Path, crash_at: int) -> None:
+    """Killed right after the commit, before anybody was told of it: what a loss of power may take away of what was not synced."""
+    stage = Stage(nursery, tmp_path / "x", "one")
+    assert stage.start(crash_at=crash_at).killed
+    files = {name: (stage.folder / name).read_bytes() for name in ("journal.db", "journal.db-wal", "witness")}
+    for number, place in enumerate(cuts(files["journal.db-wal"], 1_500)):
+        cut = Stage(nursery, tmp_path / f"{place}", "one")
+        for name, data in files.items():
+            (cut.folder / name).write_bytes(data[:place] if name.endswith("-wal") else data)
+        assert not check(cut.journal, cut.witness, open_runs=True).violations
+        if number % 5 == 0:
+            whole(cut, Ended(0, ""), crashes=1)
+
+
+@pytest.mark.parametrize("tear", ["half of it", "zeros"])
+def test_a_file_whose_last_page_is_torn_is_told_and_nothing_runs(stage: Stage, tear: str) -> None:
+    size = stage.journal.stat().st_size
+    assert not stage.journal.with_name("journal.db-wal").exists()
+    done = read_witness(stage.witness).did
+    with stage.journal.open("r+b") as file:
+        file.seek(size - 4096)
+        file.write(b"\0" * 4096)
+        file.truncate(size - 2048 if tear == "half of it" else size)
+    said = stage.start().said
+    assert said.startswith("refused")
+    assert "is damaged" in said
+    assert "sqlite3 FILE .recover" in said
+    assert read_witness(stage.witness).did == done, "nothing ran"
