@@ -12,21 +12,21 @@ from treadle import ToolContext, events
 from treadle.agent import Agent
 from treadle.events import Event
 from treadle.runtime import Runtime
-from treadle.types import Limits
+from treadle.types import Effect, Limits
 
 
 def child_of(model: Any, *tools: Any, **more: Any) -> Agent[Any]:
     return Agent[Any](name="child", model=agent(model).model, tools=tools, **more)
 
 
-def asking(child: Agent[Any], **options: Any) -> PlainTool:
+def asking(child: Agent[Any], *, effect: Effect = "once", **options: Any) -> PlainTool:
     """A tool whose result is what the child says, and how it ended."""
 
     async def does(ctx: ToolContext[None], arguments: object) -> str:
         result = await ctx.spawn(child, "Have a look.", **options)
         return f"{result.outcome}: {result.text}"
 
-    return PlainTool(name="ask", does=does)
+    return PlainTool(name="ask", does=does, effect=effect)
 
 
 async def watched(rt: Runtime, one: Agent[Any], **options: Any) -> tuple[Any, list[Event]]:
@@ -76,8 +76,7 @@ async def test_a_child_has_the_place_the_mode_and_the_user_of_its_parent(tmp_pat
     child = child_of(
         [asks(call("look"), call("send")), says("done")], PlainTool(name="look", does=does, effect="pure"), gives("send"), instructions="Ask ${who}."
     )
-    one = agent([asks(call("ask")), says("done")], asking(child, deps=3, inputs={"who": "Ada"}))
-    one.tools[0].effect = "pure"  # type: ignore[misc]  so that plan mode lets it run
+    one = agent([asks(call("ask")), says("done")], asking(child, effect="pure", deps=3, inputs={"who": "Ada"}))
     await watched(rt, one, cwd=tmp_path, mode="plan", user_id="ada")
     assert seen == [(tmp_path.resolve(), "ada", 3)]
     child_run = next(info for info in await rt.journal.runs() if info.parent_run_id is not None)

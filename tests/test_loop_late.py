@@ -10,7 +10,8 @@ from typing import Any
 import anyio
 import pytest
 
-from tests.doubles import Gate, PlayedModel, WatchedJournal, agent, asks, call, check_history, gives, label, open_runtime, says, text, wishes
+from tests.doubles import Gate, PlainTool, PlayedModel, WatchedJournal, agent, asks, call, check_history, gives, label, open_runtime, says, text, wishes
+from treadle import ToolContext
 from treadle.entries import Entry, ToolLate
 from treadle.errors import AgentError
 from treadle.runtime import Runtime
@@ -151,3 +152,20 @@ async def test_what_a_call_that_was_closed_otherwise_gives_late_is_for_nobody() 
     again = await rt.run(agent([says("hi")]), "something else")
     assert (result.outcome, again.success) == ("completed", True)
     assert not any(isinstance(entry, ToolLate) for entry in await entries_of(rt, first.run_id))
+
+
+async def test_what_is_said_late_of_a_call_with_a_known_result_is_for_nobody() -> None:
+    kept: list[ToolContext[Any]] = []
+
+    async def keeps(ctx: ToolContext[Any], arguments: object) -> str:
+        kept.append(ctx)
+        return "ok"
+
+    async def speaks(ctx: ToolContext[Any], arguments: object) -> str:
+        assert kept[0].late is not None
+        kept[0].late("and another thing")
+        return "ok"
+
+    both = [PlainTool(name="keep", does=keeps), PlainTool(name="speak", does=speaks, parallel=False)]
+    result = await open_runtime().run(agent([asks(call("keep"), call("speak")), says("done")], *both), "go")
+    assert [message.role for message in result.messages] == ["user", "assistant", "tool", "assistant"]
