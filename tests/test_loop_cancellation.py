@@ -382,6 +382,7 @@ async def test_at_every_single_step_of_the_event_loop_a_run_can_be_stopped(way: 
                         group.cancel_scope.cancel()
                     elif stream._job is not None:  # pyright: ignore[reportPrivateUsage]  whether the other task has come that far
                         stream.cancel()
+        assert not rt.is_busy("s")
         if stream._job is None or stream._job.result is None:  # pyright: ignore[reportPrivateUsage]  stopped before it could begin
             assert seen == []
             continue

@@ -44,6 +44,7 @@ from treadle.loop import LAST_TURN
 from treadle.message import ToolResult
 from treadle.recovery import ASK, STOPPED
 from treadle.result import RunResult
+from treadle.run_state import RunState
 from treadle.runtime import Runtime
 from treadle.testing import ScriptedModel
 from treadle.tooling import DidNotHappen, Happened, InvalidArguments
@@ -840,6 +841,46 @@ async def test_a_journal_that_refuses_a_further_driver_leaves_the_run_to_the_nex
         await rt.resume(original.result.run_id, agent([says("done")]))
     journal.at = None
     assert (await rt.resume(original.result.run_id, agent([says("done")]))).success
+
+
+class Slow(MemoryJournal):
+    """Each of its answers takes a step of the event loop, in which whoever waits may be cancelled; what changes it is finished all the same."""
+
+    async def take_over(self, run_id: str, *, force: bool = False) -> Any:
+        with anyio.CancelScope(shield=True):
+            await anyio.lowlevel.checkpoint()
+        return await super().take_over(run_id, force=force)
+
+    async def read(self, run_id: str, *, after: int = 0) -> list[Any]:
+        await anyio.lowlevel.checkpoint()
+        return await super().read(run_id, after=after)
+
+    async def load(self, run_id: str) -> RunState:
+        await anyio.lowlevel.checkpoint()
+        return await super().load(run_id)
+
+
+async def test_whoever_takes_a_run_up_and_is_stopped_at_any_step_has_closed_it_or_let_it_go() -> None:
+    original, ends = await driven([asks(call("look", "a"), call("send", "b")), says("done")], gives("look"), gives("send"), session="s"), set[str]()
+    run_id = original.result.run_id
+    for steps in range(200):
+        journal, effects = Slow(), Effects()
+        await journal.add_run([entry.to_json() for entry in original.entries[:5]])
+        rt = open_runtime(journal=journal)
+        one = agent([asks(call("look", "a"), call("send", "b")), says("done")], effects.tool("look", effect="pure"), effects.tool("send"))
+        with anyio.fail_after(5):
+            async with anyio.create_task_group() as group:
+                group.start_soon(rt.resume, run_id, one)
+                for _ in range(steps):
+                    await anyio.lowlevel.checkpoint()
+                group.cancel_scope.cancel()
+        info = await journal.info(run_id)
+        ends.add(str(info.outcome) if info.status == "finished" else info.status)
+        assert not rt.is_busy("s")
+        check_history((await rt.replay(run_id)).messages)
+        if info.outcome == "completed":
+            break
+    assert ends == {"stopped", "cancelled", "completed"}
 
 
 async def test_a_run_that_has_moved_on_meanwhile_is_left_to_whom_moved_it() -> None:

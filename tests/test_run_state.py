@@ -4,12 +4,14 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from datetime import UTC, datetime, timedelta
+from pathlib import Path
 from typing import Any
 
 import anyio
 import msgspec
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
+from hypothesis import settings as examples
 from hypothesis import strategies as st
 
 from tests.doubles import PlayedModel, agent, asks, call, check_history, fails, gives, open_runtime, says, text
@@ -37,7 +39,7 @@ from treadle.result import RunResult
 from treadle.run_state import NO_RESULT, RunState
 from treadle.runtime import Runtime
 from treadle.testing import ScriptedModel
-from treadle.types import Limits, Outcome, StopReason, Usage
+from treadle.types import Limits, Outcome, Settings, StopReason, Usage
 from treadle.window import Window
 
 AT = datetime(2026, 11, 20, 10, tzinfo=UTC)
@@ -102,7 +104,7 @@ def check_state(state: RunState, entries: Sequence[Entry]) -> None:
 # ---------------------------------------------------------------- any run
 
 
-@settings(max_examples=100, deadline=None)
+@examples(max_examples=100, deadline=None)
 @given(case=cases)
 def test_any_prefix_of_a_runs_entries_is_a_legal_state(case: Case) -> None:
     async def holds() -> None:
@@ -116,7 +118,7 @@ def test_any_prefix_of_a_runs_entries_is_a_legal_state(case: Case) -> None:
     anyio.run(holds)
 
 
-@settings(max_examples=100, deadline=None)
+@examples(max_examples=100, deadline=None)
 @given(case=cases)
 def test_a_run_that_is_read_again_is_the_one_that_ran_also_through_bytes(case: Case) -> None:
     async def holds() -> None:
@@ -132,7 +134,7 @@ def test_a_run_that_is_read_again_is_the_one_that_ran_also_through_bytes(case: C
     anyio.run(holds)
 
 
-@settings(max_examples=60, deadline=None)
+@examples(max_examples=60, deadline=None)
 @given(case=cases, data=st.data())
 def test_a_fork_begins_with_what_was_said_up_to_its_turn_and_so_does_a_fork_of_it(case: Case, data: st.DataObject) -> None:
     async def holds() -> None:
@@ -330,6 +332,9 @@ async def test_a_fork_with_another_model_and_agent_keeps_what_was_said() -> None
         (2, {}, "was its answer: say in a text how it should go on"),
         (1, {"text": ""}, "the prompt is empty"),
         (1, {"limit": 3}, "knows no option 'limit'"),
+        (1, {"results": {"c9": "x"}}, "turn 1 of run .* has no call 'c9'; its calls are: c1, c2"),
+        (2, {"text": "?", "results": {"c1": "x"}}, "turn 2 of run .* has no call 'c1'; it has none"),
+        (0, {"results": {"c1": "x"}}, "turn 0 of run .* has no call 'c1'; it has none"),
     ],
 )
 async def test_a_fork_that_cannot_be_is_said_before_it_begins(turn: int, options: dict[str, Any], words: str) -> None:
@@ -370,6 +375,38 @@ async def test_a_fork_inside_a_turn_that_was_never_closed_says_what_is_not_known
     assert (second.text, second.unknown) == (NO_RESULT, True)
     check_history(fork.messages)
     same(await other.replay(fork.run_id), fork)
+
+
+async def test_a_fork_inside_such_a_turn_may_be_told_what_the_call_gave() -> None:
+    rt, other = open_runtime(), open_runtime()
+    origin = await rt.run(agent(two_turns(), *TOOLS), "Where is it warm?")
+    data = await rt.journal.read_bytes(origin.run_id)
+    await other.journal.add_run(data[: next(i for i, one in enumerate(data) if b'"tool.finished"' in one)])
+    fork = await other.fork(origin.run_id, turn=1, agent=agent(ScriptedModel([says("So it is.")]), *TOOLS), results={"c2": "it was sent"})
+    first, second = fork.messages[2].tool_results
+    assert (first.unknown, second.text, second.unknown, second.is_error) == (True, "it was sent", False, False)
+    same(await other.replay(fork.run_id), fork)
+
+
+async def test_what_a_fork_is_not_told_is_as_the_other_run_had_it(tmp_path: Path) -> None:
+    rt = open_runtime()
+    limits, options = Limits(turns=7, tool_calls=3), Settings(temperature=0.5, max_tokens=900)
+    one = agent(ScriptedModel([says("one"), says("two"), says("three")]), instructions="Ask ${who}.")
+    asked: dict[str, Any] = {"inputs": {"who": "Ada"}, "settings": options, "limits": limits, "mode": "plan", "cwd": tmp_path, "user_id": "ada"}
+    origin = await rt.run(one, "go", on_ask="wait", on_unknown="fail", **asked)
+
+    async def started(run_id: str) -> RunStarted:
+        (first, *_) = await entries_of(rt, run_id)
+        assert isinstance(first, RunStarted)
+        return first
+
+    before, after = await started(origin.run_id), await started((await rt.fork(origin.run_id, turn=1, text="And?")).run_id)
+    for name in ("agent", "agent_hash", "model", "mode", "cwd", "settings", "limits", "inputs", "user_id", "on_ask", "on_unknown"):
+        assert getattr(after, name) == getattr(before, name), name
+    changed = await rt.fork(origin.run_id, turn=1, text="And?", limits=Limits(turns=2), settings=Settings(temperature=0.1), inputs={"who": "Eve"})
+    last = await started(changed.run_id)
+    assert (last.limits, last.settings) == (Limits(turns=2, tool_calls=3), Settings(temperature=0.1, max_tokens=900))
+    assert last.inputs == '{"who":"Eve"}'
 
 
 async def test_a_fork_reads_what_it_goes_on_from_and_copies_nothing() -> None:

@@ -72,7 +72,7 @@ class RunState:
         self.starts: dict[str, ToolStarted] = {}
         self.asked: dict[str, ApprovalAsked] = {}
         """Not answered yet."""
-        self.allowed: set[str] = set()
+        self.allowed: frozenset[str] = frozenset()
         """By a person, and not started since."""
         self.closed: list[int] = []
         """For each turn that is over, the sequence of its last entry."""
@@ -88,7 +88,7 @@ class RunState:
         self.used_up = 0
         """Answers and errors that its model gave."""
         self.seq = 0
-        self._later: list[ToolLate] = []
+        self._later: tuple[ToolLate, ...] = ()
         self._repetition = Repetition()
         self._driven_s = 0.0
         self._segment_at: Time | None = None
@@ -185,7 +185,8 @@ class RunState:
         if entry.call_id not in self.starts:
             self.ledger.tool_calls += 1
         self.starts[entry.call_id] = entry
-        self.allowed.discard(entry.call_id)
+        if self.allowed:
+            self.allowed -= {entry.call_id}
 
     def _tool_finished(self, entry: ToolFinished) -> None:
         self.results[entry.result.call_id] = entry
@@ -198,12 +199,13 @@ class RunState:
             assert self.response is not None, "calls are a response's"
             self._take(tool_message(self.response.message, results, entry.at))
             self.closed.append(self.seq)
-            while self._later:
-                self._take(late_message(self._later.pop(0)))
+            later, self._later = self._later, ()
+            for late in later:
+                self._take(late_message(late))
 
     def _tool_late(self, entry: ToolLate) -> None:
         if self.open_calls:  # nothing stands between a call and its result
-            self._later.append(entry)
+            self._later = (*self._later, entry)
         else:
             self._take(late_message(entry))
 
@@ -214,7 +216,7 @@ class RunState:
     def _approval_answered(self, entry: ApprovalAnswered) -> None:
         self.asked.pop(entry.call_id, None)
         if entry.decision == "allow":
-            self.allowed.add(entry.call_id)
+            self.allowed |= {entry.call_id}
         self.unapproved |= entry.by == "nobody"
 
     def _input_added(self, entry: InputAdded) -> None:
@@ -306,10 +308,16 @@ def forked(fork: Fork, read: Callable[[str], Sequence[Record]], sessions: Sessio
     parent = _fold(_changed(read(fork.run_id)[: fork.seq], fork.results), read, sessions)
     messages = parent.history[: parent.prompt_at] if fork.turn == 0 else parent.history[:]
     if parent.open_calls and parent.response is not None and fork.turn:
-        lost = [ToolResult(call_id=call.id, name=call.name, content=NO_RESULT, is_error=True, unknown=True) for call in parent.open_calls]
-        by_id = {result.call_id: result for result in (*parent.ordered_results(), *lost)}
+        by_id = {result.call_id: result for result in (*parent.ordered_results(), *(_instead(call, fork.results) for call in parent.open_calls))}
         messages.append(tool_message(parent.response.message, [by_id[call.id] for call in parent.calls], parent.response.at))
     return RunState(messages, settled=min(parent.history.settled, len(messages)))
+
+
+def _instead(call: ToolCall, results: Mapping[str, str]) -> ToolResult:
+    """Of a call that had none."""
+    if (text := results.get(call.id)) is not None:
+        return ToolResult(call_id=call.id, name=call.name, content=text)
+    return ToolResult(call_id=call.id, name=call.name, content=NO_RESULT, is_error=True, unknown=True)
 
 
 def _changed(records: Iterable[Record], results: Mapping[str, str]) -> Iterable[Record]:

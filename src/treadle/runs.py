@@ -13,11 +13,12 @@ from functools import partial
 from typing import Any, NamedTuple
 
 import anyio
+import msgspec
 
 from treadle.agent import Agent, Deps
 from treadle.assembly import Assembly, answers_of, into_this_loop, prompt_of, resumed
 from treadle.clock import Clock
-from treadle.entries import Fork
+from treadle.entries import Fork, ModelResponded, Record
 from treadle.errors import AgentError
 from treadle.events import ChildEnd, ChildStart
 from treadle.feed import EventStream, Feed
@@ -61,6 +62,7 @@ class Runs:
 
     def __init__(self, assembly: Assembly, hub: Hub, clock: Clock, retries: RetryPolicy) -> None:
         self._assembly, self._hub, self._clock, self._retries = assembly, hub, clock, retries
+        self._redactor = lambda: assembly.redactor
         self._journal = assembly.journal
         self._sessions = assembly.journal.sessions
         self._agents: dict[str, Agent[Any, Any]] = {}
@@ -100,7 +102,7 @@ class Runs:
         """What calls gave after their run had ended: the next run of the session tells its model."""
         for run_id, run in list(self._late.items()):
             if run.late:
-                said = await run.store_late()
+                said = await run.late.store(run.writer, self._assembly.redactor)
                 if run.plan.session_id is not None and run.ending is not None and not run.ending.waiting:
                     self._sessions.remember(run.plan.session_id, said)
             if not abandoned_calls(run_id):
@@ -163,18 +165,23 @@ class Runs:
         self._check(options, ForkOptions)
         state = await self._journal.load(run_id)
         fork = _fork_of(run_id, state, turn, options.get("results", {}), asks=text is not None or turn == 0)
+        _check_results(fork, await self._journal.read(run_id))
         started = state.started
         assert started is not None, "a run begins with run.started"
         found = self._known(agent, started.agent, run_id)
         model = options.get("model") or (state.model if isinstance(found.model, str | None) else found.model)
         session_id = None if started.session_id is None else new_id("session")
+        same = found.name == started.agent
         given: RunOptions = {
             "mode": state.mode,
             "cwd": state.cwd,
-            "limits": started.limits,
+            "user_id": started.user_id,
+            "on_ask": started.on_ask,
+            "on_unknown": started.on_unknown,
+            "inputs": msgspec.json.decode(started.inputs, type=dict[str, Any]) if same else {},
             **{k: v for k, v in options.items() if k not in ("model", "results")},
         }  # pyright: ignore[reportAssignmentType]  what is left are a run's
-        forked = replace(found, model=model)
+        forked = replace(found, model=model, limits=started.limits, settings=started.settings if same else found.settings)
         prompt = started.input if text is None else prompt_of(text)
 
         async def make() -> Plan:
@@ -199,9 +206,13 @@ class Runs:
         async def make() -> Plan:
             plan = await self._assembly.resumed(found, state, options)
             writer = await self._journal.take_over(run_id)
-            if await self._journal.read(run_id, after=state.seq):
-                await writer.release()
-                raise AgentError("busy", f"run {run_id} has moved on just now, driven by another process: look at it, then try again")
+            try:
+                if await self._journal.read(run_id, after=state.seq):
+                    raise AgentError("busy", f"run {run_id} has moved on just now, driven by another process: look at it, then try again")
+            except BaseException:
+                with anyio.CancelScope(shield=True):
+                    await writer.release()
+                raise
             return resumed(plan, Resumption(writer=writer, answers=answers_of(options)))
 
         return await self._claimed(started.session_id, found, make, deps, options, stream)
@@ -247,7 +258,7 @@ class Runs:
     def _job(
         self, agent: Agent[Deps, Out], plan: Plan, deps: Deps, options: RunOptions | ResumeOptions, stream: EventStream | None, parent: Feed | None
     ) -> Job[Out]:
-        feed = Feed(plan.run_id, plan.session_id, self._hub, stream, redactor=lambda: self._assembly.redactor, parent=parent)
+        feed = Feed(plan.run_id, plan.session_id, self._hub, stream, redactor=self._redactor, parent=parent)
         toolbox = self._assembly.toolbox(agent, plan, deps, feed, self._run_child)
         run = Run(plan, toolbox, self._journal, feed, clock=self._clock, retries=self._retries)
         job = Job[Out](run=run, drive=self._drive, over=anyio.Event())
@@ -340,6 +351,15 @@ def _fork_of(run_id: str, state: RunState, turn: int, results: Mapping[str, str]
         raise AgentError("invalid", f"turn {turn} of run {run_id} was its answer: say in a text how it should go on, or fork it after an earlier turn")
     seq = state.closed[turn - 1] if 0 < turn <= len(state.closed) else state.ready_at if turn == 0 else state.seq
     return Fork(run_id=run_id, turn=turn, seq=seq, asks=asks, results=dict(results))
+
+
+def _check_results(fork: Fork, records: Sequence[Record]) -> None:
+    """Raises AgentError(invalid) where a result is given for what is no call of the turn."""
+    whole = [e.message for e in (record.entry for record in records) if isinstance(e, ModelResponded) and e.stop_reason is not None]
+    calls = [call.id for call in whole[fork.turn - 1].tool_calls] if fork.turn else []
+    if strange := sorted(fork.results.keys() - calls):
+        there_are = f"its calls are: {', '.join(calls)}" if calls else "it has none"
+        raise AgentError("invalid", f"turn {fork.turn} of run {fork.run_id} has no call {strange[0]!r}; {there_are}")
 
 
 def result_of(state: RunState, ending: Ending) -> RunResult[Any]:
