@@ -12,7 +12,7 @@ from contextlib import suppress
 from dataclasses import replace
 from functools import partial
 from pathlib import Path
-from typing import Any, get_args
+from typing import Any, TypeAlias, get_args
 
 import msgspec
 
@@ -43,6 +43,11 @@ DEFAULT_LIMITS = Limits(turns=100)
 """Where nobody gives limits."""
 
 
+RunChild: TypeAlias = Callable[..., Awaitable[Any]]
+Inside: TypeAlias = Callable[[Callable[[], None]], None]
+"""Calls a function in the event loop of a run, from whatever thread."""
+
+
 class Assembly:
     """What plans and toolboxes are made of; one for each runtime."""
 
@@ -50,6 +55,8 @@ class Assembly:
         self.journal = journal
         self.spill = Spill()
         self._clock = clock
+        self._loop: tuple[asyncio.AbstractEventLoop, Inside] | None = None
+        """Of the last run."""
         self._seen_files: dict[str, dict[str, str]] = {}
         """By session."""
         self.use(config)
@@ -59,7 +66,7 @@ class Assembly:
         """Other credentials, from the next run on."""
         self.config = config
         self.redactor = mask_logs(Redactor(config.secrets()))
-        self._environment = child_environment(config.secrets())
+        self.environment = child_environment(config.secrets())
 
     def redact(self, text: str) -> str:
         """Without known secrets: what every sink is given."""
@@ -190,51 +197,63 @@ class Assembly:
         """How the calls of this run are run."""
         registry = ToolRegistry(agent.tools)
         seen = self._seen_files.setdefault(plan.session_id, {}) if plan.session_id is not None else {}
-        inside = into_this_loop()
-        toolbox: Toolbox
-
-        def report(call_id: str, text: str, done: float | None, total: float | None) -> None:
-            inside(partial(feed.progress, call_id, self.redact(text), done, total))
-
-        def late(call_id: str, text: str) -> None:
-            inside(partial(toolbox.late, call_id, self.redact(text)))
-
-        def context(ready: Ready, deadline: float | None, cancelled: Callable[[], bool]) -> ToolContext[Deps]:
-            call_id = ready.call.id
-            return ToolContext(
-                deps=deps,
-                run_id=plan.run_id,
-                session_id=plan.session_id,
-                call_id=call_id,
-                user_id=plan.user_id,
-                cwd=plan.cwd,
-                deadline=deadline,
-                attempt=ready.attempt,
-                idempotency_key=idempotency_key(plan.run_id, call_id),
-                spill=self.spill.write,
-                seen_files=seen,
-                environment=self._environment,
-                report=partial(report, call_id),
-                is_cancelled=cancelled,
-                late=partial(late, call_id),
-                run_child=partial(run_child, plan, feed),
-            )
-
-        toolbox = Toolbox(
+        contexts = _Contexts(self, plan, feed, deps, seen, self._inside(), run_child)
+        return Toolbox(
             registry=registry,
             mode=plan.mode,
             cwd=plan.cwd,
             clock=self._clock,
             clean=self.redact,
-            context=context,
+            context=contexts.make,
             definitions=registry.definitions(),
             takes_images="images" not in plan.model.refuses,
             on_ask=plan.on_ask,
         )
-        return toolbox
+
+    def _inside(self) -> Inside:
+        """The same for all runs of one event loop."""
+        loop = asyncio.get_running_loop()
+        last = self._loop
+        if last is None or last[0] is not loop:
+            last = self._loop = (loop, into_this_loop())
+        return last[1]
 
 
-RunChild = Callable[..., Awaitable[Any]]
+class _Contexts:
+    """Makes what each call of one run knows of it. Tells the run, from whatever thread, what calls say."""
+
+    __slots__ = ("_assembly", "_deps", "_feed", "_inside", "_plan", "_run_child", "_seen")
+
+    def __init__(self, assembly: Assembly, plan: Plan, feed: Feed, deps: Any, seen: dict[str, str], inside: Inside, run_child: RunChild) -> None:
+        self._assembly, self._plan, self._feed, self._deps, self._seen = assembly, plan, feed, deps, seen
+        self._inside, self._run_child = inside, run_child
+
+    def make(self, ready: Ready, deadline: float | None, toolbox: Toolbox) -> ToolContext[Any]:
+        plan, call_id = self._plan, ready.call.id
+        return ToolContext(
+            deps=self._deps,
+            run_id=plan.run_id,
+            session_id=plan.session_id,
+            call_id=call_id,
+            user_id=plan.user_id,
+            cwd=plan.cwd,
+            deadline=deadline,
+            attempt=ready.attempt,
+            idempotency_key=idempotency_key(plan.run_id, call_id),
+            spill=self._assembly.spill.write,
+            seen_files=self._seen,
+            environment=self._assembly.environment,
+            report=partial(self._report, call_id),
+            is_cancelled=toolbox.is_stopping,
+            late=partial(self._late, toolbox, call_id),
+            run_child=partial(self._run_child, plan, self._feed),
+        )
+
+    def _report(self, call_id: str, text: str, done: float | None, total: float | None) -> None:
+        self._inside(partial(self._feed.progress, call_id, self._assembly.redact(text), done, total))
+
+    def _late(self, toolbox: Toolbox, call_id: str, text: str) -> None:
+        self._inside(partial(toolbox.late, call_id, self._assembly.redact(text)))
 
 
 def prompt_of(text: str | Sequence[Part]) -> Message:
@@ -319,7 +338,7 @@ def _from_anywhere(model: str) -> str:
     return f"{kind}:{Path(path).absolute()}" if colon and kind in ("script", "tape") and path else model
 
 
-def into_this_loop() -> Callable[[Callable[[], None]], None]:
+def into_this_loop() -> Inside:
     """Calls a function in the event loop that is running now, from whatever thread."""
     loop, home = asyncio.get_running_loop(), threading.get_ident()
 

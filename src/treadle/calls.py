@@ -83,9 +83,8 @@ class Batch:
         self._prepared = list(prepared)
         self._open = {p.call.id for p in prepared if isinstance(p, Ready) and p.started}
         """Started in the journal, and without a result."""
-        self._started_here: set[str] = set()
-        self._running: set[str] = set()
-        """The tool has been called: it may have happened."""
+        self._here: dict[str, bool] = {}
+        """Started by this driver -> whether the tool has been called, and so may have happened."""
         self._in_order: anyio.Lock | None = None
         """Calls that run together append one after the other, so that their events leave in the order of the entries."""
         self._came_to_wait = False
@@ -134,7 +133,7 @@ class Batch:
         call, started = ready.call, self._state.started
         assert started is not None, "calls are a run's"
         self._open.add(call.id)
-        self._started_here.add(call.id)
+        self._here[call.id] = False
         return ToolStarted(
             at=now(),
             call_id=call.id,
@@ -175,7 +174,7 @@ class Batch:
             await append(self._start(ready), hold=True)
             await self._flush(append)
         await checkpoint_if_cancelled()  # from here on it may have happened
-        self._running.add(call_id)
+        self._here[call_id] = True
         finished = await runner.execute(ready)
         self._open.remove(call_id)
         known: Entry = finished
@@ -197,7 +196,7 @@ class Batch:
     def _stopped(self, call: ToolCall, why: str) -> ToolFinished:
         started = self._state.starts.get(call.id)
         text, unknown = f"Not run: {why}.", False
-        if started is not None and (call.id in self._running or call.id not in self._started_here):
+        if started is not None and self._here.get(call.id, True):
             unknown = started.effect == "once"
             text = f"{why} while this call was running. {NOT_KNOWN}" if unknown else f"{why} before this call was done; it may be repeated."
         result = failure(call.id, call.name, text, unknown=unknown)

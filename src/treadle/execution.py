@@ -27,6 +27,10 @@ from treadle.tooling import DidNotHappen, Happened, InvalidArguments, Tool, Tool
 from treadle.types import Mode, OnAsk, now
 
 
+def _nobody(call_id: str, text: str) -> None:
+    """Hears what comes late where no run does."""
+
+
 @dataclass(slots=True, kw_only=True)
 class Toolbox:
     """The tools of one run and how they are called."""
@@ -39,12 +43,12 @@ class Toolbox:
     """The same object for the whole run, so that a wire encodes it once."""
     clean: Callable[[str], str]
     """Takes known secrets out of a result."""
-    context: Callable[[Ready, float | None, Callable[[], bool]], ToolContext[Any]]
-    """Makes the context of a call from its deadline and a way to ask whether the run is being stopped."""
+    context: Callable[[Ready, float | None, Toolbox], ToolContext[Any]]
+    """Makes the context of a call from its deadline and this toolbox."""
     takes_images: bool = True
     """Whether the run's model does."""
     on_ask: OnAsk = "deny"
-    late: Callable[[str, str], None] = lambda call_id, text: None
+    late: Callable[[str, str], None] = _nobody
     """Told, in the event loop, what a call gave after its result was `unknown`."""
     scope: anyio.CancelScope = field(default_factory=anyio.CancelScope)
     """The run's."""
@@ -81,7 +85,7 @@ class Toolbox:
 
     async def probe(self, ready: Ready) -> Happened | DidNotHappen | None:
         """What the tool's own probe says of it. Raises what the probe raises."""
-        ctx = self.context(ready, self._deadline(ready.tool), self._is_stopping)
+        ctx = self.context(ready, self._deadline(ready.tool), self)
         with anyio.move_on_after(ready.tool.timeout_s):
             answer = await ready.tool.probe(ctx, ready.arguments)
             return Happened(await self._capped_text(answer.result, ready.tool, ctx)) if isinstance(answer, Happened) else answer
@@ -101,7 +105,7 @@ class Toolbox:
         """And whether it ends the run."""
         call, tool, ends_run = ready.call, ready.tool, False
         once = tool.effect == "once"
-        ctx = self.context(ready, self._deadline(tool), self._is_stopping)
+        ctx = self.context(ready, self._deadline(tool), self)
         try:
             output = await _run(tool, ctx, ready.arguments)
             return ToolResult(call_id=call.id, name=call.name, content=await self._capped(output, tool, ctx)), False
@@ -110,7 +114,7 @@ class Toolbox:
         except _TimedOut:
             text, unknown = f"Timed out after {tool.timeout_s} s. {NOT_KNOWN if once else ''}".strip(), once
         except (Exception, SystemExit) as e:  # noqa: BLE001  the edge of a tool: its failure is told to the model
-            text, unknown = _words(e), once and self._is_stopping()
+            text, unknown = _words(e), once and self.is_stopping()
         except anyio.get_cancelled_exc_class() as e:
             if _somebody_cancels():
                 raise
@@ -122,7 +126,7 @@ class Toolbox:
         first = min(own, self.scope.deadline)
         return None if first == math.inf else first
 
-    def _is_stopping(self) -> bool:
+    def is_stopping(self) -> bool:
         return self.scope.cancel_called
 
     async def _capped(self, output: ToolOutput, tool: Tool[Any], ctx: ToolContext[Any]) -> str | tuple[TextPart | MediaPart, ...]:

@@ -9,7 +9,6 @@ limits budget.py's. Entry: `Run.drive`.
 from __future__ import annotations
 
 import logging
-from collections import deque
 from collections.abc import Sequence
 
 import anyio
@@ -18,18 +17,18 @@ from anyio.lowlevel import checkpoint, checkpoint_if_cancelled
 
 from treadle.calls import Batch, Held, Ready, Refused, refused
 from treadle.clock import Clock
-from treadle.entries import CancelAsked, Entry, InputAdded, ModelRequested, ModelResponded, RunFinished, ToolLate, responded
+from treadle.entries import CancelAsked, Entry, InputAdded, ModelRequested, ModelResponded, RunFinished, responded
 from treadle.errors import AgentError, ErrorKind
 from treadle.events import LimitWarning, Warned
 from treadle.execution import Toolbox
 from treadle.feed import Feed
 from treadle.journal import Journal, RunWriter
+from treadle.late import LateResults
 from treadle.message import Message, Part, ToolCall, encode_json
 from treadle.model import ModelRequest, ModelResponse
 from treadle.plan import Ending, Plan, error_info, metrics_of
 from treadle.recovery import recover
 from treadle.retry import Attempt, RetryPolicy, ask
-from treadle.run_state import late_message
 from treadle.types import Outcome, Settings, StopReason, Usage, new_id, now
 
 logger = logging.getLogger("treadle")
@@ -52,15 +51,14 @@ class Run:
         self.ending: Ending | None = None
         """Set once the run is over or waits, also where its task was cancelled."""
         self.writer: RunWriter
-        self.late: deque[ToolLate] = deque()
-        """What calls gave after their result was `unknown`, and the model has not been told."""
+        self.late = LateResults(self.state)
         self._toolbox, self._journal, self._feed, self._clock, self._retries = toolbox, journal, feed, clock, retries
         self._held: list[Entry] = []
         """Entries that ride with the next append."""
         self._ledger = self.state.ledger
         self._reached = self.state.invocations
         self._driven_s = self.state.driven_s
-        self._inbox: deque[str] = deque()
+        self._inbox: tuple[str, ...] = ()
         self._scope = toolbox.scope
         self._cancelled_by: str | None = None
         self._message_id = ""
@@ -69,11 +67,11 @@ class Run:
         """Set while a response is being asked for."""
         self._batch = Batch(self.state)
         """The open calls of the last response."""
-        toolbox.late = self._came_late
+        toolbox.late = self.late.hear
 
     def steer(self, text: str) -> None:
         """Text that the model reads at its next turn."""
-        self._inbox.append(text)
+        self._inbox = (*self._inbox, text)
 
     def cancel(self, by: str = "caller") -> None:
         """Ends the run at its next await: the history is closed, the outcome `cancelled`. Idempotent."""
@@ -199,8 +197,8 @@ class Run:
 
     def _added_input(self, last: Outcome | None) -> list[Entry]:
         """What came meanwhile, what people said, and our own word to the model; in the history from here on."""
-        added: list[Entry] = [self.late.popleft() for _ in range(len(self.late))]
-        added += [InputAdded(at=now(), message=Message.user(self._inbox.popleft()), by="user") for _ in range(len(self._inbox))]
+        said, self._inbox = self._inbox, ()
+        added: list[Entry] = [*self.late.take(), *(InputAdded(at=now(), message=Message.user(text), by="user") for text in said)]
         if self.state.attempt:  # the driver before had said ours already
             return added
         empty = self.state.empty_responses and not added
@@ -261,20 +259,6 @@ class Run:
         if (self._inbox or self.late) and spent is None:
             return None  # a person's words still reach the model
         return state.cut_by or (Outcome.APPROVAL_NEEDED if state.unapproved else Outcome.COMPLETED)
-
-    def _came_late(self, call_id: str, text: str) -> None:
-        if (finished := self.state.results.get(call_id)) is None or finished.status == "unknown":
-            self.late.append(ToolLate(at=now(), call_id=call_id, text=text))
-
-    async def store_late(self) -> list[Message]:
-        """What came late, and after the run had ended: for the next one of its session. Nothing where the journal would not take it."""
-        late = [self.late.popleft() for _ in range(len(self.late))]
-        try:
-            await self.writer.append(late)
-        except Exception as e:  # noqa: BLE001  it must not keep another run from beginning
-            logger.warning("what calls of run %s gave after its end is not stored: %s", self.plan.run_id, self._as_error(e).message)
-            return []
-        return [late_message(entry) for entry in late]
 
     async def _append(self, *entries: Entry, hold: bool = False) -> None:
         """Durable first, then seen; `hold` leaves the entries to the next append. What the journal refuses is held for the end."""

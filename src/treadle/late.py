@@ -1,0 +1,47 @@
+"""What calls of a run gave after their result was `unknown`: kept until the model can be told. Entry: `LateResults`."""
+
+from __future__ import annotations
+
+import logging
+
+from treadle.entries import ToolLate
+from treadle.journal import RunWriter
+from treadle.message import Message
+from treadle.redaction import Redactor
+from treadle.run_state import RunState, late_message
+from treadle.types import now
+
+logger = logging.getLogger("treadle")
+
+
+class LateResults:
+    """Of one run. Used from its event loop; false while there are none."""
+
+    __slots__ = ("_entries", "_state")
+
+    def __init__(self, state: RunState) -> None:
+        self._state = state
+        self._entries: tuple[ToolLate, ...] = ()
+
+    def __bool__(self) -> bool:
+        return bool(self._entries)
+
+    def hear(self, call_id: str, text: str) -> None:
+        """Of a call whose result is known otherwise there is nothing to tell."""
+        if (finished := self._state.results.get(call_id)) is None or finished.status == "unknown":
+            self._entries = (*self._entries, ToolLate(at=now(), call_id=call_id, text=text))
+
+    def take(self) -> tuple[ToolLate, ...]:
+        """Those that nobody has taken yet, in the order in which they came."""
+        taken, self._entries = self._entries, ()
+        return taken
+
+    async def store(self, writer: RunWriter, redactor: Redactor) -> list[Message]:
+        """After the run's end: for the next one of its session. Nothing where the journal would not take it."""
+        late = self.take()
+        try:
+            await writer.append(late)
+        except Exception as e:  # noqa: BLE001  it must not keep another run from beginning
+            logger.warning("what calls of run %s gave after its end is not stored: %s", writer.run_id, redactor.text(str(e)))
+            return []
+        return [late_message(entry) for entry in late]
