@@ -1,7 +1,7 @@
-# Four verbs. They use .venv where it is there (README makes it), else the Python on the PATH.
+# Four verbs, and two for special days. They use .venv where it is there (README makes it), else the Python on the PATH.
 BIN := $(if $(wildcard .venv/bin/python),.venv/bin/,)
 
-.PHONY: fmt check test docs lock
+.PHONY: fmt check test docs chaos lock
 
 fmt:
 	$(BIN)ruff check --fix src tests benchmarks
@@ -22,6 +22,10 @@ test:
 docs:
 	$(BIN)python -m treadle.schemas
 	$(BIN)python -m pytest tests/test_docs.py -n0
+
+# Crashes for as long as one likes: make chaos CHAOS="--only kills --seconds 600"; docs/durability.md says what comes of it.
+chaos:
+	$(BIN)python -m tests.crash.chaos $(CHAOS)
 
 # Pins for README's commands; uv writes no index lines into it.
 lock:

@@ -1,4 +1,4 @@
-"""A disk that fails under a whole run: from its N-th write or sync on, or only then. Entry: `fail`, `FAULTS`."""
+"""A disk that fails under a whole run: from its N-th write or sync on, or only then. Entry: `fail`, `Locked`, `cuts`."""
 
 from __future__ import annotations
 
@@ -6,8 +6,10 @@ import ctypes
 import itertools
 import os
 import resource
+import sqlite3
 import struct
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
+from pathlib import Path
 
 import apsw
 from typing_extensions import override
@@ -63,3 +65,36 @@ class _CountingDisk(FailingDisk):
     def check(self, name: str, fails: type[apsw.Error] | None) -> None:
         if fails is not None and next(self._count) in self._which:
             super().check(name, fails)
+
+
+class Locked:
+    """Somebody writes, and does not come to an end."""
+
+    def __init__(self, journal: Path) -> None:
+        self._journal = journal
+
+    def __enter__(self) -> None:
+        self._db = sqlite3.connect(self._journal, isolation_level=None)
+        self._db.execute("begin immediate")
+
+    def __exit__(self, *exc: object) -> None:
+        self._db.execute("rollback")
+        self._db.close()
+
+
+# ---------------------------------------------------------------- cuts
+
+
+def last_transaction(log: bytes) -> range:
+    """Where it stands in a write-ahead log: frames of a page with 24 bytes before it, of which the last of a transaction says how long the file is."""
+    page = struct.unpack(">I", log[8:12])[0]
+    ends = [at + 24 + page for at in range(32, len(log), 24 + page) if struct.unpack(">I", log[at + 4 : at + 8])[0]]
+    return range(ends[-2], ends[-1])
+
+
+def cuts(log: bytes, every: int) -> Iterator[int]:
+    """Places in the last transaction: all that matter, and some of the others."""
+    span = last_transaction(log)
+    for place in span:
+        if (place - span.start) % 4120 in (0, 1, 24, 25, 4119) or (place - span.start) % every == 0:
+            yield place

@@ -102,6 +102,10 @@ class Stage:
     def go_on(self, *, crash_at: int = 0) -> Ended:
         return self._nursery.drive(msgspec.structs.replace(self.task, do="go on"), crash_at=crash_at)
 
+    def judge_open(self) -> Verdict:
+        """As it stands, over or not."""
+        return check(self.journal, self.witness, open_runs=True)
+
     def judge(self, swept: Swept, last: Ended, *, crashes: int) -> Verdict:
         """Once everything has come to its end."""
         place = self.folder.name

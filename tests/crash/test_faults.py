@@ -3,16 +3,14 @@
 from __future__ import annotations
 
 import os
-import sqlite3
-import struct
 import sys
-from collections.abc import Iterator
 from pathlib import Path
 
 import msgspec
 import pytest
 
 from tests.crash.checker import check, read_witness
+from tests.crash.faults import Locked, cuts
 from tests.crash.nursery import Ended, Nursery
 from tests.crash.sweep import Stage, Swept
 from tests.crash.zombies import Sleeper
@@ -45,7 +43,7 @@ def test_a_disk_that_fails_at_any_write_stops_the_run_before_its_next_call(nurse
         nursery.drive(msgspec.structs.replace(stage.task, name="before"))
         ended = nursery.drive(msgspec.structs.replace(stage.task, fault=f"{fault}:{number}{'' if lasting else f'-{number}'}"))
         assert ended.said == "completed\n" or SAID[fault] in ended.said
-        assert not check(stage.journal, stage.witness, open_runs=True).violations
+        assert not stage.judge_open().violations
         outcomes.add(ended.said.split()[0])
         whole(stage, ended, crashes=2)
         if ended.said == "completed\n":
@@ -85,21 +83,6 @@ def test_a_journal_that_somebody_keeps_locked_stops_the_run_before_its_call(nurs
     whole(stage, Ended(0, said), crashes=1)
 
 
-class Locked:
-    """Somebody writes, and does not come to an end."""
-
-    def __init__(self, journal: Path) -> None:
-        self._journal = journal
-
-    def __enter__(self) -> None:
-        self._db = sqlite3.connect(self._journal, isolation_level=None)
-        self._db.execute("begin immediate")
-
-    def __exit__(self, *exc: object) -> None:
-        self._db.execute("rollback")
-        self._db.close()
-
-
 @pytest.mark.skipif(sys.platform != "linux" and os.geteuid() == 0, reason="root may write anywhere")
 @pytest.mark.parametrize("new", [True, False], ids=["a new journal", "one that is there"])
 def test_a_directory_that_cannot_be_written_is_told_before_the_model_is_asked(nursery: Nursery, stage: Stage, new: bool) -> None:
@@ -118,21 +101,6 @@ def test_a_directory_that_cannot_be_written_is_told_before_the_model_is_asked(nu
 # ---------------------------------------------------------------- torn files
 
 
-def last_transaction(log: bytes) -> range:
-    """Where it stands in a write-ahead log: frames of a page with 24 bytes before it, of which the last of a transaction says how long the file is."""
-    page = struct.unpack(">I", log[8:12])[0]
-    ends = [at + 24 + page for at in range(32, len(log), 24 + page) if struct.unpack(">I", log[at + 4 : at + 8])[0]]
-    return range(ends[-2], ends[-1])
-
-
-def cuts(log: bytes, every: int) -> Iterator[int]:
-    """Places in the last transaction: all that matter, and some of the others."""
-    span = last_transaction(log)
-    for place in span:
-        if (place - span.start) % 4120 in (0, 1, 24, 25, 4119) or (place - span.start) % every == 0:
-            yield place
-
-
 @pytest.mark.parametrize("crash_at", [6, 10], ids=["the start of a call", "its result"])
 def test_a_log_that_is_cut_in_its_last_transaction_is_as_if_that_had_not_been(nursery: Nursery, tmp_path: Path, crash_at: int) -> None:
     """Killed right after the commit, before anybody was told of it: what a loss of power may take away of what was not synced."""
@@ -143,7 +111,7 @@ def test_a_log_that_is_cut_in_its_last_transaction_is_as_if_that_had_not_been(nu
         cut = Stage(nursery, tmp_path / f"{place}", "one")
         for name, data in files.items():
             (cut.folder / name).write_bytes(data[:place] if name.endswith("-wal") else data)
-        assert not check(cut.journal, cut.witness, open_runs=True).violations
+        assert not cut.judge_open().violations
         if number % 5 == 0:
             whole(cut, Ended(0, ""), crashes=1)
 

@@ -1,0 +1,138 @@
+"""A journal that version 1 wrote is read, listed, exported, replayed, resumed, forked and gone on with, for ever.
+
+How the file came to be stands in tests/fixtures/journal_v1.py.
+"""
+
+from __future__ import annotations
+
+import json
+import shutil
+import sqlite3
+from collections.abc import AsyncIterator
+from contextlib import closing
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from tests.crash.checker import check
+from tests.crash.nursery import Nursery
+from tests.fixtures.journal_v1 import LONG, agent_of, reading_of
+from treadle import Outcome, Runtime
+from treadle.journals.sqlite import SqliteJournal
+from treadle.testing import ScriptedModel
+
+FIXTURES = Path(__file__).parents[1] / "fixtures"
+READING: dict[str, Any] = json.loads((FIXTURES / "journal-v1.json").read_text(encoding="utf-8"))
+
+
+def run_of(agent: str) -> str:
+    """The oldest of that agent."""
+    return [run_id for run_id, read in READING.items() if read["row"]["agent"] == agent][-1]
+
+
+@pytest.fixture
+def journal(tmp_path: Path) -> Path:
+    return Path(shutil.copy(FIXTURES / "journal-v1.db", tmp_path / "journal.db"))
+
+
+@pytest.fixture
+async def runtime(journal: Path) -> AsyncIterator[Runtime]:
+    async with Runtime(journal=SqliteJournal.open(journal)) as opened:
+        yield opened
+
+
+async def test_everything_in_it_reads_as_it_did(runtime: Runtime) -> None:
+    assert await reading_of(runtime) == READING
+
+
+def test_it_holds_whatever_a_journal_can_hold(journal: Path) -> None:
+    with closing(sqlite3.connect(journal)) as db:
+        kinds = {kind for (kind,) in db.execute("select distinct type from entries")}
+        assert db.execute("select count(*) from cuts").fetchone() != (0,)
+    everything = {"run.started", "model.requested", "model.responded", "tool.started", "tool.finished", "tool.late", "approval.asked", "approval.answered"}
+    assert kinds == everything | {"input.added", "compaction", "cancel.asked", "run.resumed", "run.finished"}
+
+
+async def test_a_call_in_which_its_process_died_is_unknown_and_happens_once(runtime: Runtime) -> None:
+    result = await runtime.resume(run_of("killed"), agent_of("killed"))
+    assert result.outcome is Outcome.COMPLETED
+    assert result.text == "It may have happened."
+    (look, die, stamp) = result.messages[2].tool_results
+    assert [look.unknown, die.unknown, stamp.unknown] == [False, True, False]
+    assert "It is not known whether it took effect" in die.text
+    assert stamp.text == "tea: done", "idempotent calls are run again"
+
+
+async def test_a_call_that_waits_for_approval_runs_once_it_is_given(runtime: Runtime) -> None:
+    state = await runtime.journal.load(run_of("waiting"))
+    result = await runtime.resume(run_of("waiting"), agent_of("waiting"), approve=[call.id for call in state.open_calls])
+    assert (result.outcome, result.text) == (Outcome.COMPLETED, "It was allowed.")
+    assert result.messages[2].tool_results[0].text == "tea: done"
+
+
+async def test_a_call_that_nobody_knows_about_waits_for_what_a_person_found_out(runtime: Runtime) -> None:
+    state = await runtime.journal.load(run_of("unknown"))
+    (call,) = state.open_calls
+    assert call.id in state.asked
+    result = await runtime.resume(run_of("unknown"), agent_of("unknown"), results={call.id: "It did."})
+    assert (result.outcome, result.text) == (Outcome.COMPLETED, "A person said what happened.")
+    assert result.messages[2].tool_results[0].text == "It did."
+
+
+@pytest.mark.parametrize("turn", [0, 1, 2, 3])
+async def test_a_run_is_forked_at_any_turn(runtime: Runtime, turn: int) -> None:
+    parent = await runtime.replay(run_of("finished"))
+    result = await runtime.fork(run_of("finished"), turn=turn, text="Once more.", agent=agent_of("forked"))
+    assert result.text == "Otherwise, then."
+    kept = len(result.messages) - 2
+    assert result.messages[:kept] == parent.messages[:kept]
+    assert kept == (0, 3, 5, 6)[turn]
+
+
+async def test_a_conversation_goes_on_after_its_view_was_cut(runtime: Runtime) -> None:
+    before = await runtime.messages("talk")
+    result = await runtime.run(agent_of("talk", place=54), "One more?", session="talk")
+    assert result.text == "Answer 14, about the loom."
+    assert result.messages[: len(before)] == before
+    assert before[0].text == "Question 0, about weaving."
+
+
+async def test_what_came_after_the_end_of_a_run_is_told_in_the_next_one_of_its_conversation(runtime: Runtime) -> None:
+    model = ScriptedModel([{"text": "I know it now."}])
+    await runtime.run(replace(agent_of("late-after-the-end"), model=model), "And now?", session="late")
+    assert any("done after all" in message.text for message in model.requests[0].messages)
+
+
+async def test_conversations_are_listed_and_searched(runtime: Runtime) -> None:
+    titles = {info.id: info.title for info in runtime.sessions.list()}
+    assert titles["talk"] == "Question 0, about weaving."
+    assert {hit.session_id for hit in runtime.sessions.search("weaving")} == {"talk"}
+
+
+async def test_long_results_are_whole(runtime: Runtime) -> None:
+    result = await runtime.replay(run_of("finished"))
+    assert LONG.strip() in [part.text.strip() for part in result.messages[2].tool_results]
+
+
+async def test_each_run_is_exported_and_taken_in_elsewhere(runtime: Runtime, tmp_path: Path) -> None:
+    async with Runtime(journal=SqliteJournal.open(tmp_path / "other.db")) as other:
+        for run_id in reversed(READING):
+            await other.journal.add_run(await runtime.journal.read_bytes(run_id))
+        read = await reading_of(other)
+    for run_id, one in READING.items():
+        assert {**read[run_id], "row": None} == {**one, "row": None}
+
+
+def test_the_commands_work_on_it(nursery: Nursery, journal: Path, tmp_path: Path) -> None:
+    where = {"TREADLE_JOURNAL": f"sqlite:///{journal}", "TREADLE_HOME": str(tmp_path / "home")}
+    for arguments in (["runs", "list"], ["sessions", "list"], *(["runs", command, run_of("finished")] for command in ("show", "replay", "export"))):
+        ended = nursery.treadle(*arguments, cwd=tmp_path, env=where)
+        assert ended.code == 0, ended.said
+    with closing(sqlite3.connect(journal)) as db:
+        assert db.execute("pragma user_version").fetchone() >= (1,)
+
+
+def test_the_checker_finds_nothing_in_it(journal: Path, tmp_path: Path) -> None:
+    assert not check(journal, tmp_path / "no witness", open_runs=True).violations
