@@ -201,7 +201,7 @@ class _Worker:
             error = e
         finally:
             self._driven.discard(name)
-        if error is not None and error.kind != "busy":
+        if error is not None and error.kind != "busy" and "is finished" not in error.message:
             raise error
 
     async def _take_away(self, infos: Sequence[RunInfo]) -> None:
