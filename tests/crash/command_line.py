@@ -92,7 +92,8 @@ class _Stage:
     def _treadle(self, *arguments: str, crash_at: int = 0) -> Ended:
         if self._nursery is not None:
             return self._nursery.treadle(*arguments, cwd=self._folder, env=self._environment, crash_at=crash_at)
-        environment = {"HOME": str(self._folder), "PATH": os.environ["PATH"], "NO_PROXY": "*", "TREADLE_CRASH_AT": str(crash_at), **self._environment}
+        ours = {name: value for name, value in os.environ.items() if name in ("PATH", "PYTHONPATH")}
+        environment = {**ours, "HOME": str(self._folder), "NO_PROXY": "*", "TREADLE_CRASH_AT": str(crash_at), **self._environment}
         done = subprocess.run(
             [sys.executable, "-m", "treadle", *arguments],
             cwd=self._folder,

@@ -111,20 +111,26 @@ class Crew:
         """Process id by number; of those that have not ended by themselves."""
 
     def work(self) -> None:
-        plan, begun = self._share.plan, time.monotonic()
-        while time.monotonic() - begun < plan.seconds and self._workers:
-            time.sleep(self._chance.uniform(0.02, 0.3))
-            number = self._chance.choice(sorted(self._workers))
-            if plan.stops and self._chance.random() < 0.5:
-                self._stop_for_a_while(self._workers[number])
-            else:
-                os.kill(self._workers[number], signal.SIGKILL)
-                if self._ended(number) == -signal.SIGKILL:
-                    self.kills += 1
-                    self._workers[number] = self._born(number)
-        for number in sorted(self._workers):
-            self._ended(number)
+        begun = time.monotonic()
+        try:
+            while time.monotonic() - begun < self._share.plan.seconds and self._workers:
+                time.sleep(self._chance.uniform(0.02, 0.3))
+                self._disturb(self._chance.choice(sorted(self._workers)))
+            for number in sorted(self._workers):
+                self._ended(number)
+        finally:
+            for pid in self._workers.values():
+                os.kill(pid, signal.SIGKILL)
         print(self.kills, self.stops, time.monotonic() - begun)
+
+    def _disturb(self, number: int) -> None:
+        if self._share.plan.stops and self._chance.random() < 0.5:
+            self._stop_for_a_while(self._workers[number])
+            return
+        os.kill(self._workers[number], signal.SIGKILL)
+        if self._ended(number) == -signal.SIGKILL:
+            self.kills += 1
+            self._workers[number] = self._born(number)
 
     def _born(self, number: int) -> int:
         pid = os.fork()
