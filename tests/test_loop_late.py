@@ -2,49 +2,61 @@
 
 from __future__ import annotations
 
+import asyncio
 import logging
 import threading
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import anyio
 import pytest
 
 from tests.doubles import Gate, PlainTool, PlayedModel, WatchedJournal, agent, asks, call, check_history, gives, label, open_runtime, says, text, wishes
-from treadle import ToolContext
+from treadle import ToolContext, ToolFailed
 from treadle.entries import Entry, ToolLate
 from treadle.errors import AgentError
 from treadle.runtime import Runtime
 from treadle.testing import ScriptedModel
-from treadle.tools.function import FunctionTool, tool
-from treadle.tools.function.threads import abandoned_calls, wait_for_abandoned
+from treadle.tools.function.threads import abandoned_calls, run_in_thread, wait_for_abandoned
 
 TOLD = "A result came late for the call c1, whose outcome was not known before: sent after all"
 
 
 class Slow:
-    """A sync tool whose thread goes on after its call has timed out, until it is let go."""
+    """A tool that gives up as soon as its thread has begun; the thread goes on until it is let go."""
 
     def __init__(self) -> None:
         self._leave = threading.Event()
-        self.tool: FunctionTool = tool(timeout_s=0.1)(self._send())
+        self.tool = PlainTool(name="send", does=self._does)
 
-    def _send(self) -> Any:
-        leave = self._leave
+    async def _does(self, ctx: ToolContext[Any], arguments: object) -> str:
+        began, tell = anyio.Event(), asyncio.get_running_loop().call_soon_threadsafe
 
         def send() -> str:
-            """Sends it."""
-            leave.wait(5)
+            tell(began.set)
+            self._leave.wait(5)
             return "sent after all"
 
-        return send
+        with anyio.CancelScope() as scope:
+            async with anyio.create_task_group() as group:
+                group.start_soon(_when, began, scope.cancel)
+                await run_in_thread("send", ctx, send, str)
+        raise ToolFailed("No answer.", happened=None)
+
+    def let_go(self) -> None:
+        self._leave.set()
 
     async def finish(self, run_id: str) -> None:
         """Returns when the thread is over, and what it gave has come."""
-        self._leave.set()
+        self.let_go()
         with anyio.fail_after(5):
             assert not await wait_for_abandoned(abandoned_calls(run_id), 5)
-            await anyio.wait_all_tasks_blocked()
+            await anyio.lowlevel.checkpoint()
+
+
+async def _when(event: anyio.Event, what: Callable[[], object]) -> None:
+    await event.wait()
+    what()
 
 
 async def entries_of(rt: Runtime, run_id: str) -> list[Entry]:
@@ -97,7 +109,7 @@ async def test_closing_the_runtime_still_stores_it() -> None:
     slow, journal = Slow(), WatchedJournal()
     async with open_runtime(journal=journal) as rt:
         result = await rt.run(agent([asks(call("send", "c1")), says("I could not send it.")], slow.tool), "go")
-        slow._leave.set()  # pyright: ignore[reportPrivateUsage]  without waiting for it: closing does
+        slow.let_go()
     assert result.success
     assert journal.log[-1] == "append tool.late"
 
