@@ -318,6 +318,12 @@ async def test_parts_of_a_run_and_other_sessions_are_free(journal: Journal) -> N
     assert {run.run_id for run in await journal.runs(session_id="ada")} == {"run_1", "run_2"}
 
 
+async def test_a_part_that_its_driver_left_keeps_no_run_from_beginning(journal: Journal) -> None:
+    part = await journal.begin(started("part", session="ada", parent="run_0"))
+    await part.release()
+    await journal.begin(started("run_1", session="ada"))
+
+
 async def test_the_first_run_makes_its_session_and_names_it(journal: Journal) -> None:
     await says(journal, "run_1", "Where is it warm?\nTell me.", "Lisbon", session="ada")
     await says(journal, "run_2", "And tomorrow?", "Lisbon", session="ada")

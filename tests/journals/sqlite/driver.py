@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import subprocess
 import sys
 from collections.abc import Awaitable, Callable
 
@@ -40,6 +41,11 @@ class Driver:
     async def release(self, run_id: str) -> str:
         await self.writers[run_id].release()
         return "released"
+
+    async def spawn(self) -> str:
+        """Another program, which inherits what is not kept from it, and outlives this one."""
+        child = subprocess.Popen([sys.executable, "-c", "import signal; signal.pause()"], stdin=subprocess.DEVNULL, stdout=subprocess.DEVNULL, close_fds=False)
+        return str(child.pid)
 
     async def flood(self, run_id: str) -> str:
         """Appends until it is killed; each number is told once it is durable."""

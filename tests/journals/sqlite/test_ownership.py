@@ -225,13 +225,26 @@ async def test_a_worker_registers_when_it_drives_and_goes_when_it_closes(path: P
     assert list(folder.iterdir()) == []
 
 
-async def test_programs_that_a_driver_starts_do_not_keep_its_runs(journal: SqliteJournal, path: Path) -> None:
-    first = SqliteJournal.open(path)
-    await first.begin(started())
-    with subprocess.Popen([sys.executable, "-c", "input()"], stdin=subprocess.PIPE, close_fds=False) as child:
-        await first.aclose()
+async def test_programs_that_a_dead_driver_started_do_not_keep_its_runs(journal: SqliteJournal, start: Starts) -> None:
+    process = start()
+    process.ask("begin run_1")
+    child = int(process.ask("spawn"))
+    process.kill()
+    try:
         assert (await journal.take_over("run_1")).fence == 2
-        child.communicate(b"\n", timeout=20)
+    finally:
+        os.kill(child, signal.SIGKILL)
+
+
+def test_who_asks_whether_a_driver_lives_is_not_taken_for_it(tmp_path: Path) -> None:
+    import fcntl
+
+    folder = tmp_path / "journal.db-workers"
+    folder.mkdir()
+    (folder / "worker_dead.lock").write_text("123\n")
+    with (folder / "worker_dead.lock").open() as asks:
+        fcntl.flock(asks, fcntl.LOCK_SH | fcntl.LOCK_NB)
+        assert Workers(tmp_path / "journal.db").alive("worker_dead") is None
 
 
 FORK = """

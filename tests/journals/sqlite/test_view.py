@@ -98,6 +98,24 @@ async def test_a_window_leaves_what_it_kept_in_view(journal: SqliteJournal) -> N
     assert journal.sessions.list()[0].message_count == 5
 
 
+def _reads(monkeypatch: pytest.MonkeyPatch) -> list[int]:
+    """The runs whose entries are read from here on."""
+    read: list[int] = []
+    real = view.bodies
+    monkeypatch.setattr(view, "bodies", lambda db, run: (read.append(run), real(db, run))[1])
+    return read
+
+
+async def test_what_was_cleared_is_not_read(journal: SqliteJournal, monkeypatch: pytest.MonkeyPatch) -> None:
+    for n in range(3):
+        await says(journal, f"run_{n}", f"ask {n}", f"answer {n}", session="ada", minute=n)
+        if n == 1:
+            journal.sessions.clear_messages("ada")
+    read = _reads(monkeypatch)
+    assert texts(journal) == ["ask 2", "answer 2"]
+    assert len(read) == 1
+
+
 async def test_a_long_session_is_read_no_further_back_than_its_view_reaches(journal: SqliteJournal, monkeypatch: pytest.MonkeyPatch) -> None:
     for n in range(120):
         past = journal.sessions.get_messages("ada")
@@ -106,9 +124,7 @@ async def test_a_long_session_is_read_no_further_back_than_its_view_reaches(jour
         await writer.append(
             [*([keeps(kept.pinned, kept.kept_from, kept.dropped)] if kept else []), *answers(f"run_{n}", f"answer {n}", minute=n), finished(turns=1)]
         )
-    read: list[int] = []
-    real = view.bodies
-    monkeypatch.setattr(view, "bodies", lambda db, run: (read.append(run), real(db, run))[1])
+    read = _reads(monkeypatch)
     seen = texts(journal)
     assert len(read) < 25
     assert (seen[0], seen[-1]) == ("ask 0", "answer 119")
@@ -118,7 +134,7 @@ async def test_a_long_session_is_read_no_further_back_than_its_view_reaches(jour
 
 # ---------------------------------------------------------------- any session
 
-STEP = st.sampled_from(["run", "run", "run", "long run", "window", "note", "clear", "unfinished and closed", "late", "fork", "wrong window"])
+STEP = st.sampled_from(["run", "run", "run", "long run", "window", "note", "clear", "unfinished and closed", "late", "fork", "wrong window", "wrong pin"])
 
 
 def _fold(events: Sequence[Any]) -> list[Message]:
@@ -179,6 +195,8 @@ async def _drive(journal: SqliteJournal, begun: Any, step: str, now: list[Messag
     kept = window(now, 4) if step == "window" else None
     if kept is not None:
         entries.append(keeps(kept.pinned, kept.kept_from, kept.dropped))
+    if step == "wrong pin" and (kept := window(now, 4)) is not None:
+        entries.append(keeps("nobody", kept.kept_from, 0))
     if step == "wrong window":
         entries.append(keeps("nobody", "nothing", 0))
     if step in ("long run", "late"):

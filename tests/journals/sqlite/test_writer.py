@@ -192,6 +192,15 @@ async def test_a_loop_that_is_closed_meanwhile_stops_nobody(path: Path) -> None:
     await journal.aclose()
 
 
+async def test_a_reader_sees_the_file_as_it_was_when_it_began(journal: SqliteJournal) -> None:
+    writer = await journal.begin(started())
+    with journal._readers.snapshot() as db:
+        before = db.execute("select count(*) from entries").get
+        await writer.append([fact("a")])
+        assert db.execute("select count(*) from entries").get == before == 1
+    assert len(await journal.read("run_1")) == 2
+
+
 async def test_the_log_stays_short_while_a_run_goes_on(path: Path) -> None:
     journal = SqliteJournal.open(path)
     writer = await journal.begin(started())

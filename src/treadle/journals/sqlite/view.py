@@ -5,7 +5,7 @@ It is read from its end, and no further back than what is in view reaches. Entry
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from functools import partial
 from typing import NamedTuple, cast
 
@@ -62,15 +62,13 @@ def _on(pieces: list[_Piece], wanted: Window, db: Cursor, session: int, end: int
     pinned = next((piece.messages[0] for piece in forward if piece.messages), None)
     if pinned is None or pinned.id != wanted.pinned:  # others than those that the window was made for: all of them decide
         return _folded(_pieces(db, session, end, sessions, "asc", start=base))
-    there = any(message.id == pinned.id for message in pieces[-1].messages)
-    return _folded([_Piece(() if there else (pinned,)), *reversed(pieces)])
+    return _folded([_Piece((pinned,)), *reversed(pieces)])
 
 
-def _folded(pieces: Iterator[_Piece] | Sequence[_Piece]) -> list[Message]:
+def _folded(pieces: Iterable[_Piece]) -> list[Message]:
+    """A piece that is a base can only be the first."""
     seen: list[Message] = []
     for piece in pieces:
-        if piece.base:
-            seen = []
         for window in piece.windows:
             seen = window.of(seen)
         seen.extend(piece.messages)
