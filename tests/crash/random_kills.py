@@ -194,7 +194,7 @@ class _Worker:
                 for name in [name for name in (*left, *mine) if name not in self._driven][: AT_ONCE - len(self._driven)]:
                     self._driven.add(name)
                     group.start_soon(self._drive, name, infos.get(name))
-                await anyio.sleep(0.03)
+                await anyio.sleep(plan.pause_s * 10)  # a list of long runs that are under way is no small thing
 
     async def _drive(self, name: str, info: RunInfo | None) -> None:
         """Somebody else may be faster, or may take it away: nothing else that goes wrong is let pass."""

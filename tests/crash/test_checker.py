@@ -10,7 +10,6 @@ import pytest
 from tests.crash.checker import check
 from tests.crash.drive import Task
 from tests.crash.nursery import Nursery
-from tests.crash.sabotage import Guard
 from tests.crash.sweep import sweep
 from tests.crash.zombies import zombie
 
@@ -117,9 +116,3 @@ def test_it_sees_an_effect_that_is_missing(journal: Path, tmp_path: Path) -> Non
     witness = tmp_path / "witness"
     witness.write_text("\n".join(line for line in witness.read_text().splitlines() if not line.startswith("did ")))
     assert check(journal, witness).rules == {"no result without its effect"}
-
-
-def test_every_guard_can_be_taken_away() -> None:
-    from typing import get_args
-
-    assert set(get_args(Guard)) == {"start", "fence", "index", "barrier"}
