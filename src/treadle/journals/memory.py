@@ -60,24 +60,19 @@ class MemoryWriter:
         run = self._run
         if run.fence != self.fence or not (run.held or all(isinstance(entry, ToolLate) for entry in entries)):
             raise AgentError("busy", f"run {self.run_id} is not held by this driver any more: nothing was appended")
-        if run.finished:
+        finished = run.finished
+        if finished:
             run.entries, run.packed = run.unpacked(), None
-            first = self._extend(entries)
+        first = len(run.entries) + 1
+        run.entries.extend(entries)
+        if finished or any([type(entry) is RunFinished for entry in entries]):
+            run.held = False
             run.pack()
-            return first
-        return self._extend(entries)
-
-    def _extend(self, entries: Sequence[Entry]) -> int:
-        first = len(self._run.entries) + 1
-        self._run.entries.extend(entries)
         return first
 
     async def release(self, *, waiting: bool = False) -> None:
-        run = self._run
-        if run.held and run.fence == self.fence:
-            run.held, run.waiting = False, waiting
-            if isinstance(run.entries[-1], RunFinished):
-                run.pack()
+        if self._run.held and self._run.fence == self.fence:
+            self._run.held, self._run.waiting = False, waiting
 
 
 class MemoryJournal:
@@ -153,7 +148,16 @@ class MemoryJournal:
         if started.fork is not None and started.fork.run_id not in self._runs:
             raise AgentError("invalid", f"run {started.run_id} was forked from {started.fork.run_id}, which is not here: import that one first")
         run = self._runs[started.run_id] = _Run(read, started.session_id)
-        if any(isinstance(entry, RunFinished) for entry in read):
+        session_id, finished = started.session_id, any(isinstance(entry, RunFinished) for entry in read)
+        if session_id is not None and started.parent_run_id is None:
+            if self.sessions.get(session_id) is None:
+                self.sessions.create(title_of(started.input.text), session_id=session_id)
+            self.sessions.begin(session_id, started.run_id)
+            self._last[session_id] = started.run_id
+            if finished:
+                state = load(started.run_id, self._records, self.sessions)
+                self.sessions.remember(session_id, state.history[0 if started.fork else state.past :])
+        if finished:
             run.pack()
         return await self.info(started.run_id)
 
