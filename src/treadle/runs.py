@@ -191,7 +191,9 @@ class Runs:
                 self._sessions.create(f"{origin.title} (fork)" if origin else "", session_id=session_id)
             return plan
 
-        return await self._claimed(session_id, forked, make, deps, given, stream)
+        job = await self._claimed(session_id, forked, make, deps, given, stream)
+        self._agents[found.name] = found  # not the one with what this fork changed
+        return job
 
     async def resume(self, run_id: str, agent: Agent[Deps, Out] | None, deps: Deps, options: ResumeOptions, stream: EventStream | None) -> Job[Out]:
         """What is wrong is said before the run is taken over."""
