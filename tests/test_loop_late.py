@@ -6,6 +6,7 @@ import asyncio
 import logging
 import threading
 from collections.abc import Callable, Sequence
+from pathlib import Path
 from typing import Any
 
 import anyio
@@ -124,6 +125,42 @@ async def test_while_a_run_waits_for_a_person_it_does_not_come_between_a_call_an
     result = await rt.resume(first.run_id, one, approve="c2")
     check_history(result.messages)
     assert [message.text for message in result.messages if message.role == "user"] == ["go", TOLD]
+
+
+@pytest.mark.parametrize("url", ["memory:", "sqlite"])
+async def test_a_run_that_waits_is_taken_up_although_it_said_something_late(url: str, tmp_path: Path) -> None:
+    slow = Slow()
+    async with Runtime.open(f"sqlite:///{tmp_path / 'journal.db'}" if url == "sqlite" else url) as rt:
+        first = await rt.run(agent([asks(call("send", "c1")), says("done")], slow.tool), "go", on_unknown="wait")
+        await slow.finish(first.run_id)
+        result = await rt.resume(first.run_id, deny={"c1": "no"})
+    assert result.outcome == "completed"
+    assert [message.text for message in result.messages if message.role == "user"] == ["go", TOLD]
+    check_history(result.messages)
+
+
+async def test_a_thread_tells_the_run_that_was_taken_up_again_here_meanwhile() -> None:
+    slow, gate, rt = Slow(), Gate(), open_runtime()
+    one = agent([asks(call("send", "c1")), asks(call("gate", "c2")), says("done")], slow.tool, gate.tool)
+    first = await rt.run(one, "go", on_unknown="wait")
+    async with rt.resume_stream(first.run_id, one, deny={"c1": "no"}) as stream:
+        await gate.reached.wait()
+        await slow.finish(first.run_id)
+        gate.opened.set()
+        async for _ in stream:
+            pass
+    assert [message.text for message in stream.result.messages if message.role == "user"] == ["go", TOLD]
+
+
+async def test_runs_that_begin_at_once_both_begin_while_it_is_stored(tmp_path: Path) -> None:
+    slow = Slow()
+    async with Runtime.open(f"sqlite:///{tmp_path / 'journal.db'}", durability="power") as rt:
+        first = await rt.run(agent([asks(call("send", "c1")), says("done")], slow.tool), "go")
+        await slow.finish(first.run_id)
+        async with anyio.create_task_group() as group:
+            for _ in range(2):
+                group.start_soon(rt.run, agent([says("hi")]), "something else")
+        assert [label(entry) for entry in await entries_of(rt, first.run_id)].count("tool.late") == 1
 
 
 async def test_where_the_run_went_on_elsewhere_it_disturbs_nobody(caplog: pytest.LogCaptureFixture) -> None:

@@ -17,19 +17,27 @@ logger = logging.getLogger("treadle")
 class LateResults:
     """Of one run. Used from its event loop; false while there are none."""
 
-    __slots__ = ("_entries", "_state")
+    __slots__ = ("_entries", "_next", "_state")
 
     def __init__(self, state: RunState) -> None:
         self._state = state
         self._entries: tuple[ToolLate, ...] = ()
+        self._next: LateResults | None = None
 
     def __bool__(self) -> bool:
         return bool(self._entries)
 
     def hear(self, call_id: str, text: str) -> None:
         """Of a call whose result is known otherwise there is nothing to tell."""
-        if (finished := self._state.results.get(call_id)) is None or finished.status == "unknown":
+        state = self._state
+        if self._next is not None:
+            self._next.hear(call_id, text)
+        elif call_id in state.unknown_calls or (call_id in state.starts and call_id not in state.results):
             self._entries = (*self._entries, ToolLate(at=now(), call_id=call_id, text=text))
+
+    def go_on_in(self, run: LateResults) -> None:
+        """The run was taken up again here: threads of its driver before tell it from now on."""
+        self._next = run
 
     def take(self) -> tuple[ToolLate, ...]:
         """Those that nobody has taken yet, in the order in which they came."""

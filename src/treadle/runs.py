@@ -106,7 +106,7 @@ class Runs:
                 if run.plan.session_id is not None and run.ending is not None and not run.ending.waiting:
                     self._sessions.remember(run.plan.session_id, said)
             if not abandoned_calls(run_id):
-                del self._late[run_id]
+                self._late.pop(run_id, None)  # two runs that begin at once both come here
 
     # ------------------------------------------------------------ what runs
 
@@ -149,6 +149,7 @@ class Runs:
         """Everything that can be wrong before a run starts is said here."""
         self._check(options, RunOptions)
         prompt, session_id = prompt_of(text), _session_id(options.get("session"))
+        await self._store_late()
         make = partial(self._assembly.plan, agent, prompt, session_id, options, parent_run_id=parent.plan.run_id if parent else None)
         return await self._claimed(session_id, agent, make, deps, options, stream, parent=parent.feed if parent else None)
 
@@ -163,6 +164,7 @@ class Runs:
         stream: EventStream | None,
     ) -> Job[Out]:
         self._check(options, ForkOptions)
+        await self._store_late()
         state = await self._journal.load(run_id)
         fork = _fork_of(run_id, state, turn, options.get("results", {}), asks=text is not None or turn == 0)
         _check_results(fork, await self._journal.read(run_id))
@@ -198,6 +200,7 @@ class Runs:
     async def resume(self, run_id: str, agent: Agent[Deps, Out] | None, deps: Deps, options: ResumeOptions, stream: EventStream | None) -> Job[Out]:
         """What is wrong is said before the run is taken over."""
         self._check(options, ResumeOptions)
+        await self._store_late()  # before the run is read, which it may belong to
         state = await self._journal.load(run_id)
         started = state.started
         assert started is not None, "a run begins with run.started"
@@ -244,7 +247,6 @@ class Runs:
         parent: Feed | None = None,
     ) -> Job[Out]:
         """The session is claimed before its history is read."""
-        await self._store_late()
         if session_id is None:
             return self._job(agent, await make(), deps, options, stream, parent)
         inside = self._claim(session_id)
@@ -263,6 +265,8 @@ class Runs:
         feed = Feed(plan.run_id, plan.session_id, self._hub, stream, redactor=self._redactor, parent=parent)
         toolbox = self._assembly.toolbox(agent, plan, deps, feed, self._run_child)
         run = Run(plan, toolbox, self._journal, feed, clock=self._clock, retries=self._retries)
+        if (before := self._late.pop(plan.run_id, None)) is not None:
+            before.late.go_on_in(run.late)
         job = Job[Out](run=run, drive=self._drive, over=anyio.Event())
         self.ran = True
         self._agents[agent.name] = agent
@@ -310,7 +314,7 @@ class Runs:
     def _release(self, job: Job[Any]) -> None:
         plan = job.run.plan
         self._jobs.pop(plan.run_id, None)
-        if abandoned_calls(plan.run_id) or job.run.state.may_hear_late:
+        if abandoned_calls(plan.run_id) or job.run.state.unknown_calls:
             self._late[plan.run_id] = job.run
         job.over.set()
         if plan.session_id is None:
