@@ -33,7 +33,7 @@ from tests.doubles import (
     says,
     text,
 )
-from treadle import ToolContext, ToolFailed, events
+from treadle import ToolContext, ToolFailed, events, tool
 from treadle.agent import Agent
 from treadle.calls import NOT_KNOWN
 from treadle.entries import ApprovalAsked, Entry, InputAdded, ModelRequested, RunFinished, RunResumed, ToolFinished, ToolStarted
@@ -686,6 +686,15 @@ async def test_a_limit_on_seconds_counts_the_time_in_which_somebody_drove_it(lim
     assert result.metrics.duration_s >= 60
 
 
+async def test_a_run_that_is_closed_long_after_was_not_driven_meanwhile() -> None:
+    original = await driven([asks(call("look", "a")), says("done")], gives("look"))
+    rt = await vanished([msgspec.structs.replace(entry, at=entry.at - timedelta(days=1)) for entry in original.entries[:3]])
+    await rt.kill(original.result.run_id)
+    (*_, end) = await rt.journal.read(original.result.run_id)
+    assert isinstance(end.entry, RunFinished)
+    assert end.entry.duration_s < 3600
+
+
 async def test_limits_may_be_raised_when_a_run_is_taken_up() -> None:
     original = await driven([asks(call("look", "a")), says("done")], gives("look"), limits=Limits(tool_calls=1, seconds=50))
     (started, *others) = original.entries[:4]
@@ -695,6 +704,17 @@ async def test_limits_may_be_raised_when_a_run_is_taken_up() -> None:
         rt, original.result.run_id, agent([asks(call("look", "a")), says("done")], gives("look", effect="pure")), limits=Limits(seconds=5000)
     )
     assert result.outcome == "completed"
+
+
+async def test_limits_that_were_raised_hold_for_every_driver_after() -> None:
+    look, approved = gives("look"), gives("pay", needs_approval=True)
+    script = [asks(call("pay", "a")), asks(call("look", "b")), asks(call("pay", "c")), asks(call("look", "d")), says("done")]
+    rt = open_runtime()
+    first = await rt.run(agent(script, approved, look), "go", on_ask="wait", limits=Limits(turns=2, tool_calls=3))
+    second = await rt.resume(first.run_id, approve="a", limits=Limits(turns=10, tool_calls=10))
+    third = await rt.resume(first.run_id, approve="c")
+    assert (first.outcome, second.outcome, third.outcome) == ("approval_needed", "approval_needed", "completed")
+    assert (await rt.replay(first.run_id)).messages == third.messages
 
 
 # ---------------------------------------------------------------- what is gone or has changed
@@ -914,3 +934,20 @@ async def test_a_tool_that_broke_is_known_to_have_broken() -> None:
     effects, rt = Effects(), await original.until(LOST_AT + 1)
     result, _ = await resumed(rt, original.result.run_id, agent([*ONE], effects.tool("send")))
     assert (told(result)["c1"].is_error, effects.done) == (True, [])
+
+
+async def test_the_model_is_told_of_a_timeout_as_of_a_timeout_also_by_a_later_driver() -> None:
+    @tool(effect="once", timeout_s=0.01)
+    async def hang() -> str:
+        await anyio.sleep_forever()
+        return ""
+
+    agent = Agent(name="a", model=ScriptedModel([{"tool_calls": [{"name": "hang", "arguments": {}, "id": "c1"}]}, {"text": "done"}]), tools=[hang])
+    async with Runtime.open() as rt:
+        waiting = await rt.run(agent, "go", on_unknown="wait")
+        assert waiting.outcome == "approval_needed"
+        result = await rt.resume(waiting.run_id, on_unknown="tell")
+    [told] = [r for m in result.messages for r in m.tool_results]
+    assert told.unknown
+    assert "Timed out" in told.text
+    assert "process stopped" not in told.text

@@ -226,6 +226,11 @@ def test_time_counts_only_while_somebody_drives_and_never_backwards() -> None:
     assert (state.resumed, state.agent_hash, state.model, state.mode, state.cwd) == (2, "h2", "m2", "ask", "/tmp")
 
 
+def test_what_comes_late_is_no_driving() -> None:
+    state = folded([STARTED, ToolLate(at=AT + timedelta(hours=3), call_id="c1", text="sent after all")])
+    assert state.driven_s == 0
+
+
 def test_an_attempt_that_was_lost_counts_as_no_retry_and_no_answer_of_the_model() -> None:
     state = folded([STARTED, ModelRequested(at=AT, turn=1), ModelRequested(at=AT, turn=1, attempt=2)])
     assert (state.attempt, state.turn, state.retries, state.used_up, state.invocations) == (2, 1, 0, 0, 0)

@@ -117,7 +117,7 @@ class Assembly:
             model_name=name,
             system=_system(agent, values),
             settings=settings,
-            limits=_over(options.get("limits"), started.limits),
+            limits=_over(options.get("limits"), state.ledger.limits),
             mode=_mode(options.get("mode") or state.mode),
             cwd=_directory(options.get("cwd") or state.cwd),
             state=state,

@@ -166,7 +166,8 @@ class RunResumed(_Entry, frozen=True, kw_only=True, tag="run.resumed"):
     model: str
     mode: Mode
     cwd: str
-    """These hold from here on, as in run.started."""
+    limits: Limits | None = None
+    """These hold from here on, as in run.started; None: the limits stay."""
 
 
 class RunFinished(_Entry, frozen=True, kw_only=True, tag="run.finished"):

@@ -89,7 +89,9 @@ class Plan:
 
     def resumed(self, fence: int) -> RunResumed:
         """The first entry of a further driver."""
-        return RunResumed(at=now(), fence=fence, agent=self.agent, agent_hash=self.agent_hash, model=self.model_name, mode=self.mode, cwd=str(self.cwd))
+        limits = None if self.limits == self.state.ledger.limits else self.limits
+        who = {"agent": self.agent, "agent_hash": self.agent_hash, "model": self.model_name}
+        return RunResumed(at=now(), fence=fence, **who, mode=self.mode, cwd=str(self.cwd), limits=limits)
 
     def turn_settings(self, max_tokens: int, *, without_tools: bool) -> Settings:
         """Those of the coming request. `without_tools`: they stay in it, and the model must not call them."""
@@ -148,9 +150,9 @@ def ending_of(state: RunState) -> Ending:
     )
 
 
-def unfinished(state: RunState, outcome: Outcome | None = None) -> Ending:
-    """Of a run that has no end in its journal."""
-    metrics = metrics_of(state, duration_s=state.driven_s)
+def unfinished(state: RunState, outcome: Outcome | None = None, *, driven_s: float | None = None) -> Ending:
+    """Of a run that has no end in its journal. `driven_s`: where the state was given entries by somebody who did not drive it."""
+    metrics = metrics_of(state, duration_s=state.driven_s if driven_s is None else driven_s)
     if outcome is None and state.asked:
         return Ending(outcome=Outcome.APPROVAL_NEEDED, text=state.text, error=None, metrics=metrics, waiting=True)
     error = AgentError("agent", "the run is not finished: resume it, or kill it") if outcome is None else None

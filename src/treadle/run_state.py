@@ -81,8 +81,8 @@ class RunState:
         self.empty_responses = 0
         """In a row."""
         self.unapproved = self.circling = False
-        self.may_hear_late = False
-        """What became of a call is not known: what it gave may still come."""
+        self.unknown_calls: set[str] = set()
+        """Of which nobody knows what became: what they gave may still come."""
         self.cut_by: Outcome | None = None
         """The limit that refused a call."""
         self.used_up = 0
@@ -137,7 +137,8 @@ class RunState:
         self.seq += 1
         if type(entry) is RunResumed:
             self._driven_s = self.driven_s
-        self._at = entry.at
+        if type(entry) is not ToolLate:  # it may come when nobody drives the run
+            self._at = entry.at
         if (handle := _HANDLERS.get(type(entry))) is not None:
             handle(self, entry)
 
@@ -192,7 +193,10 @@ class RunState:
         self.results[entry.result.call_id] = entry
         self.asked.pop(entry.result.call_id, None)
         self.cut_by = entry.cut_by or self.cut_by
-        self.may_hear_late |= entry.status == "unknown"
+        if entry.status == "unknown":
+            self.unknown_calls.add(entry.result.call_id)
+        else:
+            self.unknown_calls.discard(entry.result.call_id)
         if len(self.results) == len(self.calls):
             results = self.ordered_results()
             self.circling = any([self._repetition.found(call, result) for call, result in zip(self.calls, results, strict=True)])
@@ -211,7 +215,8 @@ class RunState:
 
     def _approval_asked(self, entry: ApprovalAsked) -> None:
         self.asked[entry.call_id] = entry
-        self.may_hear_late |= entry.call_id in self.starts
+        if entry.call_id in self.starts:
+            self.unknown_calls.add(entry.call_id)
 
     def _approval_answered(self, entry: ApprovalAnswered) -> None:
         self.asked.pop(entry.call_id, None)
@@ -234,6 +239,9 @@ class RunState:
         self.resumed += 1
         self._segment_at = entry.at
         self.agent_hash, self.model, self.mode, self.cwd = entry.agent_hash, entry.model, entry.mode, entry.cwd
+        if entry.limits is not None:
+            self.ledger.limits = entry.limits
+            self.last = self.ledger.last_turn() if self.attempt else None
 
     def _finished(self, entry: RunFinished) -> None:
         self.used_up += self.attempt > 0 and entry.error is not None

@@ -220,10 +220,10 @@ class Runtime:
         try:
             state = await self.journal.load(run_id)
             cut = [CancelAsked(at=now(), by="kill"), *Batch(state).cut("The run was stopped")]
-            open_turn = state.turn or None
+            open_turn, driven_s = state.turn or None, state.driven_s
             for entry in cut:
                 state.apply(entry)
-            await writer.append([*cut, unfinished(state, Outcome.CANCELLED).finished(open_turn)])
+            await writer.append([*cut, unfinished(state, Outcome.CANCELLED, driven_s=driven_s).finished(open_turn)])
         finally:
             await writer.release()
         return await self.journal.info(run_id)
