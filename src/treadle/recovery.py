@@ -63,7 +63,7 @@ async def recover(state: RunState, toolbox: Preparer, answers: Answers, default:
     still_open: list[Ready | Refused | Held] = []
     for call in state.open_calls:
         started = state.starts.get(call.id)
-        said = _answer(call, started, answers)
+        said = _answer(call, started, answers, _why(call, state))
         entries.extend(said)
         if any(isinstance(entry, ToolFinished) for entry in said):
             continue
@@ -79,7 +79,13 @@ async def recover(state: RunState, toolbox: Preparer, answers: Answers, default:
     return entries, still_open
 
 
-def _answer(call: ToolCall, started: ToolStarted | None, answers: Answers) -> Sequence[Entry]:
+def _why(call: ToolCall, state: RunState) -> str:
+    """Its outcome is not known, in words for the model: also its own timeout may have cut it, which then stands in the question."""
+    asked = state.asked.get(call.id)
+    return STOPPED if asked is None or asked.reason == ASK else asked.reason
+
+
+def _answer(call: ToolCall, started: ToolStarted | None, answers: Answers, why: str) -> Sequence[Entry]:
     at = now()
     if call.id in answers.approve:
         return [ApprovalAnswered(at=at, call_id=call.id, decision="allow", by="user")]
@@ -91,7 +97,7 @@ def _answer(call: ToolCall, started: ToolStarted | None, answers: Answers) -> Se
         return []
     denied = ApprovalAnswered(at=at, call_id=call.id, decision="deny", by="user", reason=reason)
     if started is not None:
-        return [denied, _unknown(call)]
+        return [denied, _unknown(call, why)]
     text = "Not run: a person said no" + (f": {reason}" if reason else ".")
     return [denied, ToolFinished(at=at, status="denied", result=failure(call.id, call.name, text), started=False)]
 
@@ -126,7 +132,7 @@ async def _go_on(
         raise AgentError("tool", f"{call.name} (call {call.id}) was running when the process stopped, and nobody knows whether it took effect")
     if on_unknown == "wait":
         return Held(call=call, reason=ASK, parallel=again.tool.parallel, asked=asked)
-    return _unknown(call)
+    return _unknown(call, _why(call, state))
 
 
 async def _probed(ready: Ready, toolbox: Preparer) -> Happened | DidNotHappen | None:
@@ -137,8 +143,8 @@ async def _probed(ready: Ready, toolbox: Preparer) -> Happened | DidNotHappen | 
         return None
 
 
-def _unknown(call: ToolCall) -> ToolFinished:
-    return ToolFinished(at=now(), status="unknown", result=failure(call.id, call.name, STOPPED, unknown=True))
+def _unknown(call: ToolCall, why: str) -> ToolFinished:
+    return ToolFinished(at=now(), status="unknown", result=failure(call.id, call.name, why, unknown=True))
 
 
 def missing_tool(state: RunState, tools: Mapping[str, Any]) -> str | None:
