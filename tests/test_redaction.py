@@ -156,6 +156,24 @@ def test_pieces_in_which_no_form_of_a_value_begins_leave_at_once(pieces: list[st
     assert masked(Redactor([CANARY]), pieces) == [*pieces, ""]
 
 
+# ---------------------------------------------------------------- texts that were cut
+
+
+@pytest.mark.parametrize("secret", [CANARY, "AbCdEfGh0123456789xYz"])
+def test_half_a_value_does_not_survive_where_a_text_was_cut(secret: str) -> None:
+    redactor = Redactor([secret])
+    for size in range(8, len(secret)):
+        assert redactor.shortened(f"key {secret[:size]}…") == f"key {MASK}…"
+        assert redactor.shortened(f"…{secret[-size:]} is it") == f"…{MASK} is it"
+    assert redactor.shortened(f"…{secret[-9:]} and {secret} and {secret[:9]}…") == f"…{MASK} and {MASK} and {MASK}…"
+    assert redactor.shortened(f"…{secret[2:-2]}…") == f"…{MASK}…"
+
+
+@pytest.mark.parametrize("text", ["", "…", "……", f"key {CANARY[:9]}", f"{CANARY[:9]} and more…", f"…more {CANARY[-9:]}", f"{CANARY[:7]}…"])
+def test_what_is_no_half_of_a_value_stays(text: str) -> None:
+    assert Redactor([CANARY]).shortened(text) == text
+
+
 # ---------------------------------------------------------------- inside values
 
 

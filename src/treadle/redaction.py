@@ -31,6 +31,9 @@ SECRET_MIN_CHARS = 8
 
 PASSES_MAX = 8
 
+CUT = "…"
+"""Stands in titles and excerpts where something is missing."""
+
 UNUSUAL_IN_URL = re.compile(r"[^A-Za-z0-9_.~-]")
 
 STANDARD_FIELDS = frozenset(vars(logging.makeLogRecord({})))
@@ -101,6 +104,25 @@ class Redactor:
             if any(sign in low for sign in pattern.signs):
                 text = re.sub(pattern.regex, pattern.put, text)
         return text
+
+    def shortened(self, text: str) -> str:
+        """`exact` for a text that shows with `…` where it was cut: half a value that stands there is taken out too."""
+        text = self.exact(text)
+        rest = text.removeprefix(CUT)
+        whole = rest.removesuffix(CUT)
+        begun, ended = rest != text, whole != rest
+        if begun and ended and len(whole) >= SECRET_MIN_CHARS and any(whole in form for form in self._forms):
+            return CUT + MASK + CUT
+        if ended and (most := self._longest(whole, str.endswith, lambda form, size: form[:size])):
+            whole = whole[:-most] + MASK
+        if begun and (most := self._longest(whole, str.startswith, lambda form, size: form[-size:])):
+            whole = MASK + whole[most:]
+        return CUT * begun + whole + CUT * ended
+
+    def _longest(self, text: str, holds: Callable[[str, str], bool], piece: Callable[[str, int], str]) -> int:
+        """How long the longest such piece of a value is; 0 where there is none of 8 characters."""
+        sizes = [size for form in self._forms for size in range(SECRET_MIN_CHARS, len(form)) if holds(text, piece(form, size))]
+        return max(sizes, default=0)
 
     def inside(self, value: T) -> T:
         """The value with `exact` done to every text in it: in structs, in tuples, and in JSON values, whose keys and numbers are texts too.

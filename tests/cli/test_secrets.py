@@ -30,3 +30,14 @@ def test_a_secret_that_is_a_word_of_the_format_does_not_break_it(cli: Cli, secre
     assert answer.code == 0
     assert answer.events[-1]["text"] == f"It is {MASK}."
     assert "".join(event["text"] for event in answer.events if event["type"] == "text_delta") == f"It is {MASK}."
+
+
+def test_where_titles_and_excerpts_are_cut_no_half_of_a_key_is_shown(cli: Cli):
+    key = "AbCdEfGh" + "0123456789" * 8
+    assert cli("run", f"Say {key}, please.", "--model", cli.script({"text": f"word {key}"}), SOME_TOKEN=key).code == 0
+    for command in (["runs", "list"], ["runs", "show", "last"], ["sessions", "list"], ["sessions", "show", "last"], ["sessions", "search", "word"]):
+        for flags in ([], ["--json"]):
+            answer = cli(*command, *flags, SOME_TOKEN=key)
+            assert answer.code == 0
+            assert MASK in answer.out
+            assert key[:8] not in answer.out, (command, flags)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import asdict
+from dataclasses import asdict, replace
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any, NoReturn
@@ -51,7 +51,7 @@ def list_(as_json: bool, limit: int, everything: bool, journal: str | None) -> N
 
     def show(found: list[SessionInfo], secrets: Redactor) -> None:
         if as_json:
-            put_json([_row(info) for info in found], secrets)
+            put_json([_row(info, secrets) for info in found], secrets)
         elif found:
             for line in table(["session", "age", "messages", "title"], [_cells(info, secrets) for info in found], right=NUMBERS, ink=Ink(), style=_style):
                 put(line)
@@ -65,12 +65,16 @@ def list_(as_json: bool, limit: int, everything: bool, journal: str | None) -> N
     on_journal(journal, work, absent=lambda secrets: show([], secrets))
 
 
-def _row(info: SessionInfo) -> dict[str, Any]:
-    return {"session_id": info.id, **{name: value for name, value in asdict(info).items() if name != "id"}}
+def _row(info: SessionInfo, secrets: Redactor) -> dict[str, Any]:
+    return {"session_id": info.id, **{name: value for name, value in asdict(info).items() if name != "id"}, "title": secrets.shortened(info.title)}
+
+
+def _title(title: str, secrets: Redactor) -> str:
+    return one_line(secrets.text(secrets.shortened(title)))
 
 
 def _cells(info: SessionInfo, secrets: Redactor) -> list[str]:
-    return [one_line(info.id), ago(info.updated_at, datetime.now(UTC)), str(info.message_count), one_line(secrets.text(info.title))]
+    return [one_line(info.id), ago(info.updated_at, datetime.now(UTC)), str(info.message_count), _title(info.title, secrets)]
 
 
 def _style(column: int, _: str) -> Style:
@@ -92,8 +96,9 @@ def show(session: str, as_json: bool, verbose: bool, journal: str | None) -> Non
         info = find_session(place.journal.sessions, session)
         messages = place.journal.sessions.get_messages(info.id)
         if as_json:
-            put_json({**_row(info), "messages": [parse_json(encode_message(message).decode()) for message in messages]}, place.secrets)
+            put_json({**_row(info, place.secrets), "messages": [parse_json(encode_message(message).decode()) for message in messages]}, place.secrets)
             return
+        info = replace(info, title=place.secrets.shortened(info.title))
         for line in _drawn(info, messages, lambda text: plain(place.secrets.text(text)), Ink(), verbose=verbose):
             put(line)
 
@@ -154,7 +159,7 @@ def rename(session: str, title: str, journal: str | None) -> None:
         info = find_session(place.journal.sessions, session)
         place.journal.sessions.update_title(info.id, title)
         renamed = place.journal.sessions.get(info.id) or info
-        put(f"{one_line(info.id)}: {one_line(place.secrets.text(renamed.title))}")
+        put(f"{one_line(info.id)}: {_title(renamed.title, place.secrets)}")
 
     on_journal(journal, work, absent=lambda _: _none(session))
 
@@ -169,7 +174,7 @@ def delete(session: str, yes: bool, journal: str | None) -> None:
     async def work(place: Place) -> None:
         store = place.journal.sessions
         info = find_session(store, session)
-        put(f"{one_line(info.id)}: {one_line(place.secrets.text(info.title))}, {count(info.message_count, 'message')}")
+        put(f"{one_line(info.id)}: {_title(info.title, place.secrets)}, {count(info.message_count, 'message')}")
         for run in await place.journal.runs(session_id=info.id):
             if run.status != "finished":
                 put(f"run {one_line(run.run_id)} ({run.status}) goes with it")
@@ -194,14 +199,14 @@ def search(words: tuple[str, ...], as_json: bool, limit: int, journal: str | Non
 
     def show(found: list[Found], secrets: Redactor) -> None:
         if as_json:
-            put_json([asdict(hit) for hit in found], secrets)
+            put_json([{**asdict(hit), "title": secrets.shortened(hit.title), "excerpt": secrets.shortened(hit.excerpt)} for hit in found], secrets)
         elif not found:
             put("Nothing was found.")
         ink = Ink()
         for hit in () if as_json else found:
-            put(f"{ink(one_line(hit.session_id), 'cyan')}  {ink(cut(one_line(secrets.text(hit.title)), width() - len(hit.session_id) - 2), 'bold')}")
+            put(f"{ink(one_line(hit.session_id), 'cyan')}  {ink(cut(_title(hit.title, secrets), width() - len(hit.session_id) - 2), 'bold')}")
             who = f"  {ago(hit.at, datetime.now(UTC)):>6}  {hit.role:<9}  "
-            put(ink(who, "dim") + cut(one_line(secrets.text(hit.excerpt), 400), width() - len(who)))
+            put(ink(who, "dim") + cut(one_line(secrets.text(secrets.shortened(hit.excerpt)), 400), width() - len(who)))
 
     async def work(place: Place) -> None:
         show(place.journal.sessions.search(" ".join(words), limit=limit), place.secrets)

@@ -34,7 +34,8 @@ def import_(file: Path, as_json: bool, journal: str | None) -> None:
         entries = read_lines(_read(file), "standard input" if str(file) == "-" else str(file))
         info = anyio.run(_add, journal_url(config, journal), entries)
     if as_json:
-        put_json(row_of(info), Redactor(config.secrets()))
+        secrets = Redactor(config.secrets())
+        put_json(row_of(info, secrets), secrets)
     else:
         put(f"{info.run_id}: {status_of(info)}, {count(info.entries, 'entry').replace('entrys', 'entries')}")
 

@@ -30,7 +30,8 @@ def kill(run: str, force: bool, as_json: bool, journal: str | None) -> None:
             no_runs(run)
         before, after = anyio.run(_kill, config, url, run, force)
     if as_json:
-        put_json(row_of(after), Redactor(config.secrets()))
+        secrets = Redactor(config.secrets())
+        put_json(row_of(after, secrets), secrets)
     else:
         put(f"{after.run_id}: {'is finished already: ' if before.status == 'finished' else ''}{status_of(after)}")
 

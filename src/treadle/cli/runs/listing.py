@@ -31,7 +31,7 @@ def list_(as_json: bool, limit: int, everything: bool, session: str | None, jour
 
     def show(found: list[RunInfo], secrets: Redactor) -> None:
         if as_json:
-            put_json([row_of(info) for info in found], secrets)
+            put_json([row_of(info, secrets) for info in found], secrets)
         elif found:
             _print_table(found, secrets)
         else:
@@ -74,5 +74,5 @@ def _cells(info: RunInfo, secrets: Redactor) -> list[str]:
         str(info.turns),
         str(info.tool_calls),
         tokens(info.usage.total_tokens),
-        mark + shown(info.prompt),
+        mark + shown(secrets.shortened(info.prompt)),
     ]

@@ -9,6 +9,7 @@ import msgspec
 
 from treadle.cli.terminal import Style
 from treadle.journal import RunInfo
+from treadle.redaction import Redactor
 from treadle.types import Outcome
 
 PREFIX: Final = "run_"
@@ -16,10 +17,11 @@ SHORT_CHARS = 12
 """Of an id without its prefix: the time in milliseconds."""
 
 
-def row_of(info: RunInfo) -> dict[str, Any]:
+def row_of(info: RunInfo, secrets: Redactor) -> dict[str, Any]:
+    """Its prompt without secrets; the other texts are whole, and whoever prints them can still take them out."""
     row = msgspec.structs.asdict(info)
     del row["entries"]
-    return {**row, "cost_usd": None}
+    return {**row, "prompt": secrets.shortened(info.prompt), "cost_usd": None}
 
 
 def short(run_id: str) -> str:

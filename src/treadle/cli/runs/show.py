@@ -41,7 +41,7 @@ def show(run: str, as_json: bool, verbose: bool, journal: str | None) -> None:
 
 
 async def _object(place: Place, info: RunInfo) -> bytes:
-    row = place.secrets.inside(decode_json(encode_json(row_of(info)), dict[str, object]))
+    row = place.secrets.inside(decode_json(encode_json(row_of(info, place.secrets)), dict[str, object]))
     lines = [_masked(line, place.secrets) for line in export_lines(await place.journal.read_bytes(info.run_id))]
     return encode_json(row)[:-1] + b',"entries":[\n' + b",\n".join(lines) + b"\n]}\n"
 
