@@ -38,6 +38,23 @@ def locked(path: Path) -> Iterator[apsw.Connection]:
     db.close()
 
 
+async def test_a_run_that_could_not_be_let_go_is_free_once_the_disk_works(path: Path, disk: FailingDisk) -> None:
+    """Though the process that drove it lives on."""
+    journal, other = SqliteJournal.open(path), SqliteJournal.open(path)
+    writer, third = await journal.begin(started()), await journal.begin(started("run_3"))
+    disk.write_fails = apsw.FullError
+    await writer.release()
+    await third.release()
+    disk.write_fails = None
+    assert (await journal.take_over("run_1")).fence == 2
+    with anyio.fail_after(5):
+        while (await other.info("run_3")).status == "running":
+            await anyio.lowlevel.checkpoint()
+    assert (await other.take_over("run_3")).fence == 2
+    await journal.aclose()
+    await other.aclose()
+
+
 @pytest.mark.parametrize(
     ("error", "said"),
     [

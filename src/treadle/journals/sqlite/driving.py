@@ -5,8 +5,8 @@ Which thread writes is writer.py's, who is alive workers.py's business. Entry: `
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
-from typing import cast
+from collections.abc import Sequence
+from typing import Protocol, cast
 
 from treadle.entries import Compaction, Entry, InputAdded, ModelResponded, RunFinished, RunResumed, RunStarted, ToolFinished, ToolLate, ToolStarted
 from treadle.errors import AgentError
@@ -15,7 +15,7 @@ from treadle.journals.sqlite.database import Cursor
 from treadle.journals.sqlite.listing import summary_of
 from treadle.journals.sqlite.rows import Row, bodies, check_id, find, insert, micros, read_stored, row_of
 from treadle.journals.sqlite.workers import Workers
-from treadle.journals.sqlite.writer import Writer
+from treadle.journals.sqlite.writer import Work, Writer
 from treadle.types import Time
 from treadle.window import Window
 
@@ -28,12 +28,18 @@ where num = ? and fence = ? and head = ? and owner = ?
 _RELEASE = "update runs set owner = null, waiting = ? where num = ? and fence = ? and owner = ?"
 
 
+class LetGo(Protocol):
+    """Told that a run is not driven any more."""
+
+    def __call__(self, num: int, unwritten: Work[None] | None = None, /) -> None:
+        """`unwritten`: what says so in the file, which did not take it."""
+        ...
+
+
 class SqliteRun:
     """Appends to one run until another driver takes it over."""
 
-    def __init__(
-        self, writer: Writer, worker: str, started: RunStarted, *, num: int, fence: int, head: int, begun: bool, let_go: Callable[[int], None]
-    ) -> None:
+    def __init__(self, writer: Writer, worker: str, started: RunStarted, *, num: int, fence: int, head: int, begun: bool, let_go: LetGo) -> None:
         """`begun`: this object drives it from its beginning, and so has seen every entry. `let_go` is told once it does no more."""
         self.run_id = started.run_id
         self.num = num
@@ -142,8 +148,8 @@ class SqliteRun:
 
         try:
             await self._writer.write(work)
-        except AgentError:
-            return  # it is free when this journal closes or its process ends
+        except AgentError:  # nobody can take it up before that is written, or this process has ended
+            self._let_go(self.num, work)
 
 
 class _Said:
@@ -174,7 +180,7 @@ class _Said:
 # ---------------------------------------------------------------- how a driver comes to its run
 
 
-async def begin(writer: Writer, workers: Workers, started: RunStarted, let_go: Callable[[int], None]) -> SqliteRun:
+async def begin(writer: Writer, workers: Workers, started: RunStarted, let_go: LetGo) -> SqliteRun:
     """Makes the run with its first entry, and its session where there is none. Raises AgentError(busy)."""
     check_id(started.run_id)
     worker, row = workers.register(), row_of(started)
@@ -208,7 +214,7 @@ def add_row(db: Cursor, started: RunStarted, conversation: Conversation | None, 
     return num
 
 
-async def take_over(writer: Writer, workers: Workers, run_id: str, let_go: Callable[[int], None], *, force: bool) -> SqliteRun:
+async def take_over(writer: Writer, workers: Workers, run_id: str, let_go: LetGo, *, force: bool) -> SqliteRun:
     """Holds a run that nobody drives, under a new fence. Raises AgentError(busy | invalid)."""
     worker = workers.register()
 

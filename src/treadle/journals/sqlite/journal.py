@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 from collections.abc import Callable, Sequence
 from functools import partial
 from pathlib import Path
@@ -26,7 +27,7 @@ from treadle.journals.sqlite.schema import connect, make_ready, unusable
 from treadle.journals.sqlite.sessions import SqliteSessions
 from treadle.journals.sqlite.upcasting import upcast
 from treadle.journals.sqlite.workers import Workers
-from treadle.journals.sqlite.writer import Writer
+from treadle.journals.sqlite.writer import Work, Writer
 from treadle.json_text import decode_json, encode_json, members
 from treadle.message import Message
 from treadle.run_state import RunState, forked, load
@@ -53,6 +54,8 @@ class SqliteJournal:
         self.sessions = SqliteSessions(self._writer, self._readers, self._workers)
         self._held: dict[int, tuple[str, asyncio.AbstractEventLoop]] = {}
         """The runs that are driven from here, by number, with the event loop of each."""
+        self._unwritten: list[Work[None]] = []
+        """Releases of runs that the file did not take."""
         self._heard: Callable[[str], None] | None = None
         self._seen_version = 0
         """Of the file, when it was last looked at what others wrote."""
@@ -94,17 +97,33 @@ class SqliteJournal:
     # ------------------------------------------------------------ driving
 
     async def begin(self, started: RunStarted) -> RunWriter:
+        await self._write_releases()
         return self._hold(await driving.begin(self._writer, self._workers, started, self._let_go))
 
     async def take_over(self, run_id: str, *, force: bool = False) -> RunWriter:
+        await self._write_releases()
         return self._hold(await driving.take_over(self._writer, self._workers, run_id, self._let_go, force=force))
 
     def _hold(self, run: driving.SqliteRun) -> driving.SqliteRun:
         self._held[run.num] = (run.run_id, asyncio.get_running_loop())
         return run
 
-    def _let_go(self, num: int) -> None:
+    def _let_go(self, num: int, unwritten: Work[None] | None = None) -> None:
         self._held.pop(num, None)
+        if unwritten is not None:
+            self._unwritten.append(unwritten)
+
+    async def _write_releases(self) -> None:
+        if self._unwritten:
+            await self._writer.write(self._release_again, alone=True)
+
+    def _release_again(self, db: Cursor) -> bool:
+        """Whether some are left. Each checks its fence: at worst it changes nothing. Belongs to the writer's thread."""
+        with contextlib.suppress(apsw.Error):  # the file still takes nothing
+            while self._unwritten:
+                self._unwritten[0](db)
+                del self._unwritten[0]
+        return bool(self._unwritten)
 
     def on_stop(self, heard: Callable[[str], None]) -> None:
         self._heard = heard
@@ -135,16 +154,17 @@ class SqliteJournal:
         return True
 
     def _chores(self, db: Cursor, *, idle: bool) -> bool:
-        """Looks whether others want a run to stop; when nothing else is to be written, adds to what a search finds."""
+        """Looks whether others want a run to stop, and lets go of what could not be let go of; when idle, adds to what a search finds."""
+        owes = bool(self._unwritten) and self._release_again(db)
         if self._held and (version := db.execute("pragma data_version").get) != self._seen_version:
             self._seen_version = version
             self._stop_runs(db)
         if not idle or not db.execute("select 1 from runs where finished is not null and indexed = 0 limit 1").fetchone():
-            return False
+            return owes
         db.execute("begin immediate")
         more = search.index(db, most=INDEXED_AT_ONCE)
         db.execute("commit")
-        return more
+        return more or owes
 
     def _stop_runs(self, db: Cursor) -> None:
         asked = [num for (num,) in db.execute("select run from stops").fetchall() if num in self._held]
