@@ -106,6 +106,18 @@ async def test_after_the_end_of_its_run_the_next_one_of_the_session_is_told() ->
     assert {event.run_id async for event in heard} == {second.run_id}, "of a run that is over nothing more is said"
 
 
+async def test_a_run_that_began_before_it_came_is_replayed_without_it(tmp_path: Path) -> None:
+    slow, url = Slow(), f"sqlite:///{tmp_path / 'journal.db'}"
+    async with Runtime.open(url) as rt:
+        session = rt.session("s", agent=agent(ScriptedModel([asks(call("send", "c1")), says("I could not."), says("second"), says("third")]), slow.tool))
+        first, second = await session.send("go"), await session.send("again")
+        await slow.finish(first.run_id)
+        third = await session.send("and now?")
+    assert TOLD in [message.text for message in third.messages]
+    async with Runtime.open(url) as rt:
+        assert [(await rt.replay(run.run_id)).messages for run in (second, third)] == [second.messages, third.messages]
+
+
 async def test_closing_the_runtime_still_stores_it() -> None:
     slow, journal = Slow(), WatchedJournal()
     async with open_runtime(journal=journal) as rt:

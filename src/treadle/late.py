@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import logging
 
+import msgspec
+
 from treadle.entries import ToolLate
 from treadle.journal import RunWriter
 from treadle.message import Message
@@ -46,7 +48,8 @@ class LateResults:
 
     async def store(self, writer: RunWriter, redactor: Redactor) -> list[Message]:
         """After the run's end: for the next one of its session. Nothing where the journal would not take it."""
-        late = self.take()
+        at = now()
+        late = [msgspec.structs.replace(entry, at=at) for entry in self.take()]  # no run that began before has seen it
         try:
             await writer.append(late)
         except Exception as e:  # noqa: BLE001  it must not keep another run from beginning

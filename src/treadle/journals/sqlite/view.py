@@ -11,9 +11,9 @@ from typing import NamedTuple, cast
 
 import msgspec
 
-from treadle.entries import Compaction
+from treadle.entries import Compaction, Entry, Record, RunFinished, ToolLate
 from treadle.journals.sqlite.database import Cursor
-from treadle.journals.sqlite.rows import bodies, entries_of, records
+from treadle.journals.sqlite.rows import bodies, entries_of, micros, records
 from treadle.message import Message, decode_message
 from treadle.run_state import RunState, load
 from treadle.session_store import Sessions
@@ -28,6 +28,8 @@ select coalesce(max(pos), 0) from session_entries left join runs on runs.num = s
 where session_entries.session = ? and pos < ? and (kind = 'cleared' or (fork_of is not null and finished is not null))
 """
 
+_BEGAN = "select started_at_us from session_entries join runs on runs.num = session_entries.run where session_entries.session = ? and pos = ?"
+
 
 class _Piece(NamedTuple):
     """One entry of a session."""
@@ -40,7 +42,7 @@ class _Piece(NamedTuple):
 
 
 def view(db: Cursor, session: int, sessions: Sessions, *, before: int | None = None) -> list[Message]:
-    """Oldest first. `before`: as it was at that place of it."""
+    """Oldest first. `before`: as the run at that place of it found it."""
     end = 1 << 62 if before is None else before
     pieces: list[_Piece] = []
     wanted: Window | None = None
@@ -78,6 +80,7 @@ def _folded(pieces: Iterable[_Piece]) -> list[Message]:
 def _pieces(db: Cursor, session: int, end: int, sessions: Sessions, order: str, *, start: int = 0) -> Iterator[_Piece]:
     """Without runs that are not finished."""
     connection = db.connection
+    until_us = cast("int | None", db.execute(_BEGAN, (session, end)).get)
     for kind, run, body, run_id, schema, finished, fork_of in connection.cursor().execute(
         f"{_ENTRIES} and pos >= ? order by pos {order}", (session, end, start)
     ):
@@ -86,17 +89,31 @@ def _pieces(db: Cursor, session: int, end: int, sessions: Sessions, order: str, 
         elif kind == "message":
             yield _Piece((decode_message(body),))
         elif finished is not None and fork_of is not None:
-            yield _Piece(load(run_id, partial(records, connection.cursor()), sessions).history[:], base=True)
+            state = load(run_id, partial(_known_records, connection.cursor(), until_us=until_us), sessions)
+            yield _Piece(state.history[:], base=True)
         elif finished is not None:
-            yield _of_run(connection.cursor(), run, schema)
+            yield _of_run(connection.cursor(), run, schema, until_us)
 
 
-def _of_run(db: Cursor, run: int, schema: int) -> _Piece:
+def _of_run(db: Cursor, run: int, schema: int, until_us: int | None) -> _Piece:
     state = RunState()
     windows: list[Window] = []
     for entry in entries_of(bodies(db, run), schema):
+        if _came_after(entry, state.finished is not None, until_us):
+            continue
         if type(entry) is Compaction:
             windows.append(msgspec.json.decode(entry.receipt, type=Window))
         else:
             state.apply(entry)
     return _Piece(state.history[:], windows)
+
+
+def _came_after(entry: Entry, is_over: bool, until_us: int | None) -> bool:
+    """Whether it is what a call gave when its own run was over, and the run that looks back had begun: that one never saw it."""
+    return until_us is not None and is_over and type(entry) is ToolLate and micros(entry.at) > until_us
+
+
+def _known_records(db: Cursor, run_id: str, *, until_us: int | None) -> list[Record]:
+    found = records(db, run_id)
+    end = next((record.seq for record in found if type(record.entry) is RunFinished), len(found))
+    return [record for record in found if not _came_after(record.entry, record.seq > end, until_us)]
