@@ -272,6 +272,46 @@ def test_a_forked_child_does_not_keep_its_parents_lock(path: Path) -> None:
     subprocess.run([sys.executable, "-c", FORK, str(path)], check=True, timeout=50)
 
 
+FORKED_JOURNAL = """
+import os, sys
+import anyio
+from tests.journals.runs import fact, started
+from treadle.errors import AgentError
+from treadle.journals.sqlite import SqliteJournal
+
+journal = SqliteJournal.open(sys.argv[1])
+
+async def begin():
+    writer = await journal.begin(started())
+    await writer.append([fact("a")])
+    return writer
+
+async def in_the_child():
+    refused = 0
+    for what in (lambda: writer.append([fact("child")]), lambda: journal.read("run_1"), lambda: journal.begin(started("run_2"))):
+        try:
+            await what()
+        except AgentError as e:
+            refused += "is closed: open it again" in e.message
+    return refused
+
+async def in_the_parent():
+    await writer.append([fact("b")])
+    assert [record.seq for record in await journal.read("run_1")] == [1, 2, 3]
+    await journal.aclose()
+
+writer = anyio.run(begin)
+if (child := os.fork()) == 0:
+    os._exit(anyio.run(in_the_child))
+assert os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) == 3
+anyio.run(in_the_parent)
+"""
+
+
+def test_a_forked_child_writes_and_reads_nothing_through_its_parents_journal(path: Path) -> None:
+    subprocess.run([sys.executable, "-W", "ignore", "-c", FORKED_JOURNAL, str(path)], check=True, timeout=20, cwd=Path(__file__).parents[3])
+
+
 def test_the_files_of_the_dead_are_cleared_away(tmp_path: Path) -> None:
     folder = tmp_path / "journal.db-workers"
     folder.mkdir()

@@ -15,6 +15,7 @@ import apsw
 from treadle.errors import AgentError
 from treadle.journals.sqlite.database import Cursor, cursor_of
 from treadle.journals.sqlite.failures import translated
+from treadle.journals.sqlite.forks import abandon_in_children
 from treadle.journals.sqlite.schema import connect
 
 T = TypeVar("T")
@@ -33,6 +34,7 @@ class Readers:
         """Guards the two below."""
         self._idle: list[apsw.Connection] = []
         self._closed = False
+        abandon_in_children(self)
 
     @contextlib.contextmanager
     def snapshot(self) -> Generator[Cursor]:
@@ -68,6 +70,10 @@ class Readers:
                 self._idle.append(db)
                 return
         db.close()
+
+    def abandon(self) -> None:
+        """In a forked child: no connection of its parent is used, and none is closed."""
+        self._lock, self._closed = threading.Lock(), True
 
     def close(self) -> None:
         """Those that are being read from close when they are done. Idempotent."""

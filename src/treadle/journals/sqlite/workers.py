@@ -7,10 +7,10 @@ from __future__ import annotations
 
 import os
 import threading
-import weakref
 from pathlib import Path
 
 from treadle.errors import AgentError
+from treadle.journals.sqlite.forks import abandon_in_children
 from treadle.journals.sqlite.locks import hold, is_held
 from treadle.types import new_id
 
@@ -24,7 +24,7 @@ class Workers:
         self._descriptor: int | None = None
         self._lock = threading.Lock()
         """Two threads that begin their first run at once are one worker."""
-        _open.add(self)
+        abandon_in_children(self)
 
     def register(self) -> str:
         """This worker's id; makes its lock file at the first call, and clears away those of the dead. Raises AgentError(agent)."""
@@ -66,19 +66,8 @@ class Workers:
         return self.folder / f"{worker}.lock"
 
     def abandon(self) -> None:
-        """In a forked child: the lock is the parent's."""
+        """In a forked child: the lock is the parent's, and a thread that is not there may hold ours."""
+        self._lock = threading.Lock()
         descriptor, self.me, self._descriptor = self._descriptor, None, None
         if descriptor is not None:
             os.close(descriptor)
-
-
-_open: weakref.WeakSet[Workers] = weakref.WeakSet()
-
-
-def _after_fork() -> None:
-    for workers in list(_open):
-        workers.abandon()
-
-
-if hasattr(os, "register_at_fork"):
-    os.register_at_fork(after_in_child=_after_fork)

@@ -24,6 +24,7 @@ from treadle.errors import AgentError
 from treadle.journal import uninterrupted
 from treadle.journals.sqlite.database import Cursor, cursor_of
 from treadle.journals.sqlite.failures import translated
+from treadle.journals.sqlite.forks import abandon_in_children
 
 T = TypeVar("T")
 
@@ -117,6 +118,7 @@ class Writer:
         self._log_pages = self._moved_pages = 0
         """How long the log is, and how much of it was in the file after the last look."""
         self._log_pages_max = LOG_PAGES_MIN
+        abandon_in_children(self)
         db.set_wal_hook(self._committed)  # in place of SQLite's own checkpoints, which would come before the futures are resolved
 
     # ------------------------------------------------------------ handing in
@@ -175,6 +177,11 @@ class Writer:
                 self._thread.start()
             self._unwritten += 1
             self._queue.put(write)
+
+    def abandon(self) -> None:
+        """In a forked child: the thread is not there, and others that are not may hold the locks."""
+        self._lock, self._turn = threading.Lock(), threading.Lock()
+        self._thread, self._closed = None, True
 
     def close(self) -> None:
         """What was handed in is written first; then the log is moved into the file. Idempotent."""
