@@ -51,6 +51,10 @@ def responded(message: Message) -> ModelResponded:
     return ModelResponded(at=AT, turn=1, attempt=1, message=message, usage=Usage(), stop_reason=StopReason.COMPLETE)
 
 
+def finished(**more: Any) -> RunFinished:
+    return RunFinished(**{"at": AT, "outcome": Outcome.COMPLETED, "turns": 2, "tool_calls": 1, "usage": Usage(), "duration_s": 1.5} | more)
+
+
 # ---------------------------------------------------------------- stored and read
 
 
@@ -199,6 +203,44 @@ def test_the_first_entry_that_is_broken_or_out_of_place_is_named_by_its_number(e
     assert caught.value.kind == "invalid"
 
 
+def asking(call_id: str) -> ModelResponded:
+    return responded(Message(id="msg_2", role="assistant", parts=(ToolCall(id=call_id, name="t", arguments_json="{}"),), created_at=AT))
+
+
+def began(call_id: str) -> ToolStarted:
+    return ToolStarted(at=AT, call_id=call_id, name="t", arguments_json="{}", effect="once", key="k")
+
+
+def gave(call_id: str) -> ToolFinished:
+    return ToolFinished(at=AT, status="ok", result=ToolResult(call_id=call_id, name="t", content="x"), duration_ms=1.0)
+
+
+@pytest.mark.parametrize(
+    ("entries", "words"),
+    [
+        ([STARTED, asking("a"), began("a"), gave("b")], "entry 4: no call 'b' was asked for before it"),
+        ([STARTED, gave("a")], "entry 2: no call 'a'"),
+        ([STARTED, began("a")], "entry 2: no call 'a'"),
+        ([STARTED, asking("a"), began("a"), gave("a"), gave("a")], "entry 5: the call 'a' has its result already"),
+        ([STARTED, finished(), finished()], "entry 3: after run.finished"),
+        ([STARTED, finished(), ModelRequested(at=AT, turn=1)], "entry 3: after run.finished"),
+        ([STARTED, Compaction(at=AT, receipt="{")], "entry 2: "),
+        ([msgspec.structs.replace(STARTED, run_id="../../up")], "entry 1: '../../up' is no id"),
+        ([msgspec.structs.replace(STARTED, run_id="\x1b[31mred")], "entry 1: .* is no id"),
+        ([msgspec.structs.replace(STARTED, session_id="a\nb")], "entry 1: .* is no id"),
+    ],
+)
+def test_what_no_run_comes_to_is_refused_by_its_number(entries: list[Entry], words: str) -> None:
+    with pytest.raises(AgentError, match=words) as caught:
+        read_run([entry.to_json() for entry in entries])
+    assert caught.value.kind == "invalid"
+
+
+def test_a_result_that_was_late_may_follow_the_end() -> None:
+    entries = [STARTED, asking("a"), began("a"), gave("a"), finished(), ToolLate(at=AT, call_id="a", text="x")]
+    assert read_run([entry.to_json() for entry in entries]) == entries
+
+
 # ---------------------------------------------------------------- what a front sees
 
 
@@ -271,10 +313,6 @@ def test_an_approval_is_asked_for_and_resolved() -> None:
 
 def test_added_input_is_its_text() -> None:
     assert shown(InputAdded(at=AT, message=PROMPT, by="user")) == [{"type": "input_added", "text": "hi"}]
-
-
-def finished(**more: Any) -> RunFinished:
-    return RunFinished(**{"at": AT, "outcome": Outcome.COMPLETED, "turns": 2, "tool_calls": 1, "usage": Usage(), "duration_s": 1.5} | more)
 
 
 def test_a_run_ends_with_its_turn_its_output_and_its_outcome() -> None:

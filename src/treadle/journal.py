@@ -10,12 +10,13 @@ from collections.abc import Callable, Collection, Sequence
 from typing import Literal, Protocol, TypeAlias, TypeVar
 
 import anyio
+import msgspec
 
-from treadle.entries import Entry, Fork, Record, RunStarted, read_entry
+from treadle.entries import Entry, Fork, Record, RunStarted, ToolFinished, ToolLate, ToolStarted, read_entry
 from treadle.errors import AgentError
 from treadle.message import Message
 from treadle.run_state import RunState
-from treadle.session_store import Sessions, title_of
+from treadle.session_store import Sessions, is_id, title_of
 from treadle.types import Mode, Outcome, Time, Usage, Value
 
 T = TypeVar("T")
@@ -165,16 +166,47 @@ class Journal(Protocol):
 def read_run(entries: Sequence[bytes]) -> list[Entry]:
     """A whole run as `read_bytes` gave it. Raises AgentError(invalid) that names the number of the first entry which is none, or out of place."""
     read: list[Entry] = []
+    state = RunState()
     for number, data in enumerate(entries, 1):
         try:
-            read.append(read_entry(data))
+            entry = read_entry(data)
+            _check_place(entry, state)
+            state.apply(entry)
         except AgentError as e:
             raise AgentError("invalid", f"entry {number}: {e.message}") from e
-        if (number == 1) is not isinstance(read[-1], RunStarted):
-            raise AgentError("invalid", f"entry {number}: a run begins with one run.started, and has no other")
+        except msgspec.DecodeError as e:  # of what is JSON inside of a text
+            raise AgentError("invalid", f"entry {number}: {e}") from e
+        read.append(entry)
     if not read:
         raise AgentError("invalid", "there is no entry in it")
     return read
+
+
+def _check_place(entry: Entry, state: RunState) -> None:
+    """Raises AgentError(invalid) for what no run comes to."""
+    if (state.seq == 0) is not isinstance(entry, RunStarted):
+        raise AgentError("invalid", "a run begins with one run.started, and has no other")
+    if state.finished is not None and not isinstance(entry, ToolLate):
+        raise AgentError("invalid", "after run.finished come results that were late, and nothing else")
+    match entry:
+        case RunStarted(run_id=run_id, session_id=session_id):
+            for given in (run_id, session_id):
+                if given is not None and not is_id(given):
+                    raise AgentError("invalid", f"{given!r} is no id: ids are up to 128 printable characters without slashes")
+        case ToolStarted(call_id=call_id):
+            _check_call(call_id, state)
+        case ToolFinished(result=result):
+            _check_call(result.call_id, state)
+        case _:
+            return
+
+
+def _check_call(call_id: str, state: RunState) -> None:
+    """Raises AgentError(invalid)."""
+    if call_id not in {call.id for call in state.calls}:
+        raise AgentError("invalid", f"no call {call_id!r} was asked for before it")
+    if call_id in state.results:
+        raise AgentError("invalid", f"the call {call_id!r} has its result already")
 
 
 def info_of(entries: Sequence[Entry], status: RunStatus) -> RunInfo:

@@ -273,9 +273,14 @@ def _shown(line: str) -> str:
     return " ".join("".join(c for c in words if c.isprintable() or c == JOINER).split())
 
 
+def is_id(text: str) -> bool:
+    """Whether it may name a session or a run: it is never a path, and never anything that a terminal obeys."""
+    return 0 < len(text) <= 128 and text.isprintable() and text not in (".", "..") and not any(c in "/\\" for c in text)
+
+
 def check_session_id(session_id: str) -> None:
-    """A session's id is an id, never a path. Raises AgentError(invalid)."""
-    if not session_id or len(session_id) > 128 or any(c in "/\\\0" or not c.isprintable() for c in session_id) or session_id in (".", ".."):
+    """Raises AgentError(invalid)."""
+    if not is_id(session_id):
         raise AgentError("invalid", f"{session_id!r} is no session id: use up to 128 printable characters without slashes")
 
 
