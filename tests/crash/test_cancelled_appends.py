@@ -10,10 +10,8 @@ import anyio
 import anyio.lowlevel
 import pytest
 
-from tests.journals.runs import started
-from treadle.entries import CancelAsked
+from tests.journals.runs import begun, started
 from treadle.journals.sqlite import SqliteJournal
-from treadle.types import now
 
 
 def test_an_append_ends_also_where_its_answer_is_on_the_way_when_the_cancellation_comes(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -32,7 +30,7 @@ def test_an_append_ends_also_where_its_answer_is_on_the_way_when_the_cancellatio
 
         monkeypatch.setattr(loop, "call_soon_threadsafe", heard)
         async with anyio.create_task_group() as group:
-            group.start_soon(run.append, [CancelAsked(at=now(), by="caller")])
+            group.start_soon(run.append, [begun("c")])
             await anyio.lowlevel.checkpoint()
             answered.wait(5)  # the loop stands still meanwhile: the answer waits for its turn
             group.cancel_scope.cancel()
