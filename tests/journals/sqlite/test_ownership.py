@@ -10,6 +10,7 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import anyio
+import anyio.lowlevel
 import anyio.to_thread
 import pytest
 
@@ -157,6 +158,25 @@ async def test_a_driver_in_another_process_hears_that_it_shall_stop(journal: Sql
     assert look("select * from stops") == []
     process.kill()
     assert not await journal.ask_to_stop("run_1")
+
+
+async def test_a_wish_to_stop_that_comes_while_the_run_is_being_begun_is_heard(journal: SqliteJournal, path: Path) -> None:
+    other, stopped = SqliteJournal.open(path), list[str]()
+    journal.on_stop(stopped.append)
+    await journal.begin(started("run_1"))
+    writer = await journal.begin(started("run_2"))
+
+    async def look_after() -> None:
+        await journal._writer.write(lambda db: journal._chores(db, idle=False), alone=True)  # pyright: ignore[reportPrivateUsage]
+        await anyio.lowlevel.checkpoint()
+
+    held = journal._held.pop(getattr(writer, "num"))  # noqa: B009  it is in the file, and not known here yet  # pyright: ignore[reportPrivateUsage]
+    assert await other.ask_to_stop("run_2")
+    await look_after()
+    journal._held[getattr(writer, "num")] = held  # noqa: B009  now it is  # pyright: ignore[reportPrivateUsage]
+    await look_after()
+    assert stopped == ["run_2"]
+    await other.aclose()
 
 
 async def test_a_wish_to_stop_dies_with_the_driver(journal: SqliteJournal, start: Starts, look: Look) -> None:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from tests.journals.runs import at, begun, fact, finished, gives, message, says, started
+from tests.journals.runs import at, begun, fact, finished, gives, message, refuses, says, started
 from tests.journals.sqlite.conftest import Look
 from treadle.entries import Fork
 from treadle.journals.sqlite import SqliteJournal
@@ -103,6 +103,16 @@ async def test_numbers_of_pruned_runs_are_not_used_again(journal: SqliteJournal)
     assert getattr(old, "num") < getattr(new, "num")  # noqa: B009  a late result of the old one must not reach it
     await new.append([fact("a"), fact("b")])
     assert len(await journal.read("new")) == 3
+
+
+async def test_a_run_that_was_pruned_meanwhile_is_not_forked(journal: SqliteJournal) -> None:
+    await says(journal, "old", "hello", "hello", minute=1)
+    fork = Fork(run_id="old", turn=1, seq=2)
+    await journal.load_fork(fork)
+    await journal.prune(at(5), apply=True)
+    with refuses("invalid", "there is no run 'old' here"):
+        await journal.begin(started("fork", "and?", fork=fork))
+    assert await journal.runs() == []
 
 
 async def test_a_run_that_was_forked_meanwhile_stays(journal: SqliteJournal) -> None:

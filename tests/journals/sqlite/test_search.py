@@ -35,6 +35,19 @@ async def test_what_people_and_models_said_is_found_newest_first(journal: Sqlite
     assert found(journal, "warm", limit=0) == []
 
 
+async def test_an_entry_of_a_newer_version_hides_no_other_words(journal: SqliteJournal, look: Look) -> None:
+    await says(journal, "run_1", "old needle", "yes", session="ada", minute=1)
+    await journal.aclose()
+    strange = b'{"type":"new","at":"2026-11-20T10:00:00Z"}'
+    look("insert into entries(place, type, body) select num << 32 | 9, 'new', ? from runs", strange)
+    look("update runs set indexed = 0")
+    look("delete from words")
+    again = SqliteJournal.open(journal.path)
+    await says(again, "run_2", "new needle", "yes", session="eve", minute=2)
+    assert found(again, "needle") == ["new needle", "old needle"]
+    await again.aclose()
+
+
 async def test_only_words_of_ended_runs_in_sessions_are_found(journal: SqliteJournal) -> None:
     await says(journal, "alone", "needle alone", "needle")
     writer = await journal.begin(started(text="needle one", session="ada", first=[message("needle zero")]))

@@ -186,6 +186,8 @@ async def begin(writer: Writer, workers: Workers, started: RunStarted, let_go: L
     worker, row = workers.register(), row_of(started)
 
     def work(db: Cursor) -> int:
+        if started.fork is not None:
+            find(db, started.fork.run_id)  # it may have been pruned since it was read
         conversation = joined(db, started, workers)
         num = add_row(db, started, conversation, owner=worker, fence=1, head=1, updated_at=started.at)
         insert(db, num, 1, (row,))

@@ -157,8 +157,9 @@ class SqliteJournal:
         """Looks whether others want a run to stop, and lets go of what could not be let go of; when idle, adds to what a search finds."""
         owes = bool(self._unwritten) and self._release_again(db)
         if self._held and (version := db.execute("pragma data_version").get) != self._seen_version:
-            self._seen_version = version
             self._stop_runs(db)
+            if not db.execute("select 1 from stops limit 1").fetchone():  # else one may be for a run that is just being begun here
+                self._seen_version = version
         if not idle or not db.execute("select 1 from runs where finished is not null and indexed = 0 limit 1").fetchone():
             return owes
         db.execute("begin immediate")

@@ -7,6 +7,7 @@ from collections.abc import Sequence
 from typing import cast
 
 from treadle.entries import Entry, InputAdded, ModelResponded, RunStarted
+from treadle.errors import AgentError
 from treadle.journals.sqlite.database import Cursor
 from treadle.journals.sqlite.rows import bodies, micros, read_stored, time_of
 from treadle.message import Message, decode_message
@@ -33,7 +34,7 @@ def index(db: Cursor, *, most: int) -> bool:
     ).fetchall()
     for num, schema, session, pos in rows:
         for seq, data in bodies(db, num):
-            for nth, message in enumerate(_said_in(read_stored(data, schema))):
+            for nth, message in enumerate(_said_by(data, schema)):
                 add(db, session, pos, message, place=num << 32 | seq, nth=nth)
         db.execute("update runs set indexed = 1 where num = ?", (num,))
     return len(rows) == most
@@ -84,6 +85,14 @@ def _message(db: Cursor, session: int, pos: int, place: int | None, nth: int) ->
     run, seq = place >> 32, place & 0xFFFFFFFF
     ((_, data),) = bodies(db, run, after=seq - 1, to=seq)
     return _said_in(read_stored(data, cast("int", db.execute("select schema from runs where num = ?", (run,)).get)))[nth]
+
+
+def _said_by(data: bytes, schema: int) -> list[Message]:
+    """Nothing where a newer version wrote what this one cannot read: the others are found all the same."""
+    try:
+        return _said_in(read_stored(data, schema))
+    except AgentError:
+        return []
 
 
 def _said_in(entry: Entry) -> list[Message]:
