@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import threading
 from pathlib import Path
 
@@ -134,6 +135,35 @@ async def test_nobody_overtakes_what_waits(path: Path) -> None:
     blocker.close()
     assert firsts == {"waits": 3, "comes after it": 4}
     await journal.aclose()
+
+
+async def test_a_signal_right_after_the_beginning_of_a_transaction_keeps_nobody_from_writing(path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    journal, here = SqliteJournal.open(path), list[bool]()
+    writer = await journal.begin(started())
+
+    def interrupt(*_: object, begun: bool = False) -> None:
+        here.append(begun)
+        raise KeyboardInterrupt
+
+    with anyio.fail_after(5):
+        while True not in here:  # until the thread lets it write for itself
+            await writer.append([fact("a")])
+            with monkeypatch.context() as patch, contextlib.suppress(KeyboardInterrupt):
+                patch.setattr(journal._writer, "_commit", interrupt)  # pyright: ignore[reportPrivateUsage]
+                patch.setattr(journal._writer, "_hand_in", interrupt)  # pyright: ignore[reportPrivateUsage]
+                await writer.append([fact("b")])
+    await writer.append([fact("c")])
+    assert fact("b") not in await entries_of(journal)
+    await journal.aclose()
+
+
+async def test_who_closes_a_journal_at_once_with_others_waits_for_its_end(path: Path) -> None:
+    journal = SqliteJournal.open(path)
+    writer = await journal.begin(started())
+    await writer.append([fact("a")])
+    async with anyio.create_task_group() as group:
+        for _ in range(3):
+            group.start_soon(journal.aclose)
 
 
 @pytest.mark.parametrize("instant", ["before", "after"])

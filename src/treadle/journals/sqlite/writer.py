@@ -114,6 +114,8 @@ class Writer:
         """Writes that were handed in and are not done: nobody overtakes them."""
         self._thread: threading.Thread | None = None
         self._closed = False
+        self._closing = threading.Lock()
+        """The connection is not closed under the thread, which is using it, by a second one that closes."""
         self._full = False
         self._log_pages = self._moved_pages = 0
         """How long the log is, and how much of it was in the file after the last look."""
@@ -162,6 +164,7 @@ class Writer:
                 self._db.set_busy_timeout(self._busy_timeout_ms)
             self._commit(self._here, [write], begun=True)
         finally:
+            self._roll_back(self._here)  # where a signal came right after its beginning
             self._turn.release()
         if self._log_pages - self._moved_pages > self._log_pages_max:
             with contextlib.suppress(AgentError):  # it is being closed, which does so too
@@ -185,13 +188,14 @@ class Writer:
 
     def close(self) -> None:
         """What was handed in is written first; then the log is moved into the file. Idempotent."""
-        with self._lock:
-            thread, self._closed = self._thread, True
-            self._thread = None
-        if thread is not None:
-            self._queue.put(None)
-            thread.join()
-        self._db.close()
+        with self._closing:
+            with self._lock:
+                thread, self._closed = self._thread, True
+                self._thread = None
+            if thread is not None:
+                self._queue.put(None)
+                thread.join()
+            self._db.close()
 
     # ------------------------------------------------------------ the thread
 
