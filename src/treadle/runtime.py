@@ -213,7 +213,8 @@ class Runtime:
                 while (found := await self.journal.info(run_id)).status == "running":  # noqa: ASYNC110  another process ends it
                     await anyio.sleep(0.02)
             if found.status == "running":
-                raise AgentError("busy", f"the process that drives run {run_id} does not answer: end that process, or take the run away from it by force")
+                by_force = f"with force=True (`treadle runs kill {run_id} --force`)"
+                raise AgentError("busy", f"the process that drives run {run_id} does not answer: end that process, or take the run away from it {by_force}")
             if found.status == "finished":
                 return found
         writer = await self.journal.take_over(run_id, force=force)

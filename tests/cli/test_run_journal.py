@@ -86,6 +86,7 @@ def test_an_ephemeral_run_stands_over_the_variable(cli: Cli):
         (("--ephemeral", "--on-unknown", "wait"), "--on-unknown wait"),
         (("--continue", "--session", "ada"), "--session"),
         (("--session", "a/b"), "'a/b'"),
+        (("--session", ""), "no session id"),
         (("--journal", "runs.db"), "sqlite:///FILE"),
     ],
 )
@@ -216,6 +217,17 @@ def test_a_stopped_run_is_closed_in_the_journal(cli: Cli, number: signal.Signals
     shown = line_of(Answer(130, "", err.decode()), "treadle runs show")
     assert shown[:3] == ["runs", "show", kept["run_id"]]
     assert cli("run", "--continue", "go on", "--model", model).code == 0
+
+
+def test_what_goes_on_with_a_run_is_its_own_conversation_however_new_another_one_is(cli: Cli):
+    model = cli.script({"error": {"kind": "invalid"}}, {"text": "on"})
+    assert cli("run", "x", "--session", "ada's", "--model", model, TREADLE_CRASH_AT="4").code == -signal.SIGKILL
+    run_id = runs(cli)[0]["run_id"]
+    assert cli("run", "another", "--model", cli.script({"text": "hi"})).code == 0
+    ended = cli("runs", "resume", run_id)
+    assert ended.code == 1
+    assert f"treadle runs show {run_id} tells" in ended.err
+    assert """treadle run --session 'ada'"'"'s' … goes on""" in ended.err
 
 
 # ---------------------------------------------------------------- what waits for a person

@@ -24,7 +24,7 @@ def next_steps(state: RunState, *, journal: str | None = None) -> list[str]:
     if started.session_id is None:
         return [f"{show} tells what happened"]
     elsewhere = () if state.cwd == os.getcwd() else ("--cwd", state.cwd)
-    return [f"{show} tells what happened; {_command('run', '--continue', *there, *elsewhere)} … goes on"]
+    return [f"{show} tells what happened; {_command('run', '--session', started.session_id, *there, *elsewhere)} … goes on"]
 
 
 def _to_resume(state: RunState, run_id: str, there: tuple[str, ...]) -> list[str]:

@@ -154,7 +154,7 @@ def _without_effect(config: Config) -> list[str]:
 async def _run(config: Config, wish: Wish, out: IO[bytes]) -> RunResult[str]:
     show = renderer(wish.output, out, Redactor(config.secrets()), quiet=wish.quiet, verbose=wish.verbose).show
     async with _opened(config, wish.journal) as runtime:
-        session = await _last_here(runtime, wish.cwd) if wish.goes_on else wish.session or new_id("session")
+        session = await _last_here(runtime, wish.cwd) if wish.goes_on else new_id("session") if wish.session is None else wish.session
         stream = runtime.stream(
             coding_agent(config),
             wish.prompt,
