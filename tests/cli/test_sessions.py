@@ -105,3 +105,14 @@ def test_an_unknown_session_is_refused_with_the_nearest_ids(cli: Cli) -> None:
     assert "Did you mean holidays or holidays-2?" in answer.err
     assert cli("sessions", "show", "holidays").code == 0
     assert "the beginning of 2 ids" in cli("sessions", "show", "holi").err
+
+
+def test_deleting_says_which_runs_stay_because_others_were_forked_from_them(cli: Cli) -> None:
+    assert cli("run", "one", "--session", "old", "--model", cli.script({"text": "a"}, {"text": "b"}, {"text": "c"})).code == 0
+    [first] = cli("runs", "list", "--json").json
+    assert cli("runs", "fork", "last", "--turn", "1", "--text", "two").code == 0
+    gone = cli("sessions", "delete", "old", "--yes")
+    assert gone.code == 0
+    assert gone.out.splitlines()[-2:] == ["Deleted.", f"run {first['run_id']} stays as long as runs that were forked from it"]
+    assert cli("sessions", "delete", "last", "--yes").out.splitlines()[-1] == "Deleted."
+    assert cli("runs", "list", "--json").json == []

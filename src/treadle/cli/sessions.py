@@ -175,13 +175,18 @@ def delete(session: str, yes: bool, journal: str | None) -> None:
         store = place.journal.sessions
         info = find_session(store, session)
         put(f"{one_line(info.id)}: {_title(info.title, place.secrets)}, {count(info.message_count, 'message')}")
-        for run in await place.journal.runs(session_id=info.id):
+        going = await place.journal.runs(session_id=info.id)
+        for run in going:
             if run.status != "finished":
                 put(f"run {one_line(run.run_id)} ({run.status}) goes with it")
         if not yes:
             confirm("Delete it?")
         store.delete(info.id)
         put("Deleted.")
+        left = {run.run_id for run in await place.journal.runs()}
+        for run in going:
+            if run.run_id in left:
+                put(f"run {one_line(run.run_id)} stays as long as runs that were forked from it")
 
     on_journal(journal, work, absent=lambda _: _none(session))
 
