@@ -160,6 +160,17 @@ async def test_a_driver_in_another_process_hears_that_it_shall_stop(journal: Sql
     assert not await journal.ask_to_stop("run_1")
 
 
+async def test_a_session_is_not_cleared_under_the_run_of_another_process(journal: SqliteJournal, path: Path) -> None:
+    other = SqliteJournal.open(path)
+    writer = await other.begin(started("run_1", session="ada"))
+    with refuses("busy", "run run_1 of session 'ada' is running"):
+        journal.sessions.clear_messages("ada")
+    await writer.append([finished()])
+    assert journal.sessions.clear_messages("ada")
+    assert journal.sessions.get_messages("ada") == []
+    await other.aclose()
+
+
 async def test_a_wish_to_stop_that_comes_while_the_run_is_being_begun_is_heard(journal: SqliteJournal, path: Path) -> None:
     other, stopped = SqliteJournal.open(path), list[str]()
     journal.on_stop(stopped.append)

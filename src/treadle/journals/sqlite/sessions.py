@@ -96,16 +96,17 @@ class SqliteSessions:
             num = number_of(db, session_id)
             if num is None:
                 return False
-            for run_id, owner in db.execute("select id, owner from runs where session = ? and finished is null", (num,)).fetchall():
-                if self._workers.alive(owner) is not None:
-                    raise AgentError(
-                        "busy", f"run {run_id} of session {session_id!r} is running: wait for its end, or stop it with `treadle runs kill {run_id}`"
-                    )
+            self._refuse_running(db, num, session_id)
             db.execute("update sessions set id = null where num = ?", (num,))
             sweep(db)
             return True
 
         return self._writer.write_now(work)
+
+    def _refuse_running(self, db: Cursor, num: int, session_id: str) -> None:
+        for run_id, owner in db.execute("select id, owner from runs where session = ? and finished is null", (num,)).fetchall():
+            if self._workers.alive(owner) is not None:
+                raise AgentError("busy", f"run {run_id} of session {session_id!r} is running: wait for its end, or stop it with `treadle runs kill {run_id}`")
 
     def update_title(self, session_id: str, title: str) -> bool:
         def work(db: Cursor, num: int) -> None:
@@ -148,6 +149,7 @@ class SqliteSessions:
         """Their runs stay in the journal."""
 
         def work(db: Cursor, num: int) -> None:
+            self._refuse_running(db, num, session_id)
             db.execute("insert into session_entries(session, pos, kind) values(?, ?, 'cleared')", (num, next_pos(db, num)))
             db.execute("update sessions set messages = 0 where num = ?", (num,))
             touch(db, num, now())
