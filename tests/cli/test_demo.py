@@ -10,6 +10,7 @@ import sys
 from pathlib import Path
 
 from tests.cli.conftest import KEY, Cli
+from treadle.cli import demo_crash
 
 
 def temporary(cli: Cli) -> Path:
@@ -77,3 +78,8 @@ def test_a_demo_that_is_stopped_leaves_nothing(cli: Cli):
             assert "Traceback" not in process.stderr.read()
         assert list(folder.iterdir()) == []
         assert processes_in(folder) == []
+
+
+def test_what_the_demo_tells_between_its_commands_fits_a_terminal_of_100_columns() -> None:
+    for told in (demo_crash.INTRO, demo_crash.KILLED.format(4_000_000), demo_crash.PROOF):
+        assert max(map(len, told.splitlines())) <= 100

@@ -36,12 +36,14 @@ PROMPT = "Charge order 17, then write a receipt."
 CHARGE = "sh charge.sh 17 42.00"
 CHARGED = "order 17: 42.00 EUR\n"
 INTRO = """\
-Part two: kill -9. A second agent charges a card. In the middle of the charge its process is killed, for real, and the
-run goes on from its journal. What follows are real commands; the journal is in {}.
+Part two: kill -9. A second agent charges a card. In the middle of the charge its process is
+killed, for real, and the run goes on from its journal. What follows are real commands; the journal:
+  {}
 """
 KILLED = """\
-kill -9 {}: the process is gone, in the middle of the charge. The journal has the start of that call and no result.
-bash is a tool that is marked `once`: a call that may have happened is never repeated behind anybody's back.
+kill -9 {}: the process is gone, in the middle of the charge.
+The journal has the start of that call and no result. bash is a tool that is marked `once`:
+a call that may have happened is never repeated behind anybody's back.
 """
 PROOF = """\
 The ledger, all of it:
