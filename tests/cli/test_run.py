@@ -322,3 +322,10 @@ def test_version_and_help(cli: Cli):
     help_text = cli("run", "--help").out
     assert all(option in help_text for option in ("--model", "--mode", "--max-turns", "--timeout", "--output"))
     assert json.dumps(help_text)
+
+
+def test_a_line_of_a_result_that_is_cut_says_so(cli: Cli):
+    (cli.workspace / ("n" * 200)).write_text("x")
+    answer = cli("run", "x", "-v", "--model", cli.script({"tool_calls": [{"name": "ls", "arguments": {"path": "."}}]}, {"text": "done"}))
+    (shown,) = [line for line in answer.err.splitlines() if "nnn" in line]
+    assert shown.endswith("n…")

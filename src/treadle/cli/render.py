@@ -12,6 +12,7 @@ from typing_extensions import override
 
 from treadle import events
 from treadle.cli.exits import silence
+from treadle.cli.terminal import cut
 from treadle.events import Event
 from treadle.message import encode_json
 from treadle.redaction import Redactor
@@ -112,7 +113,7 @@ class Text:
         shown = lines[:RESULT_LINES] if self._verbose else lines[:1] if event.is_error else []
         self._say(f"  {mark} {one_line(event.name, NAME_CHARS)} {event.duration_ms / 1000:.1f} s", "31" if event.is_error else "2")
         for line in shown:
-            self._say(f"    {line[:LINE_CHARS]}", "2")
+            self._say(f"    {cut(line, LINE_CHARS)}", "2")
         if self._verbose and len(lines) > RESULT_LINES:
             self._say(f"    … {len(lines) - RESULT_LINES} more lines", "2")
 
