@@ -263,7 +263,7 @@ def test_a_request_ends_the_turn_before_and_starts_its_own() -> None:
 def test_another_attempt_is_a_retry_of_the_one_before() -> None:
     failed = ErrorInfo(kind="rate_limit", message="later", status=429)
     assert shown(ModelRequested(at=AT, turn=2, attempt=3, failed=failed, wait_s=1.5)) == [{"type": "retry", "attempt": 2, "wait_s": 1.5, "kind": "rate_limit"}]
-    assert shown(ModelRequested(at=AT, turn=2, attempt=2)) == [{"type": "retry", "attempt": 1, "wait_s": 0.0, "kind": "network"}]
+    assert shown(ModelRequested(at=AT, turn=2, attempt=2)) == [{"type": "retry", "attempt": 1, "wait_s": 0.0, "kind": "lost"}]
 
 
 def test_a_response_is_its_usage_its_message_and_what_it_asks_for() -> None:

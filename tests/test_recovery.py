@@ -35,14 +35,13 @@ from tests.doubles import (
 )
 from treadle import ToolContext, ToolFailed, events, tool
 from treadle.agent import Agent
-from treadle.calls import NOT_KNOWN
+from treadle.calls import ASK, NOT_KNOWN, STOPPED
 from treadle.entries import ApprovalAsked, Entry, InputAdded, ModelRequested, RunFinished, RunResumed, ToolFinished, ToolStarted
 from treadle.errors import AgentError
 from treadle.events import Event
 from treadle.journals.memory import MemoryJournal
 from treadle.loop import LAST_TURN
 from treadle.message import ToolResult
-from treadle.recovery import ASK, STOPPED
 from treadle.result import RunResult
 from treadle.run_state import RunState
 from treadle.runtime import Runtime
@@ -951,3 +950,18 @@ async def test_the_model_is_told_of_a_timeout_as_of_a_timeout_also_by_a_later_dr
     assert told.unknown
     assert "Timed out" in told.text
     assert "process stopped" not in told.text
+
+
+async def test_what_waits_after_a_timeout_is_shown_with_what_the_timeout_said() -> None:
+    @tool(effect="once", timeout_s=0.01)
+    async def hang() -> str:
+        await anyio.sleep_forever()
+        return ""
+
+    agent = Agent(name="a", model=ScriptedModel([{"tool_calls": [{"name": "hang", "arguments": {}, "id": "c1"}]}]), tools=[hang])
+    seen: list[Event] = []
+    async with Runtime.open() as rt:
+        await rt.run(agent, "go", on_unknown="wait", on_event=seen.append)
+    [end] = [event for event in seen if isinstance(event, events.ToolCallEnd)]
+    assert end.unknown
+    assert "Timed out" in end.result

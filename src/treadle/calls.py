@@ -21,6 +21,8 @@ from treadle.types import OnUnknown, Outcome, now
 MAX_PARALLEL = 64
 """Calls of one turn that run at once; the others start as these end."""
 NOT_KNOWN = "It is not known whether it took effect: check before you do it again."
+STOPPED = f"The process stopped while this call was running. {NOT_KNOWN}"
+ASK = "the process stopped while this call was running, and it is not known whether it took effect"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -199,8 +201,16 @@ class Batch:
         if started is not None and self._here.get(call.id, True):
             unknown = started.effect == "once"
             text = f"{why} while this call was running. {NOT_KNOWN}" if unknown else f"{why} before this call was done; it may be repeated."
+            if call.id in self._state.asked:
+                text = why_unknown(call, self._state)
         result = failure(call.id, call.name, text, unknown=unknown)
         return ToolFinished(at=now(), status="unknown" if unknown else "cancelled", result=result, started=started is not None)
+
+
+def why_unknown(call: ToolCall, state: RunState) -> str:
+    """In words for the model; what cut it while it ran stands in the question, where a person was asked."""
+    asked = state.asked.get(call.id)
+    return STOPPED if asked is None or asked.reason == ASK else asked.reason
 
 
 def _question(call: ToolCall, reason: str) -> ApprovalAsked:

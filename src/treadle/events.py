@@ -140,6 +140,7 @@ class Retry(_Event, frozen=True, kw_only=True, tag="retry"):
     attempt: int
     wait_s: float
     kind: str
+    """Of its error; `lost` where its process died."""
 
 
 class UsageReported(_Event, frozen=True, kw_only=True, tag="usage"):

@@ -37,6 +37,10 @@ def shown_arguments(arguments_json: JsonText) -> dict[str, object] | str:
         return arguments_json
 
 
+LOST = "lost"
+"""The kind of an attempt that ended with its process."""
+
+
 def events_of(entry: Entry) -> Iterator[tuple[type[Event], Mapping[str, Any]]]:
     """The durable events of an entry, in order: their types and own fields. The same on every host, whenever it is asked."""
     match entry:
@@ -47,7 +51,7 @@ def events_of(entry: Entry) -> Iterator[tuple[type[Event], Mapping[str, Any]]]:
                 yield events.TurnEnd, {"turn": entry.turn - 1}
             yield events.TurnStart, {"turn": entry.turn}
         case ModelRequested():
-            kind = entry.failed.kind if entry.failed else "network"
+            kind = entry.failed.kind if entry.failed else LOST
             yield events.Retry, {"attempt": entry.attempt - 1, "wait_s": entry.wait_s, "kind": kind}
         case ModelResponded():
             yield from _events_of_response(entry)

@@ -10,7 +10,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Protocol
 
-from treadle.calls import NOT_KNOWN, Held, Ready, Refused
+from treadle.calls import ASK, Held, Ready, Refused, why_unknown
 from treadle.entries import ApprovalAnswered, Entry, ToolFinished, ToolStarted
 from treadle.errors import AgentError
 from treadle.message import ToolCall, ToolResult
@@ -19,9 +19,6 @@ from treadle.tooling import DidNotHappen, Happened, failure
 from treadle.types import OnUnknown, now
 
 logger = logging.getLogger("treadle")
-
-STOPPED = f"The process stopped while this call was running. {NOT_KNOWN}"
-ASK = "the process stopped while this call was running, and it is not known whether it took effect"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -63,7 +60,7 @@ async def recover(state: RunState, toolbox: Preparer, answers: Answers, default:
     still_open: list[Ready | Refused | Held] = []
     for call in state.open_calls:
         started = state.starts.get(call.id)
-        said = _answer(call, started, answers, _why(call, state))
+        said = _answer(call, started, answers, why_unknown(call, state))
         entries.extend(said)
         if any(isinstance(entry, ToolFinished) for entry in said):
             continue
@@ -77,12 +74,6 @@ async def recover(state: RunState, toolbox: Preparer, answers: Answers, default:
         else:
             still_open.append(found)
     return entries, still_open
-
-
-def _why(call: ToolCall, state: RunState) -> str:
-    """Its outcome is not known, in words for the model: also its own timeout may have cut it, which then stands in the question."""
-    asked = state.asked.get(call.id)
-    return STOPPED if asked is None or asked.reason == ASK else asked.reason
 
 
 def _answer(call: ToolCall, started: ToolStarted | None, answers: Answers, why: str) -> Sequence[Entry]:
@@ -132,7 +123,7 @@ async def _go_on(
         raise AgentError("tool", f"{call.name} (call {call.id}) was running when the process stopped, and nobody knows whether it took effect")
     if on_unknown == "wait":
         return Held(call=call, reason=ASK, parallel=again.tool.parallel, asked=asked)
-    return _unknown(call, _why(call, state))
+    return _unknown(call, why_unknown(call, state))
 
 
 async def _probed(ready: Ready, toolbox: Preparer) -> Happened | DidNotHappen | None:

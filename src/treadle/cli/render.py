@@ -74,6 +74,8 @@ class Text:
         self._quiet = quiet
         self._verbose = verbose
         self._colour = sys.stderr.isatty() and not os.environ.get("NO_COLOR")
+        self._asked: set[str] = set()
+        """Calls that stand on the screen; those of a run that goes on were asked for elsewhere."""
 
     def show(self, event: Event) -> None:
         if isinstance(event, events.RunEnd):
@@ -86,11 +88,16 @@ class Text:
             case events.MessageAdded():
                 self._words(event)
             case events.ToolCallAsked():
+                self._asked.add(event.call_id)
                 arguments = event.arguments if isinstance(event.arguments, str) else " ".join(str(v) for v in event.arguments.values())
                 name = one_line(event.name, NAME_CHARS)
                 self._say(f"• {name} {one_line(arguments, LINE_CHARS - len(name) - 3)}")
+            case events.ToolCallStart() if event.call_id not in self._asked:
+                self._say(f"• {one_line(event.name, NAME_CHARS)} {one_line(event.call_id, NAME_CHARS)}, asked for before")
             case events.ToolCallEnd():
                 self._result(event)
+            case events.Retry(kind="lost"):
+                self._say("! the process stopped while the model answered: asking again", "33")
             case events.Retry():
                 self._say(f"! {event.kind}: trying again in {event.wait_s:.1f} s (attempt {event.attempt} failed)", "33")
             case events.Warned():
