@@ -122,7 +122,13 @@ def test_the_end_of_a_terminal_ends_a_run_with_all_that_it_started(cli: Cli, num
     model = cli.script({"tool_calls": [{"name": "bash", "arguments": {"command": f"exec 3>{fifo}; echo up >&3; sleep 100"}}]}, {"text": "no"})
     command = [sys.executable, "-m", "treadle", "run", "x", "--mode", "full", "--output", "json", "--model", model]
     with subprocess.Popen(
-        command, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.PIPE, env=cli.environment(), cwd=cli.workspace
+        command,
+        stdin=subprocess.DEVNULL,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        env=cli.environment(),
+        cwd=cli.workspace,
+        preexec_fn=lambda: signal.signal(number, signal.SIG_DFL),  # who started the tests may ignore it
     ) as process:
         with fifo.open() as alive:
             assert alive.readline() == "up\n"
