@@ -36,9 +36,10 @@ from tests.doubles import (
 from treadle import ToolContext, ToolFailed, events, tool
 from treadle.agent import Agent
 from treadle.calls import ASK, NOT_KNOWN, STOPPED
-from treadle.entries import ApprovalAsked, Entry, InputAdded, ModelRequested, RunFinished, RunResumed, ToolFinished, ToolStarted
+from treadle.entries import ApprovalAsked, Entry, InputAdded, ModelRequested, RunFinished, RunResumed, RunStarted, ToolFinished, ToolStarted
 from treadle.errors import AgentError
 from treadle.events import Event
+from treadle.journal import RunWriter
 from treadle.journals.memory import MemoryJournal
 from treadle.loop import LAST_TURN
 from treadle.message import ToolResult
@@ -965,3 +966,23 @@ async def test_what_waits_after_a_timeout_is_shown_with_what_the_timeout_said() 
     [end] = [event for event in seen if isinstance(event, events.ToolCallEnd)]
     assert end.unknown
     assert "Timed out" in end.result
+
+
+async def test_what_another_process_says_in_the_session_before_a_run_begins_is_no_part_of_what_its_model_saw(tmp_path: Path) -> None:
+    url = f"sqlite:///{tmp_path}/runs.db"
+
+    def speaker(text: str) -> Agent[object, str]:
+        return Agent(name="a", model=ScriptedModel([{"text": text}]))
+
+    async with Runtime.open(url) as rt, Runtime.open(url) as other:
+        begin = rt.journal.begin
+
+        async def after_the_other(started: RunStarted) -> RunWriter:
+            await other.session("s", agent=speaker("theirs")).send("first")
+            return await begin(started)
+
+        rt.journal.begin = after_the_other  # pyright: ignore[reportAttributeAccessIssue]  between plan and begin
+        result = await rt.session("s", agent=speaker("ours")).send("second")
+        assert [m.text for m in result.messages] == ["second", "ours"]
+        assert (await rt.replay(result.run_id)).messages == result.messages
+        assert [m.text for m in await rt.session("s", agent=speaker("")).history()] == ["first", "theirs", "second", "ours"]

@@ -84,7 +84,7 @@ class Assembly:
         cut = window(past)
         state = RunState(past if cut is None else cut.of(past))
         plan = await self._plan(agent, prompt, session_id, options, state=state, fresh=not past, parent_run_id=parent_run_id)
-        return plan if cut is None else _but(plan, window=cut)
+        return plan if session_id is None else _but(plan, window=cut, past=len(past))
 
     async def forked(self, agent: Agent[Any, Any], fork: Fork, prompt: Message, session_id: str | None, options: RunOptions) -> Plan:
         """Of a run that goes on from inside another one."""

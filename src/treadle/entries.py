@@ -60,6 +60,8 @@ class RunStarted(_Entry, frozen=True, kw_only=True, tag="run.started"):
     session_id: str | None = None
     parent_run_id: str | None = None
     user_id: str | None = None
+    past: int | None = None
+    """How many messages of its session it found; another process may have added more before it began. None: all of them."""
     on_ask: OnAsk = "deny"
     on_unknown: OnUnknown = "tell"
     fork: Fork | None = None

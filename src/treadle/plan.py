@@ -56,6 +56,8 @@ class Plan:
     inputs_json: JsonText = "{}"
     user_id: str | None = None
     parent_run_id: str | None = None
+    past: int | None = None
+    """Messages of its session that were there when it was planned."""
     on_ask: OnAsk = "deny"
     on_unknown: OnUnknown = "tell"
     fork: Fork | None = None
@@ -82,6 +84,7 @@ class Plan:
             session_id=self.session_id,
             parent_run_id=self.parent_run_id,
             user_id=self.user_id,
+            past=self.past,
             on_ask=self.on_ask,
             on_unknown=self.on_unknown,
             fork=self.fork,

@@ -303,7 +303,7 @@ def _fold(records: Iterable[Record], read: Callable[[str], Sequence[Record]], se
     if started.fork is not None:
         state = forked(started.fork, read, sessions)
     elif started.session_id is not None:
-        state = RunState(sessions.get_messages(started.session_id, before=started.run_id))
+        state = RunState(sessions.get_messages(started.session_id, before=started.run_id)[: started.past])
     else:
         state = RunState()
     for entry in entries:
