@@ -13,8 +13,8 @@ from treadle.journals.sqlite.rows import bodies, micros, read_stored, time_of
 from treadle.message import Message, decode_message
 from treadle.session_store import Found, excerpt_of
 
-_UNSPACED = re.compile(r"([\u0e00-\u0eff\u1000-\u109f\u1780-\u17ff\u3040-\u30ff\u3400-\u4dbf\u4e00-\u9fff\uf900-\ufaff\U00020000-\U0003ffff])")
-"""Scripts that put no space between words: each of their characters is indexed by itself."""
+_UNSPACED = r"([\u0e00-\u0eff\u1000-\u109f\u1780-\u17ff\u3040-\u30ff\u3400-\u4dbf\u4e00-\u9fff\uf900-\ufaff\U00020000-\U0003ffff])"
+"""Scripts that put no space between words: each of their characters is indexed by itself. Compiled when it is first used: that takes 3 ms."""
 
 _FOUND = """
 select sessions.id, title, said.session, pos, place, nth, at_us
@@ -76,7 +76,7 @@ def _query(wanted: Sequence[str]) -> str | None:
 
 
 def _indexed(text: str) -> str:
-    return _UNSPACED.sub(r" \1 ", text).encode("utf-8", "replace").decode().replace("\0", " ")
+    return re.sub(_UNSPACED, r" \1 ", text).encode("utf-8", "replace").decode().replace("\0", " ")
 
 
 def _message(db: Cursor, session: int, pos: int, place: int | None, nth: int) -> Message:
