@@ -6,6 +6,7 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from treadle.abilities import UNKNOWN
 from treadle.config import Config
 from treadle.entries import Fork
 from treadle.errors import AgentError
@@ -80,27 +81,17 @@ class Models:
         return self._playing[key]
 
     def _from_provider(self, provider: str, name: str, model_id: str) -> Model:
-        configured = self._config.providers.get(provider)
-        wire = configured.type if configured is not None else provider
-        if wire != "anthropic":
-            raise AgentError("invalid", f"{name!r}: providers of type {wire!r} come in a later version; this one speaks to type 'anthropic'")
-        from treadle.providers.anthropic import AnthropicModel, connect  # noqa: PLC0415  the wire is loaded when it is used
-
         if (made := self._made.get(name)) is not None:
             return made
+        from treadle.providers.wires import wire_of  # noqa: PLC0415  the wires are loaded when they are used
+
+        configured = self._config.providers.get(provider)
+        wire = wire_of(configured.type if configured is not None else provider)
         endpoint = self._config.endpoint(provider)
         connection = self._connections.get(endpoint.name)
         if connection is None:
-            connection = self._connections[endpoint.name] = connect(
-                api_key=endpoint.api_key.reveal() if endpoint.api_key else None,
-                auth_token=endpoint.auth_token.reveal() if endpoint.auth_token else None,
-                base_url=endpoint.base_url,
-                timeout_s=endpoint.timeout_s,
-                headers={header: value.reveal() for header, value in endpoint.headers.items()},
-            )
-        bearer = endpoint.auth_token is not None
-        model = AnthropicModel(model_id, connection=connection, preamble=endpoint.preamble, bearer=bearer, name=f"{endpoint.name}:{model_id}")
-        self._made[name] = model
+            connection = self._connections[endpoint.name] = wire.connect_to(endpoint)
+        self._made[name] = model = wire.model_over(connection, endpoint, model_id, UNKNOWN)
         return model
 
 

@@ -13,8 +13,8 @@ from tests.providers.recordings import FOLDER, NAMES, answer, blocks_of, exchang
 from treadle.errors import AgentError, ErrorKind
 from treadle.message import Message
 from treadle.model import Fold, ModelRequest, ModelResponse, fold_stream
-from treadle.providers.anthropic.errors import reported
-from treadle.providers.anthropic.stream import Decoder
+from treadle.providers.anthropic.stream import MessagesDecoder
+from treadle.providers.refusals import Refusals
 from treadle.types import Settings, StopReason, Usage
 
 pytestmark = pytest.mark.skipif(not FOLDER.is_dir(), reason="the folder `shared` with the recordings is not beside this checkout")
@@ -102,7 +102,7 @@ async def test_a_second_beginning_inside_a_stream_voids_the_first(model_on: Mode
 
 
 def _replayed(body: bytes) -> tuple[ModelResponse | None, AgentError | None]:
-    decoder, fold = Decoder(lambda event: reported(event, "")), Fold()
+    decoder, fold = MessagesDecoder(Refusals("").in_stream), Fold()
     for delta in (*decoder.feed(body), *(decoder.finish() if decoder.end is None else ())):
         fold.add(delta)
     if decoder.end is not None:

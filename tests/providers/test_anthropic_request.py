@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import base64
 import json
+import re
 from typing import Any
 
 import pytest
@@ -126,10 +127,12 @@ def test_no_arguments_are_an_empty_object() -> None:
 def test_ids_and_names_of_other_providers_are_made_acceptable_on_both_sides() -> None:
     call = blocks(ToolCall(id="call|1:x", name="files.read"))[0]
     result = blocks(ToolResult(call_id="call|1:x", name="files.read", content="ok"), role="tool")[0]
-    assert (call["id"], call["name"]) == ("call_1_x", "files_read")
+    assert re.fullmatch(r"call_1_x_[0-9a-f]{8}", str(call["id"]))
+    assert re.fullmatch(r"files_read_[0-9a-f]{8}", str(call["name"]))
     assert result["tool_use_id"] == call["id"]
     assert len(blocks(ToolCall(id="x" * 200, name="look"))[0]["id"]) == 128
-    assert blocks(ToolCall(id="", name=""))[0]["id"] == "_"
+    assert blocks(ToolCall(id="", name=""))[0]["id"]
+    assert len({blocks(ToolCall(id=name, name="look"))[0]["id"] for name in ("a b", "a_b", "a.b", "x" * 130, "x" * 131)}) == 5
 
 
 def test_media_that_a_model_made_is_described() -> None:

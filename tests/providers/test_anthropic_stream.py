@@ -13,8 +13,8 @@ from tests.providers.recordings import FOLDER, exchanges
 from treadle.errors import AgentError, ErrorKind
 from treadle.message import ProviderPart, ReasoningPart, TextPart, ToolCall
 from treadle.model import Fold, ModelResponse, Restart
-from treadle.providers.anthropic.errors import reported
-from treadle.providers.anthropic.stream import Decoder
+from treadle.providers.anthropic.stream import MessagesDecoder
+from treadle.providers.refusals import Refusals
 from treadle.types import StopReason, Usage
 
 START = {
@@ -38,8 +38,8 @@ def wire(*events: dict[str, Any] | list[dict[str, Any]]) -> bytes:
     return b"".join(b"event: %b\ndata: %b\n\n" % (e["type"].encode(), json.dumps(e).encode()) for e in flat)
 
 
-def decoded(*chunks: bytes) -> tuple[Fold, Decoder]:
-    decoder, fold = Decoder(lambda event: reported(event, "the key")), Fold()
+def decoded(*chunks: bytes) -> tuple[Fold, MessagesDecoder]:
+    decoder, fold = MessagesDecoder(Refusals("the key").in_stream), Fold()
     for chunk in chunks:
         for delta in decoder.feed(chunk):
             fold.add(delta)
@@ -219,7 +219,7 @@ def test_a_second_beginning_voids_all_that_came_before() -> None:
     assert decoder.failure is None
     assert fold.response().parts == (ToolCall(id="t", name="look"),)
     assert fold.response().id == "second"
-    assert Restart() not in Decoder(lambda e: AgentError("network", "")).feed(wire(START))
+    assert Restart() not in MessagesDecoder(lambda e: AgentError("network", "")).feed(wire(START))
 
 
 def test_nothing_after_the_end_counts() -> None:
@@ -238,7 +238,7 @@ def test_events_of_a_later_version_are_passed_over() -> None:
 
 
 def test_only_pings_are_not_heard() -> None:
-    decoder = Decoder(lambda e: AgentError("network", ""))
+    decoder = MessagesDecoder(lambda e: AgentError("network", ""))
     heard = [
         (decoder.feed(chunk), decoder.heard)[1]
         for chunk in (
@@ -324,14 +324,14 @@ def test_bytes_that_are_no_text_are_replaced() -> None:
 
 @pytest.mark.parametrize("body", [b"", b"{half", b"[]", b"{}", b'{"content":[7],"stop_reason":"end_turn"}', b'{"content":[],"stop_reason":null}'])
 def test_a_plain_body_that_is_no_message_is_an_error(body: bytes) -> None:
-    decoder = Decoder(lambda e: AgentError("network", ""))
+    decoder = MessagesDecoder(lambda e: AgentError("network", ""))
     assert decoder.take_body(body) == []
     assert decoder.failure is not None
     assert decoder.failure.kind is ErrorKind.NETWORK
 
 
 def test_a_plain_body_with_half_characters_is_understood() -> None:
-    decoder, fold = Decoder(lambda e: AgentError("network", "")), Fold()
+    decoder, fold = MessagesDecoder(lambda e: AgentError("network", "")), Fold()
     for delta in decoder.take_body(b'{"id":"m","content":[{"type":"text","text":"a\\ud83d"}],"stop_reason":"end_turn"}'):
         fold.add(delta)
     assert fold.partial() == (TextPart(text="a\ud83d"),)

@@ -273,7 +273,7 @@ def _edit(text: str, root: Node | None, path: tuple[str, ...], value: Plain) -> 
     if node.inline and node.start != node.end:
         start = _offset(breaks, node.start)
         return text[:start] + written(_nested(rest, value)) + text[end:]
-    kept = len(text[start:end].rstrip())
+    kept = len(text[start:end].rstrip(" \t\r\n"))
     return f"{text[:start]}: {written(_nested(rest, value))}{text[start + kept :]}"
 
 
@@ -294,6 +294,6 @@ def _append(text: str, at: int, column: int, path: tuple[str, ...], value: Plain
 
 def _insert(text: str, end: int, path: tuple[str, ...], value: Plain) -> str:
     """Before the closing brace of `{…}`, which stands before offset `end`."""
-    head = text[: end - 1].rstrip()
+    head = text[: end - 1].rstrip(" \t\r\n")
     comma = "" if head.endswith((",", "{")) else ","
     return f"{head}{comma} {written(path[0])}: {written(_nested(path[1:], value))}{text[len(head) : end]}{text[end:]}"

@@ -1,4 +1,4 @@
-"""The seam between a wire and the network: one POST, answered by a status, headers and bytes as they come.
+"""The seam between a wire and the network: one question, answered by a status, headers and bytes as they come.
 
 Which bytes to send and what the answer means is the wire's; keep-alive, proxies and TLS are the implementations' (http.py,
 sdk.py). Entry: `Connection`.
@@ -19,7 +19,7 @@ ERROR_BYTES_MAX = 64 * 1024
 
 
 class Reply(Protocol):
-    """The answer to one POST; it lives as long as the context that gave it."""
+    """The answer to one question; it lives as long as the context that gave it."""
 
     @property
     def status(self) -> int: ...
@@ -51,6 +51,10 @@ class Connection(Protocol):
         Entering raises AgentError: network (refused, lost), timeout, invalid (the address, the certificate).
         Leaving it in any way ends the exchange: with an exception, cancellation included, by closing the connection.
         """
+        ...
+
+    def get(self, path: str, headers: Mapping[str, str]) -> AbstractAsyncContextManager[Reply]:
+        """The same for what is only to be read."""
         ...
 
     async def aclose(self) -> None: ...

@@ -35,7 +35,7 @@ _WELL_FORMED = "it must look like 'https://host' or 'http://host:port/path'"
 
 
 class HttpConnection:
-    """POSTs below one base URL, over kept-alive connections; each event loop that it is used on has its own."""
+    """Questions below one base URL, over kept-alive connections; each event loop that it is used on has its own."""
 
     def __init__(self, base_url: str, headers: Mapping[str, str], timeout_s: float = TIMEOUT_S) -> None:
         """`timeout_s` bounds each wait for an answer or its next piece. Raises AgentError(invalid) for an address that cannot be."""
@@ -47,6 +47,12 @@ class HttpConnection:
         self._adding = threading.Lock()  # loops run in threads of their own: `_pools` changes in one of them at a time
 
     def post(self, path: str, body: bytes, headers: Mapping[str, str]) -> Exchange:
+        return self._exchange(path, body, headers)
+
+    def get(self, path: str, headers: Mapping[str, str]) -> Exchange:
+        return self._exchange(path, None, headers)
+
+    def _exchange(self, path: str, body: bytes | None, headers: Mapping[str, str]) -> Exchange:
         from treadle.providers.http_exchange import Exchange  # noqa: PLC0415  it brings aiohttp: 100 ms, and only a request needs it
 
         loop = asyncio.get_running_loop()

@@ -1,4 +1,4 @@
-"""One POST over aiohttp: sending, waiting no longer than allowed, reading, and ending so that its connection can be kept or is closed.
+"""One question over aiohttp: sending, waiting no longer than allowed, reading, and ending so that its connection can be kept or is closed.
 
 Which connections there are is http.py's. Importing this imports aiohttp. Entry: `Exchange`.
 """
@@ -70,11 +70,12 @@ class Connector(aiohttp.TCPConnector):
 
 
 class Exchange:
-    """Both the context of `Connection.post` and the Reply that it gives."""
+    """Both the context of `Connection.post` or `get` and the Reply that it gives."""
 
     __slots__ = ("_body", "_content", "_expired", "_headers", "_path", "_pool", "_response", "_silence", "kept", "status", "transport")
 
-    def __init__(self, pool: Pool, path: str, body: bytes, headers: Mapping[str, str]) -> None:
+    def __init__(self, pool: Pool, path: str, body: bytes | None, headers: Mapping[str, str]) -> None:
+        """A POST of `body`; a GET where it is None."""
         self._pool = pool
         self._path = path
         self._body = body
@@ -111,10 +112,11 @@ class Exchange:
         url, proxy = self._pool.url(self._path), self._pool.proxy
         while True:
             # aiohttp warns of large bytes, and sends a file piecemeal.
-            body = self._body if len(self._body) <= LARGE_BODY_BYTES else io.BytesIO(self._body)
+            body = self._body if self._body is None or len(self._body) <= LARGE_BODY_BYTES else io.BytesIO(self._body)
+            ask = session.get if body is None else session.post
             self.kept, self.transport = False, None
             try:
-                return await session.post(url, data=body, headers=self._headers, proxy=proxy, allow_redirects=False)
+                return await ask(url, data=body, headers=self._headers, proxy=proxy, allow_redirects=False)
             except (aiohttp.ServerDisconnectedError, aiohttp.ClientOSError):
                 # The server closed a connection that we had kept before it saw this request. A new one is not kept, so this ends.
                 if not self.kept or self._expired:

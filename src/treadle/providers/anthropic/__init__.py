@@ -1,10 +1,12 @@
 """Claude, and whatever else speaks Anthropic's Messages API (model.py).
 
 What a request's bytes are stands in request.py and messages.py, what the events of an answer mean in events.py, blocks.py and stream.py,
-what its errors mean in errors.py, and clients of the official SDK in sdk.py. Entry: `AnthropicModel`, `connect`.
+and clients of the official SDK in sdk.py. Entry: `AnthropicModel`, `connect`.
 """
 
 from __future__ import annotations
 
 from treadle.providers.anthropic.model import AnthropicModel as AnthropicModel
 from treadle.providers.anthropic.model import connect as connect
+from treadle.providers.anthropic.model import connect_to as connect_to
+from treadle.providers.anthropic.model import model_over as model_over

@@ -7,16 +7,14 @@ Source: https://platform.claude.com/docs/en/api/messages, version 2026-10-21: no
 from __future__ import annotations
 
 import base64
-import re
 from collections.abc import Iterator
-from typing import TypeAlias, cast
+from typing import TypeAlias
 
 import msgspec
 
-from treadle.message import JsonText, MediaPart, Message, Part, ProviderPart, ReasoningPart, TextPart, ToolCall, ToolResult
+from treadle.message import MediaPart, Message, Part, ProviderPart, ReasoningPart, TextPart, ToolCall, ToolResult
 from treadle.providers.anthropic.blocks import PROVIDER
-from treadle.providers.anthropic.events import Fields
-from treadle.providers.surrogates import mended, mended_json
+from treadle.providers.encoding import arguments_of, described, dumped, identifier, own_fields, raw
 
 Block: TypeAlias = dict[str, object]
 Typed: TypeAlias = tuple[str, Block | msgspec.Raw]
@@ -25,9 +23,7 @@ Typed: TypeAlias = tuple[str, Block | msgspec.Raw]
 _IMAGES = frozenset({"image/jpeg", "image/png", "image/gif", "image/webp"})
 _MARKABLE = frozenset({"text", "image", "document", "tool_use", "tool_result"})
 _REASONING = frozenset({"thinking", "redacted_thinking"})
-_object = msgspec.json.Decoder(Fields)
-_NAME = re.compile(r"[a-zA-Z0-9_-]{1,128}")
-_NOT_IN_NAME = re.compile(r"[^a-zA-Z0-9_-]")
+ID_CHARS_MAX = 128
 
 
 class MessageEncoder:
@@ -72,82 +68,35 @@ def _without_blanks(blocks: list[Typed]) -> list[Typed]:
     return [typed for typed in blocks if typed[0] != "text"]
 
 
-def dumped(value: object) -> bytes:
-    """As JSON. Raises TypeError for what JSON cannot hold."""
-    try:
-        return msgspec.json.encode(value)
-    except UnicodeEncodeError:
-        return msgspec.json.encode(_mended(value))
-
-
-def _mended(value: object) -> object:
-    if isinstance(value, str):
-        return mended(value)
-    if isinstance(value, dict):
-        return {mended(str(name)): _mended(inner) for name, inner in cast("dict[object, object]", value).items()}
-    if isinstance(value, list | tuple):
-        return [_mended(inner) for inner in cast("list[object]", value)]
-    return value
-
-
-def _raw(text: JsonText) -> msgspec.Raw:
-    try:
-        return msgspec.Raw(text.encode())
-    except UnicodeEncodeError:
-        return msgspec.Raw(mended(text).encode())
-
-
-def _extra(part: TextPart | ReasoningPart | ToolCall) -> Fields:
-    """What we were given to send back with this part."""
-    if part.provider != PROVIDER or part.provider_data is None:
-        return {}
-    return msgspec.json.decode(part.provider_data, type=Fields)
-
-
 # ---------------------------------------------------------------- assistant
 
 
 def _assistant_block(part: Part, settled: bool) -> Typed | None:
     match part:
         case TextPart():
-            return ("text", {"type": "text", "text": part.text, **_extra(part)}) if part.text else None
+            return ("text", {"type": "text", "text": part.text, **own_fields(part, PROVIDER)}) if part.text else None
         case ToolCall():
-            return "tool_use", {"type": "tool_use", "id": _name(part.id), "name": _name(part.name), "input": _arguments(part.arguments_json), **_extra(part)}
+            return "tool_use", {
+                "type": "tool_use",
+                "id": identifier(part.id, longest=ID_CHARS_MAX),
+                "name": identifier(part.name, longest=ID_CHARS_MAX),
+                "input": raw(arguments_of(part.arguments_json)),
+                **own_fields(part, PROVIDER),
+            }
         case ReasoningPart():
-            given = {} if settled else _extra(part)
+            given = {} if settled else own_fields(part, PROVIDER)
             return ("thinking", {"type": "thinking", "thinking": part.text, **given}) if "signature" in given else None
         case ProviderPart(provider="anthropic"):
             kind = _provider_kind(part)
-            return None if settled and kind in _REASONING else (kind, _raw(part.data))
+            return None if settled and kind in _REASONING else (kind, raw(part.data))
         case MediaPart():
-            return "text", {"type": "text", "text": _described(part)}
+            return "text", {"type": "text", "text": described(part)}
         case _:
             return None
 
 
 def _text(part: TextPart) -> Typed:
     return "text", {"type": "text", "text": part.text}
-
-
-def _name(name: str) -> str:
-    """Ids and names as the API takes them: another provider, or a model's mistake, may have put other characters into a history."""
-    return name if _NAME.fullmatch(name) else _NOT_IN_NAME.sub("_", name)[:128] or "_"
-
-
-def _arguments(text: JsonText) -> msgspec.Raw | dict[str, str]:
-    """The model's own text where it is a JSON object; else a JSON object that says what it was."""
-    if _is_object(text or "{}"):
-        return msgspec.Raw((text or "{}").encode())
-    mended_text = mended_json(text)
-    return msgspec.Raw(mended_text.encode()) if _is_object(mended_text) else {"INVALID_JSON": text}
-
-
-def _is_object(text: JsonText) -> bool:
-    try:
-        _object.decode(text)
-    except (ValueError, RecursionError):
-        return False
-    return True
 
 
 class _Kind(msgspec.Struct):
@@ -177,7 +126,7 @@ def _user_blocks(part: Part) -> Iterator[Typed]:
 
 
 def _tool_result(part: ToolResult) -> Block:
-    block: Block = {"type": "tool_result", "tool_use_id": _name(part.call_id)}
+    block: Block = {"type": "tool_result", "tool_use_id": identifier(part.call_id, longest=ID_CHARS_MAX)}
     if isinstance(part.content, str):
         content = part.content if part.content.strip() else ""
     else:
@@ -201,7 +150,7 @@ def _media(part: MediaPart) -> Block:
     elif part.data is not None and (part.media_type.startswith("text/") or part.media_type in ("application/json", "application/xml")):
         source = {"type": "text", "media_type": "text/plain", "data": base64.b64decode(part.data).decode("utf-8", "replace")}
     if source is None:
-        return {"type": "text", "text": _described(part)}
+        return {"type": "text", "text": described(part)}
     return {"type": "image" if part.media_type in _IMAGES else "document", "source": source, **title}
 
 
@@ -209,9 +158,3 @@ def _source(part: MediaPart) -> Block:
     if part.url is not None:
         return {"type": "url", "url": part.url}
     return {"type": "base64", "media_type": part.media_type, "data": part.data or ""}
-
-
-def _described(part: MediaPart) -> str:
-    """Where the API takes no such thing, the model reads what was there."""
-    where = f" at {part.url}" if part.url is not None else ""
-    return f"[{part.name or 'a file'} ({part.media_type}){where}: not shown, since it cannot be sent to this model]"

@@ -11,13 +11,17 @@ from typing import Self
 
 import msgspec
 
+from treadle.abilities import UNKNOWN, Abilities
+from treadle.config.endpoint import Endpoint
 from treadle.errors import AgentError
 from treadle.model import Delta, ModelRequest
-from treadle.providers.anthropic.errors import refusal, reported
 from treadle.providers.anthropic.request import RequestEncoder
-from treadle.providers.anthropic.stream import Decoder
-from treadle.providers.connection import Connection, Reply, read_beginning, read_whole
+from treadle.providers.anthropic.stream import MessagesDecoder
+from treadle.providers.connection import Connection
+from treadle.providers.exchange import asked_once, exchanged
 from treadle.providers.http import TIMEOUT_S, HttpConnection
+from treadle.providers.refusals import Refusals
+from treadle.providers.structured import structured
 
 BASE_URL = "https://api.anthropic.com"
 API_VERSION = "2026-10-21"
@@ -50,6 +54,22 @@ def connect(
     return HttpConnection(base_url or BASE_URL, {**ours, **_credentials(api_key, auth_token, base_url), **theirs}, timeout_s)
 
 
+def connect_to(endpoint: Endpoint) -> HttpConnection:
+    """`connect` with what the configuration says."""
+    return connect(
+        api_key=endpoint.api_key.reveal() if endpoint.api_key else None,
+        auth_token=endpoint.auth_token.reveal() if endpoint.auth_token else None,
+        base_url=endpoint.base_url,
+        timeout_s=endpoint.timeout_s,
+        headers={header: value.reveal() for header, value in endpoint.headers.items()},
+    )
+
+
+def model_over(connection: Connection, endpoint: Endpoint, model_id: str, abilities: Abilities) -> AnthropicModel:
+    bearer, name = endpoint.auth_token is not None, f"{endpoint.name}:{model_id}"
+    return AnthropicModel(model_id, connection=connection, preamble=endpoint.preamble, bearer=bearer, name=name, abilities=abilities)
+
+
 def _credentials(api_key: str | None, auth_token: str | None, base_url: str | None) -> dict[str, str]:
     secret = (api_key or auth_token or "").strip()
     source = _KEY_FROM if api_key else _TOKEN_FROM
@@ -80,12 +100,14 @@ class AnthropicModel:
         preamble: str = "",
         bearer: bool = False,
         name: str | None = None,
+        abilities: Abilities = UNKNOWN,
     ) -> None:
         """`preamble` is the first system block where a token is used (`bearer`), and is left out where a key is."""
+        self.abilities = abilities
         self._name = name or f"anthropic:{model_id}"
         self._connection = connection
-        self._encoder = RequestEncoder(model_id, preamble if bearer else "")
-        self._credential = _TOKEN_FROM if bearer else _KEY_FROM
+        self._encoder = RequestEncoder(model_id, preamble if bearer else "", abilities)
+        self._refusals = Refusals(_TOKEN_FROM if bearer else _KEY_FROM, request_id="request-id")
 
     @classmethod
     def from_client(cls, client: object, model_id: str) -> Self:
@@ -96,7 +118,7 @@ class AnthropicModel:
         from treadle.providers.anthropic.sdk import SdkConnection  # noqa: PLC0415  only who has a client needs it
 
         model = cls(model_id, connection=SdkConnection(client))
-        model._credential = _CLIENT_FROM
+        model._refusals = Refusals(_CLIENT_FROM, request_id="request-id")
         return model
 
     @property
@@ -105,59 +127,26 @@ class AnthropicModel:
 
     @property
     def refuses(self) -> frozenset[str]:
-        """The API answers 400 to a temperature since version 2026-10-21."""
-        return _REFUSES
+        """The API answers 400 to a temperature since version 2026-10-21, for any model."""
+        return self.abilities.refused() | _REFUSES
 
-    async def stream(self, request: ModelRequest) -> AsyncGenerator[Delta, None]:
+    def stream(self, request: ModelRequest) -> AsyncGenerator[Delta, None]:
+        return structured(self._stream, request, self.abilities)
+
+    def _stream(self, request: ModelRequest) -> AsyncGenerator[Delta, None]:
         body, headers = self._encoder.encode(request)
-        async with self._connection.post("/v1/messages", body, headers) as reply:
-            content_type = reply.header("content-type") or ""
-            if reply.status != 200 or "html" in content_type:
-                raise await self._refusal(reply)
-            decoder = Decoder(self._reported)
-            try:
-                while decoder.end is None:
-                    if "json" in content_type:
-                        deltas = decoder.take_body(await read_whole(reply))
-                    elif chunk := await reply.read():
-                        deltas = decoder.feed(chunk)
-                        if decoder.heard:
-                            reply.heard()
-                    else:
-                        deltas = decoder.finish()
-                    for delta in deltas:
-                        yield delta
-                    if decoder.failure is not None:
-                        raise decoder.failure
-            except AgentError as error:  # the provider has worked by now, and can be asked about it by its id
-                error.status = reply.status
-                error.request_id = error.request_id or reply.header("request-id")
-                raise
-        yield decoder.end
+        decoder = MessagesDecoder(self._refusals.in_stream)
+        return exchanged(self._connection, "/v1/messages", body, headers, decoder=decoder, refusals=self._refusals)
 
     async def count_tokens(self, request: ModelRequest) -> int:
         """Input tokens of the request, as the provider counts them. Raises AgentError."""
         body, headers = self._encoder.encode_count(request)
-        async with self._connection.post("/v1/messages/count_tokens", body, headers) as reply:
-            if reply.status != 200:
-                raise await self._refusal(reply)
-            counted = await read_whole(reply)
-        try:
-            return msgspec.json.decode(counted, type=_Count).input_tokens
-        except ValueError as e:
-            raise AgentError("network", f"the provider's count of tokens cannot be read: {e}", status=200) from e
+        path = "/v1/messages/count_tokens"
+        return (await asked_once(self._connection, path, body, headers=headers, refusals=self._refusals, kind=_Count)).input_tokens
 
     async def aclose(self) -> None:
         """Closes its connection, which other models may share; a client of the SDK stays open."""
         await self._connection.aclose()
-
-    async def _refusal(self, reply: Reply) -> AgentError:
-        if reply.status != 200:
-            return refusal(reply.status, reply.header, await read_beginning(reply), self._credential)
-        return AgentError("invalid", f"the server answered with a page ({reply.header('content-type')!r}) instead of a response: check base_url", status=200)
-
-    def _reported(self, event: bytes) -> AgentError:
-        return reported(event, self._credential)
 
 
 class _Count(msgspec.Struct):

@@ -10,9 +10,11 @@ from typing import cast
 
 import msgspec
 
+from treadle.abilities import UNKNOWN, Abilities
 from treadle.errors import AgentError
 from treadle.model import History, ModelRequest, ToolDefinition
-from treadle.providers.anthropic.messages import Block, MessageEncoder, dumped
+from treadle.providers.anthropic.messages import Block, MessageEncoder
+from treadle.providers.encoding import dumped, head, remembered, with_extra
 from treadle.types import DEFAULT_MAX_TOKENS, Settings, SystemBlock, Thinking
 
 WIRE = "anthropic"
@@ -37,24 +39,26 @@ class _Head(msgspec.Struct, frozen=True, gc=False):
 class RequestEncoder:
     """For one model id; `preamble` is the first system block, by itself."""
 
-    def __init__(self, model_id: str, preamble: str = "") -> None:
+    def __init__(self, model_id: str, preamble: str = "", abilities: Abilities = UNKNOWN) -> None:
         self._model_id = model_id
+        self._abilities = abilities
         self._preamble = (SystemBlock(text=preamble),) if preamble else ()
 
     def encode(self, request: ModelRequest) -> tuple[bytes, Mapping[str, str]]:
         """The body, and the headers that belong to it. Raises AgentError(invalid) for extras that cannot be sent."""
         history = request.messages if isinstance(request.messages, History) else History(request.messages)
-        head = self._remembered_head(request, history)
+        said = (self, request.tools, request.system, request.settings)
+        first = remembered(history, f"{WIRE} {self._model_id}", said, lambda: self._head(request))
         encoder = _encoder_of(history)
         messages = history.encoded(WIRE, encoder.encode)
         if not messages:
             raise AgentError("invalid", "there is no message to send: the last one must say something")
-        pieces: list[bytes | memoryview] = [head.data]
+        pieces: list[bytes | memoryview] = [first.data]
         view, begin = memoryview(messages), 0
-        for end in _marked(encoder, head.marks_left):
+        for end in _marked(encoder, first.marks_left):
             pieces += [view[begin:end], _MARK_BYTES]
             begin = end
-        return b"".join([*pieces, view[begin:], b"]}"]), head.headers
+        return b"".join([*pieces, view[begin:], b"]}"]), first.headers
 
     def encode_count(self, request: ModelRequest) -> tuple[bytes, Mapping[str, str]]:
         """The same, for counting its tokens."""
@@ -63,21 +67,9 @@ class RequestEncoder:
         counted = {name: value for name, value in body.items() if name in _COUNTED}
         return dumped({**counted, "messages": msgspec.Raw(b"[" + messages + b"]")}), headers
 
-    def _remembered_head(self, request: ModelRequest, history: History) -> _Head:
-        """Encoded anew only where the tools, the system blocks or the settings of this conversation have changed."""
-        key = f"{WIRE} {self._model_id}"
-        said = (self, request.tools, request.system, request.settings)
-        before = history.memo.get(key)
-        if before is not None and before[:-1] == said:
-            return cast("_Head", before[-1])
+    def _head(self, request: ModelRequest) -> _Head:
         body, headers, marks_left = self._fields(request)
-        try:
-            data = dumped(body)[:-1] + b',"messages":['
-        except (TypeError, OverflowError) as e:
-            raise AgentError("invalid", f"settings.extra, or a tool's schema, holds a value that is no JSON: {e}") from e
-        head = _Head(data, headers, marks_left)
-        history.memo[key] = (*said, head)
-        return head
+        return _Head(head(body) + b',"messages":[', headers, marks_left)
 
     def _fields(self, request: ModelRequest) -> tuple[Block, dict[str, str], int]:
         """All but the messages, the headers that go with it, and how many breakpoints are left for the messages."""
@@ -89,7 +81,7 @@ class RequestEncoder:
         caching = request.settings.cache is not False and "cache_control" not in extra
         marks_left = BREAKPOINTS_MAX if caching else 0
         system = [block for block in (*self._preamble, *request.system) if block.text]
-        body: Block = {"model": self._model_id, "stream": True, **_settings(request.settings, has_tools=bool(tools))}
+        body: Block = {"model": self._model_id, "stream": True, **_settings(request.settings, self._abilities, has_tools=bool(tools))}
         if system:
             marked = _marked_blocks(system, BREAKPOINTS_MAX - 1 - bool(tools)) if caching else frozenset[int]()
             marks_left -= len(marked)
@@ -98,10 +90,7 @@ class RequestEncoder:
             if caching:
                 marks_left -= _mark_last(tools)
             body["tools"] = tools
-        for name, value in extra.items():
-            ours = body.get(name)
-            body[name] = {**cast("Block", ours), **cast("Block", value)} if isinstance(ours, dict) and isinstance(value, dict) else value
-        return body, headers, marks_left
+        return with_extra(body, extra), headers, marks_left
 
 
 def _encoder_of(history: History) -> MessageEncoder:
@@ -162,7 +151,7 @@ def _tools(ours: tuple[ToolDefinition, ...], theirs: object) -> list[Block]:
     return tools
 
 
-def _settings(settings: Settings, *, has_tools: bool) -> Block:
+def _settings(settings: Settings, abilities: Abilities, *, has_tools: bool) -> Block:
     fields: Block = {"max_tokens": settings.max_tokens or DEFAULT_MAX_TOKENS}
     if settings.temperature is not None:
         fields["temperature"] = settings.temperature
@@ -175,7 +164,7 @@ def _settings(settings: Settings, *, has_tools: bool) -> Block:
         fields["tool_choice"] = {"type": choice} if choice in ("auto", "any", "none") else {"type": "tool", "name": choice}
     output: Block = {}
     if settings.effort is not None:
-        output["effort"] = settings.effort
+        output["effort"] = abilities.effort(settings.effort)
     if settings.output_schema is not None:
         output["format"] = {"type": "json_schema", "schema": settings.output_schema}
     if output:

@@ -40,6 +40,8 @@ class _Client(Protocol):
 
     async def post(self, path: str, **how: object) -> Any: ...
 
+    async def get(self, path: str, **how: object) -> Any: ...
+
 
 class SdkConnection:
     """Over `AsyncAnthropic` and its kind, whose own HTTP client carries our bytes, or Bedrock's and Vertex's clients, which read events their own way."""
@@ -59,14 +61,17 @@ class SdkConnection:
     def post(self, path: str, body: bytes, headers: Mapping[str, str]) -> _Exchange:
         return _Exchange(self, path, body, headers)
 
+    def get(self, path: str, headers: Mapping[str, str]) -> _Exchange:
+        return _Exchange(self, path, None, headers)
+
     async def aclose(self) -> None:
         """Nothing: the client belongs to whoever made it."""
 
 
 class _Exchange:
-    """Both the context of `Connection.post` and the Reply that it gives."""
+    """Both the context of `Connection.post` or `get` and the Reply that it gives."""
 
-    def __init__(self, connection: SdkConnection, path: str, body: bytes, headers: Mapping[str, str]) -> None:
+    def __init__(self, connection: SdkConnection, path: str, body: bytes | None, headers: Mapping[str, str]) -> None:
         self._connection = connection
         self._host = connection.client.base_url.host
         self._path = path
@@ -93,7 +98,11 @@ class _Exchange:
         import httpx2  # noqa: PLC0415  comes with it
 
         options = {"headers": {"content-type": "application/json", **self._headers}, "follow_redirects": False}
-        post, streaming = self._connection.client.post, {"stream": True, "stream_cls": anthropic.AsyncStream[object], "options": options}
+        client, streaming = self._connection.client, {"stream": True, "stream_cls": anthropic.AsyncStream[object], "options": options}
+        if self._body is None:
+            response = await client.get(self._path, cast_to=httpx2.Response, **streaming)
+            return response, response.aiter_bytes()
+        post = client.post
         if self._connection.takes_bytes:
             response = await post(self._path, content=self._body, cast_to=httpx2.Response, **streaming)
             return response, response.aiter_bytes()

@@ -1,6 +1,6 @@
 """What the events of a Messages stream mean: deltas. Pure: bytes in, deltas out.
 
-Reading them off the network is anthropic.py's; the request is request.py's. Entry: `Decoder`.
+Reading them off the network is exchange.py's; the request is request.py's. Entry: `MessagesDecoder`.
 """
 
 from __future__ import annotations
@@ -46,7 +46,7 @@ _STOPS = {
 }
 
 
-class Decoder:
+class MessagesDecoder:
     """One answer. Its end is not among the deltas: `end` is set once the answer is whole, `failure` once it can no longer be."""
 
     __slots__ = ("_block", "_index", "_message", "_reported", "_splitter", "end", "failure", "heard")

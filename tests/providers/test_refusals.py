@@ -5,14 +5,14 @@ import json
 import pytest
 
 from treadle.errors import AgentError, ErrorKind
-from treadle.providers.anthropic.errors import refusal
+from treadle.providers.refusals import Refusals
 
 CREDENTIAL = "the key: ANTHROPIC_API_KEY"
 
 
 def refused(status: int, kind: str = "", message: str = "Because.", **headers: str) -> AgentError:
     body = json.dumps({"type": "error", "error": {"type": kind, "message": message}, "request_id": "req_body"}).encode()
-    return refusal(status, headers.get, body, CREDENTIAL)
+    return Refusals(CREDENTIAL, request_id="request-id").of_answer(status, headers.get, body)
 
 
 @pytest.mark.parametrize(
@@ -92,18 +92,18 @@ def test_words_of_a_server_cannot_move_a_cursor_and_have_an_end() -> None:
     ],
 )
 def test_a_body_that_is_no_api_error_is_told_in_short(body: bytes, said: str) -> None:
-    error = refusal(502, {}.get, body, CREDENTIAL)
+    error = Refusals(CREDENTIAL).of_answer(502, {}.get, body)
     assert error.kind is ErrorKind.NETWORK
     assert said in error.message
     assert len(error.message) < 400
 
 
 def test_a_status_that_nobody_knows_is_told_without_words() -> None:
-    assert "it gave no reason" in refusal(999, {}.get, b"", CREDENTIAL).message
+    assert "it gave no reason" in Refusals(CREDENTIAL).of_answer(999, {}.get, b"").message
 
 
 def test_a_redirect_names_where_it_points() -> None:
-    error = refusal(307, {"location": "https://elsewhere.example/v1"}.get, b"", CREDENTIAL)
+    error = Refusals(CREDENTIAL).of_answer(307, {"location": "https://elsewhere.example/v1"}.get, b"")
     assert error.kind is ErrorKind.INVALID
     assert "'https://elsewhere.example/v1'" in error.message
-    assert "nowhere" in refusal(302, {}.get, b"", CREDENTIAL).message
+    assert "nowhere" in Refusals(CREDENTIAL).of_answer(302, {}.get, b"").message

@@ -1,0 +1,127 @@
+"""What every wire needs to make bytes of a request: JSON that always encodes, ids that are taken, words for what cannot be sent.
+
+The bodies themselves are each wire's own (request.py, messages.py). Entry: `dumped`, `remembered`, `identifier`, `arguments_of`.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import re
+from collections.abc import Callable
+from typing import Any, TypeAlias, TypeVar, cast
+
+import msgspec
+
+from treadle.errors import AgentError
+from treadle.message import JsonText, MediaPart, ReasoningPart, TextPart, ToolCall
+from treadle.model import History
+from treadle.providers.surrogates import mended, mended_json
+
+T = TypeVar("T")
+
+Fields: TypeAlias = dict[str, msgspec.Raw]
+"""An object whose values are still JSON text."""
+Json: TypeAlias = dict[str, Any]
+"""An object on its way into a body."""
+
+HASH_CHARS = 8
+
+_object = msgspec.json.Decoder(Fields)
+_NOT_IN_IDENTIFIER = re.compile(r"[^a-zA-Z0-9_-]")
+
+
+def dumped(value: object) -> bytes:
+    """As JSON. Raises TypeError or OverflowError for what JSON cannot hold."""
+    try:
+        return msgspec.json.encode(value)
+    except UnicodeEncodeError:
+        return msgspec.json.encode(_mended(value))
+
+
+def _mended(value: object) -> object:
+    if isinstance(value, str):
+        return mended(value)
+    if isinstance(value, dict):
+        return {mended(str(name)): _mended(inner) for name, inner in cast("dict[object, object]", value).items()}
+    if isinstance(value, list | tuple):
+        return [_mended(inner) for inner in cast("list[object]", value)]
+    return value
+
+
+def raw(text: JsonText) -> msgspec.Raw:
+    """JSON text as it is."""
+    try:
+        return msgspec.Raw(text.encode())
+    except UnicodeEncodeError:
+        return msgspec.Raw(mended(text).encode())
+
+
+def remembered(history: History, key: str, said: tuple[object, ...], make: Callable[[], T]) -> T:
+    """What `make` gave when the same was `said` in this conversation; made anew only where that has changed."""
+    before = history.memo.get(key)
+    if before is not None and before[:-1] == said:
+        return cast("T", before[-1])
+    made = make()
+    history.memo[key] = (*said, made)
+    return made
+
+
+def head(body: Json) -> bytes:
+    """The beginning of a body, to which more fields are joined. Raises AgentError(invalid) for what is no JSON."""
+    try:
+        return dumped(body)[:-1]
+    except (TypeError, OverflowError) as e:
+        raise AgentError("invalid", f"settings.extra, or a tool's schema, holds a value that is no JSON: {e}") from e
+
+
+def with_extra(body: Json, extra: Json) -> Json:
+    """`settings.extra` over what we would send: objects are merged, anything else is replaced."""
+    merged = dict(body)
+    for name, value in extra.items():
+        ours = merged.get(name)
+        merged[name] = {**ours, **value} if isinstance(ours, dict) and isinstance(value, dict) else value
+    return merged
+
+
+# ---------------------------------------------------------------- pieces of messages
+
+
+def own_fields(part: TextPart | ReasoningPart | ToolCall, provider: str) -> Fields:
+    """What `provider` gave us to send back with this part; nothing of another's."""
+    if part.provider != provider or part.provider_data is None:
+        return {}
+    return msgspec.json.decode(part.provider_data, type=Fields)
+
+
+def identifier(name: str, *, longest: int = 64) -> str:
+    """An id or a name of at most `longest` letters, digits, `_` and `-`: what every provider takes.
+
+    Another provider, or a model's mistake, may have put anything into a history. Different names stay different.
+    """
+    if name and len(name) <= longest and not _NOT_IN_IDENTIFIER.search(name):
+        return name
+    kept = _NOT_IN_IDENTIFIER.sub("_", name)[: longest - HASH_CHARS - 1]
+    return f"{kept}_{hashlib.sha256(name.encode('utf-8', 'surrogatepass')).hexdigest()[:HASH_CHARS]}"
+
+
+def arguments_of(text: JsonText) -> JsonText:
+    """The model's own text where it is a JSON object; else a JSON object that says what it was."""
+    if is_object(text or "{}"):
+        return text or "{}"
+    if is_object(mended_text := mended_json(text)):
+        return mended_text
+    return dumped({"INVALID_JSON": text}).decode()
+
+
+def is_object(text: JsonText) -> bool:
+    try:
+        _object.decode(text)
+    except (ValueError, RecursionError):
+        return False
+    return True
+
+
+def described(part: MediaPart) -> str:
+    """Where a provider takes no such thing, the model reads what was there."""
+    where = f" at {part.url}" if part.url is not None else ""
+    return f"[{part.name or 'a file'} ({part.media_type}){where}: not shown, since it cannot be sent to this model]"
