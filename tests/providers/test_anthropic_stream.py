@@ -300,6 +300,17 @@ def test_servers_that_number_no_blocks_are_understood() -> None:
     assert response(events).text == "Yes."
 
 
+def test_thinking_that_is_signed_with_nothing_after_the_next_block_has_begun_is_understood() -> None:
+    """As llama.cpp says it (b11549): all stops come at the end, and the signature of the first block in front of them."""
+    thinking, text = block({"type": "thinking", "thinking": "Hm."}), block({"type": "text", "text": ""}, {"type": "text_delta", "text": "Yes."}, index=1)
+    late = {"type": "content_block_delta", "index": 0, "delta": {"type": "signature_delta", "signature": ""}}
+    said = response(thinking[:-1], text[:-1], late, thinking[-1], text[-1])
+    assert said.parts == (ReasoningPart(text="Hm.", provider="anthropic"), TextPart(text="Yes."))
+
+    late["delta"] = {"type": "signature_delta", "signature": "a real one"}
+    assert failure(START, thinking[:-1], text[:-1], late).kind is ErrorKind.NETWORK
+
+
 def test_a_block_that_nobody_closed_ends_where_the_next_begins() -> None:
     assert response(block({"type": "text", "text": "One"})[:1], block({"type": "text", "text": "two"}, index=1)[:1]).parts == (
         TextPart(text="One"),

@@ -31,6 +31,7 @@ from treadle.providers.anthropic.events import (
     decode_body,
     decode_event,
     decode_rare,
+    text_of,
 )
 from treadle.providers.sse import EventSplitter
 from treadle.types import StopReason, Usage
@@ -151,6 +152,8 @@ class MessagesDecoder:
         """The open block, if the piece is meant for it: pieces of two calls taken for one would be a call that nobody made."""
         if self._block is not None and (event.index == self._index or event.index is None or self._index is None):
             return self._block
+        if isinstance(event, OtherPiece) and event.delta.keys() <= {"type", "signature"} and not text_of(event.delta, "signature"):
+            return None  # llama.cpp signs its thinking with nothing, and only after what follows has begun
         self.failure = AgentError("network", "the stream mixes up its blocks: a piece came for one that is not open")
         return None
 
