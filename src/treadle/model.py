@@ -91,6 +91,8 @@ class ModelRequest(Value, frozen=True, kw_only=True):
     system: tuple[SystemBlock, ...] = ()
     settings: Settings = Settings()
     """Resolved: `max_tokens` is set."""
+    model: str | None = None
+    """Where the model that is asked is several, the name of the one that answered last; None: the first."""
 
     @override
     def to_json(self) -> bytes:
@@ -144,6 +146,22 @@ class Restart(msgspec.Struct, frozen=True, tag_field="delta", tag="restart", gc=
     """All deltas before it are void: the provider began the response anew inside the same stream."""
 
 
+class Switch(msgspec.Struct, frozen=True, kw_only=True, tag_field="delta", tag="switch"):
+    """All deltas before it are void: another model answers from here on, since the one before failed or refused."""
+
+    model: str
+    """Its name."""
+    before: str
+    """The name of the one before."""
+    kind: str
+    """An ErrorKind, or `refusal`."""
+    why: str
+    status: int | None = None
+    request_id: str | None = None
+    usage: Usage | None = None
+    """What the one before said it had used."""
+
+
 class Notice(msgspec.Struct, frozen=True, tag_field="delta", tag="notice", gc=False):
     """A word for the person, not part of the response: becomes a `warning` event."""
 
@@ -164,7 +182,7 @@ class ResponseEnd(msgspec.Struct, frozen=True, tag_field="delta", tag="end"):
 
 
 Delta: TypeAlias = (
-    TextStart | TextDelta | ReasoningStart | ReasoningDelta | ToolCallStart | ArgumentsDelta | PartEnd | WholePart | Restart | Notice | ResponseEnd
+    TextStart | TextDelta | ReasoningStart | ReasoningDelta | ToolCallStart | ArgumentsDelta | PartEnd | WholePart | Restart | Switch | Notice | ResponseEnd
 )
 
 
@@ -263,7 +281,7 @@ class Fold:
             case ResponseEnd():
                 self._close()
                 self.end = delta
-            case Restart():
+            case Restart() | Switch():
                 self._close()
                 self._own.clear()
                 self._parts.clear()
