@@ -1,7 +1,7 @@
-# Four verbs, and two for special days. They use .venv where it is there (README makes it), else the Python on the PATH.
+# Four verbs, and three for special days. They use .venv where it is there (README makes it), else the Python on the PATH.
 BIN := $(if $(wildcard .venv/bin/python),.venv/bin/,)
 
-.PHONY: fmt check test docs chaos lock
+.PHONY: fmt check test docs chaos peers lock
 
 fmt:
 	$(BIN)ruff check --fix src tests benchmarks
@@ -26,6 +26,13 @@ docs:
 # Crashes for as long as one likes: make chaos CHAOS="--only kills --seconds 600"; docs/durability.md says what comes of it.
 chaos:
 	$(BIN)python -m tests.crash.chaos $(CHAOS)
+
+# The servers of others that tests/peers runs against: a node package into .peers, wheels beside our own.
+peers:
+	mkdir -p .peers && cp tests/peers/package.json .peers/
+	npm install --prefix .peers --no-package-lock --no-audit --no-fund --loglevel error
+	$(BIN)python -c 'import tomllib; print(*tomllib.load(open("pyproject.toml", "rb"))["dependency-groups"]["peers"], sep="\n")' > .peers/requirements.txt
+	$(BIN)python -m pip install --quiet --requirement .peers/requirements.txt
 
 # Pins for README's commands; uv writes no index lines into it.
 lock:
