@@ -84,33 +84,33 @@ def test_the_limit_of_turns_is_named_before_that_of_calls() -> None:
 def test_without_a_limit_on_tokens_all_that_is_wanted_may_be_asked_for() -> None:
     made = ledger(Usage(input_tokens=10**9))
     made.add_input(10**9)
-    assert made.output_left(8192) == 8192
+    assert made.output_left(8192) == (8192, None)
 
 
 def test_new_text_counts_as_more_tokens_than_it_may_have() -> None:
     made = ledger(tokens=1_000)
     made.add_input(BYTES_PER_TOKEN * 100 + 1)
-    assert made.output_left(8192) == 1_000 - 101
-    assert made.output_left(50) == 50
+    assert made.output_left(8192) == (1_000 - 101, Outcome.TOKEN_LIMIT)
+    assert made.output_left(50) == (50, None)
 
 
 def test_a_settled_context_is_counted_exactly_and_once_more_for_the_next_request() -> None:
     made = ledger(Usage(input_tokens=100, cache_read_tokens=200, cache_write_tokens=50, output_tokens=30), tokens=1_000)
-    assert made.output_left(8192) == 1_000 - 380 - 380
+    assert made.output_left(8192) == (1_000 - 380 - 380, Outcome.TOKEN_LIMIT)
     made.add_input(30)
-    assert made.output_left(8192) == 1_000 - 380 - 390
+    assert made.output_left(8192) == (1_000 - 380 - 390, Outcome.TOKEN_LIMIT)
     made.settle(Usage(input_tokens=100, output_tokens=5))
-    assert made.output_left(8192) == 1_000 - 380 - 105 - 105
+    assert made.output_left(8192) == (1_000 - 380 - 105 - 105, Outcome.TOKEN_LIMIT)
 
 
 def test_reasoning_counts_within_the_output() -> None:
-    assert ledger(Usage(output_tokens=10, reasoning_tokens=9), tokens=100).output_left(100) == 100 - 10 - 10
+    assert ledger(Usage(output_tokens=10, reasoning_tokens=9), tokens=100).output_left(100) == (100 - 10 - 10, Outcome.TOKEN_LIMIT)
 
 
 def test_what_does_not_even_fit_its_input_leaves_nothing() -> None:
     made = ledger(tokens=10)
     made.add_input(100)
-    assert made.output_left(8192) < 1
+    assert made.output_left(8192).tokens < 1
 
 
 @given(st.integers(1, 10_000), st.lists(st.integers(0, 3_000), max_size=8), st.integers(1, 8192))
@@ -119,7 +119,7 @@ def test_a_run_whose_requests_keep_to_what_is_left_never_spends_more_than_its_li
     made, context = ledger(tokens=limit), 0
     for size in new_bytes:
         made.add_input(size)
-        left = made.output_left(wanted)
+        left = made.output_left(wanted).tokens
         if left < 1:
             break
         usage = Usage(input_tokens=context + size // BYTES_PER_TOKEN, output_tokens=left)

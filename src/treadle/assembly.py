@@ -29,6 +29,8 @@ from treadle.journal import Journal
 from treadle.message import MediaPart, Message, Part, TextPart, encode_json
 from treadle.model import Model
 from treadle.plan import Plan, Resumption
+from treadle.price_list import Prices
+from treadle.prices import Pricing, needed
 from treadle.recovery import Answers, missing_tool
 from treadle.redaction import Redactor, mask_logs
 from treadle.registry import Models, used_up
@@ -65,6 +67,7 @@ class Assembly:
     def use(self, config: Config) -> None:
         """Other credentials, from the next run on."""
         self.config = config
+        self._prices = Prices(config)
         self.redactor = mask_logs(Redactor(config.secrets()))
         self.environment = child_environment(config.secrets())
 
@@ -101,6 +104,8 @@ class Assembly:
             )
         wanted = options.get("model") or (state.model if agent.model is None or isinstance(agent.model, str) else agent.model)
         model, name = await self._model(wanted, started.run_id, started.session_id, state=state)
+        limits = _over(options.get("limits"), state.ledger.limits)
+        prices = await self._priced(wanted, model, name, limits)
         values = msgspec.json.decode(started.inputs, type=dict[str, Any])
         warnings = (
             []
@@ -117,7 +122,7 @@ class Assembly:
             model_name=name,
             system=_system(agent, values),
             settings=settings,
-            limits=_over(options.get("limits"), state.ledger.limits),
+            limits=limits,
             mode=_mode(options.get("mode") or state.mode),
             cwd=_directory(options.get("cwd") or state.cwd),
             state=state,
@@ -129,6 +134,7 @@ class Assembly:
             on_ask=options.get("on_ask", started.on_ask),
             on_unknown=options.get("on_unknown", started.on_unknown),
             fork=started.fork,
+            prices=prices,
             warnings=(*warnings, *dropped),
         )
 
@@ -147,6 +153,8 @@ class Assembly:
         values, run_id = agent.values(options.get("inputs") or {}), new_id("run")
         asked = agent.model if agent.model is not None else self.config.models.large
         model, name = await self._model(asked, run_id, session_id, fork=fork)
+        limits = _limits(options.get("limits"), agent)
+        prices = await self._priced(asked, model, name, limits)
         if "images" in model.refuses:
             prompt = prompt.with_parts(without_images(prompt.parts))
         settings, warnings = _settings(options.get("settings", Settings()), agent.settings.over(self.config.defaults.settings), model)
@@ -159,7 +167,7 @@ class Assembly:
             model_name=name,
             system=_system(agent, values),
             settings=settings,
-            limits=_limits(options.get("limits"), agent),
+            limits=limits,
             mode=_mode(options.get("mode", "full")),
             cwd=_directory(options.get("cwd")),
             state=state,
@@ -172,6 +180,7 @@ class Assembly:
             on_ask=options.get("on_ask", "deny"),
             on_unknown=options.get("on_unknown", "tell"),
             fork=fork,
+            prices=prices,
             warnings=warnings,
         )
 
@@ -190,6 +199,14 @@ class Assembly:
             place = await used_up(self.journal, name, run_id if state is not None else None, session_id, fork)
         found = self.models.get(name, scope=scope, place=place)
         return found, found.name if name.startswith("record:") else name
+
+    async def _priced(self, asked: str | Model, model: Model, name: str, limits: Limits) -> Callable[[str], Pricing]:
+        """What models cost, by their names. Raises AgentError(invalid) where money is limited and nobody knows what this one costs."""
+        own = self._prices.of(name) if isinstance(asked, str) else self._prices.reached_at(name, getattr(model, "base_url", None))
+        if limits.cost_usd is not None:
+            await own.load()
+            needed(own, name)
+        return lambda other: own if other == name else self._prices.of(other)
 
     # ------------------------------------------------------------ toolboxes
 
@@ -312,8 +329,6 @@ def _limits(call: Limits | None, agent: Agent[Any, Any]) -> Limits:
 
 def _over(call: Limits | None, lower: Limits) -> Limits:
     merged = {name: value for limits in (lower, call) if limits is not None for name, value in msgspec.structs.asdict(limits).items() if value is not None}
-    if "cost_usd" in merged:
-        raise AgentError("invalid", "a limit on money (cost_usd) comes in a later version: limit tokens or turns")
     return Limits(**merged)
 
 

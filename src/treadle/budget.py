@@ -1,14 +1,27 @@
 """What a run has spent and what its limits leave: counted before each request and each call, never after the fact alone.
 
-Not here: reservations shared with children, and money. Entry: `Ledger`.
+Not here: reservations shared with children, and what a token costs (prices.py). Entry: `Ledger`.
 """
 
 from __future__ import annotations
 
-from treadle.types import Limits, Outcome, Usage
+from decimal import Decimal
+from typing import NamedTuple
+
+from treadle.prices import Rates
+from treadle.types import Limits, Outcome, Usage, usd
 
 BYTES_PER_TOKEN = 3
 """Fewer than any tokenizer needs for prose or code on average: what is not counted yet is rather over- than underestimated."""
+
+
+class Left(NamedTuple):
+    """What the coming response may hold."""
+
+    tokens: int
+    """0 or less: not even the request fits."""
+    limit: Outcome | None
+    """The limit that leaves no more; None: it may have what was wanted."""
 
 
 class Ledger:
@@ -17,29 +30,68 @@ class Ledger:
     def __init__(self, limits: Limits) -> None:
         self.limits = limits
         self.usage = Usage()
+        self.cost_usd: float | None = None
+        """Of what had a price; None where nothing had."""
+        self.unpriced = 0
+        """How much was used whose price was not known: responses, and failed attempts of which one knows what they used."""
         self.turns = 0
         self.tool_calls = 0
         """Calls that started."""
         self._context_tokens = 0
         self._new_bytes = 0
 
+    @property
+    def estimates(self) -> bool:
+        """Whether a limit asks how large the next request will be."""
+        return self.limits.tokens is not None or self.limits.cost_usd is not None
+
     def add_input(self, size_bytes: int) -> None:
         """Text that the next request will hold and no response has counted yet."""
         self._new_bytes += size_bytes
 
-    def settle(self, usage: Usage) -> None:
-        """A response came: its counts are exact."""
-        self.turns += 1
+    def spend(self, usage: Usage, cost_usd: float | None) -> None:
+        """What a response, or a failed attempt, is known to have taken. `cost_usd`: None where its price is not known."""
         self.usage += usage
+        self.cost_usd = usd(self.cost_usd, cost_usd)
+        self.unpriced += cost_usd is None
+
+    @property
+    def left_out(self) -> str | None:
+        """What `cost_usd` does not say, where it says something."""
+        if self.cost_usd is None or not self.unpriced:
+            return None
+        times = "once" if self.unpriced == 1 else f"{self.unpriced} times"
+        return f"the cost of this run is not all: {times} a model was used whose price is not known; prices in the configuration can say it"
+
+    def settle(self, usage: Usage, cost_usd: float | None = None) -> None:
+        """A response came: its counts say exactly how large the conversation is."""
+        self.turns += 1
+        self.spend(usage, cost_usd)
         self._context_tokens = usage.total_tokens
         self._new_bytes = 0
 
-    def output_left(self, wanted: int) -> int:
-        """How many output tokens the next request may ask for, at most `wanted`; 0 or less: not even its input fits."""
-        if self.limits.tokens is None:
-            return wanted
+    def output_left(self, wanted: int, rates: Rates | None = None) -> Left:
+        """How many output tokens the next request may ask for, at most `wanted`. `rates`: of its model, where money is limited."""
+        left = Left(wanted, None)
+        if not self.estimates:
+            return left
         expected_input = self._context_tokens + -(-self._new_bytes // BYTES_PER_TOKEN)
-        return min(wanted, self.limits.tokens - self.usage.total_tokens - expected_input)
+        if self.limits.tokens is not None and (tokens := self.limits.tokens - self.usage.total_tokens - expected_input) < left.tokens:
+            left = Left(tokens, Outcome.TOKEN_LIMIT)
+        if self.limits.cost_usd is not None and rates is not None and (tokens := self._affordable(expected_input, wanted, rates)) < left.tokens:
+            left = Left(tokens, Outcome.COST_LIMIT)
+        return left
+
+    def _affordable(self, expected_input: int, wanted: int, rates: Rates) -> int:
+        """Output tokens, where every token of the request is as dear as it can be: a cache may have forgotten all of it."""
+        left_usd = Decimal(str(self.limits.cost_usd)) - Decimal(str(self.cost_usd or 0))
+        if left_usd <= 0:
+            return 0
+        dearest = rates.dearest(expected_input)
+        left_usd -= dearest.request + dearest.token_in * expected_input
+        if left_usd < 0:
+            return 0
+        return int(left_usd / dearest.token_out) if dearest.token_out else wanted
 
     def allows_call(self, waiting: int) -> bool:
         """Whether one more may start after `waiting` others, which have not started yet."""

@@ -18,7 +18,7 @@ from treadle.events import ErrorInfo
 from treadle.json_text import JsonText, decode_json, encode_json, items, members, object_of
 from treadle.message import Message, ToolResult, decode_message, decode_part
 from treadle.model import ModelResponse
-from treadle.types import Effect, Limits, Mode, OnAsk, OnUnknown, Outcome, Settings, StopReason, Time, Usage, Value
+from treadle.types import Effect, Limits, Mode, OnAsk, OnUnknown, Outcome, Settings, Spending, StopReason, Time, Usage, Value
 
 SCHEMA = 1
 """Major version of the entries; it stands in run.started, and a reader refuses a higher one."""
@@ -82,6 +82,12 @@ class ModelRequested(_Entry, frozen=True, kw_only=True, tag="model.requested"):
     wait_s: float = 0.0
     max_tokens: int | None = None
     """Of the response, where the run's budget leaves less than its settings say."""
+    clamped_by: Outcome | None = None
+    """The limit that leaves less; where `max_tokens` is set without it, that of tokens."""
+    spent: Usage | None = None
+    """What the failed attempt before this one is known to have used: of the model that was asked then."""
+    spent_usd: float | None = None
+    """What that cost; None: its price was not known."""
 
 
 class ModelResponded(_Entry, frozen=True, kw_only=True, tag="model.responded"):
@@ -89,6 +95,8 @@ class ModelResponded(_Entry, frozen=True, kw_only=True, tag="model.responded"):
     attempt: int
     message: Message
     usage: Usage
+    cost_usd: float | None = None
+    """By the price of that day; None: no price was known."""
     stop_reason: StopReason | None
     """None: the response was cut by the end of the run, and the message holds what there was."""
     raw_stop_reason: str = ""
@@ -177,6 +185,9 @@ class RunFinished(_Entry, frozen=True, kw_only=True, tag="run.finished"):
     turns: int
     tool_calls: int
     usage: Usage
+    cost_usd: float | None = None
+    spending: tuple[Spending, ...] = ()
+    """What `usage` and `cost_usd` are made of."""
     duration_s: float
     text: str = ""
     output: JsonText = "null"
@@ -259,16 +270,17 @@ def _check_schema(schema: int) -> None:
         raise AgentError("invalid", f"this run was written by a newer Treadle (schema {schema}; this version reads {SCHEMA}): upgrade to read it")
 
 
-def responded(message: Message, response: ModelResponse | None, usage: Usage, *, turn: int, attempt: int) -> ModelResponded:
+def responded(message: Message, response: ModelResponse | None, *, turn: int, attempt: int, cost_usd: float | None = None) -> ModelResponded:
     """`response`: None where it was cut by the end of the run, and `message` holds what there was."""
     if response is None:
-        return ModelResponded(at=message.created_at, turn=turn, attempt=attempt, message=message, usage=usage, stop_reason=None)
+        return ModelResponded(at=message.created_at, turn=turn, attempt=attempt, message=message, usage=Usage(), stop_reason=None)
     return ModelResponded(
         at=message.created_at,
         turn=turn,
         attempt=attempt,
         message=message,
-        usage=usage,
+        usage=response.usage,
+        cost_usd=cost_usd,
         stop_reason=response.stop_reason,
         raw_stop_reason=response.raw_stop_reason,
         response_id=response.id,

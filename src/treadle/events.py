@@ -152,6 +152,7 @@ class UsageReported(_Event, frozen=True, kw_only=True, tag="usage"):
     cache_write_tokens: int
     reasoning_tokens: int
     cost_usd: float | msgspec.UnsetType = msgspec.UNSET
+    """Absent where the price is not known."""
 
 
 class Warned(_Event, frozen=True, kw_only=True, tag="warning"):
@@ -225,6 +226,7 @@ class RunEnd(_Event, frozen=True, kw_only=True, tag="run_end"):
     tool_calls: int
     duration_s: float
     cost_usd: float | msgspec.UnsetType = msgspec.UNSET
+    """Of the responses whose price was known; absent where it was known of none."""
     error: ErrorInfo | msgspec.UnsetType = msgspec.UNSET
 
 

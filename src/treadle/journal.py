@@ -17,7 +17,7 @@ from treadle.errors import AgentError
 from treadle.message import Message
 from treadle.run_state import RunState
 from treadle.session_store import Sessions, is_id, title_of
-from treadle.types import Mode, Outcome, Time, Usage, Value
+from treadle.types import Mode, Outcome, Spending, Time, Usage, Value
 
 T = TypeVar("T")
 
@@ -47,6 +47,10 @@ class RunInfo(Value, frozen=True, kw_only=True):
     turns: int
     tool_calls: int
     usage: Usage
+    cost_usd: float | None = None
+    """Of the responses whose price was known; None where it was known of none."""
+    spending: tuple[Spending, ...] = ()
+    """What these two are made of; empty where an older version wrote the run's end."""
     entries: int
     """How many there are, and the sequence of the last."""
 
@@ -233,6 +237,8 @@ def info_of(entries: Sequence[Entry], status: RunStatus) -> RunInfo:
         turns=state.ledger.turns,
         tool_calls=state.ledger.tool_calls,
         usage=state.ledger.usage,
+        cost_usd=state.ledger.cost_usd,
+        spending=tuple(state.spending.values()),
         entries=len(entries),
     )
 

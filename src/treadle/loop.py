@@ -15,6 +15,7 @@ import anyio
 import msgspec
 from anyio.lowlevel import checkpoint, checkpoint_if_cancelled
 
+from treadle.budget import Left
 from treadle.calls import Batch, Held, Ready, Refused, refused
 from treadle.clock import Clock
 from treadle.entries import CancelAsked, Entry, InputAdded, ModelRequested, ModelResponded, RunFinished, responded
@@ -27,9 +28,10 @@ from treadle.late import LateResults
 from treadle.message import Message, Part, ToolCall, encode_json
 from treadle.model import ModelRequest, ModelResponse
 from treadle.plan import Ending, Plan, error_info, metrics_of
+from treadle.prices import Pricing
 from treadle.recovery import recover
 from treadle.retry import Attempt, RetryPolicy, ask
-from treadle.types import Outcome, Settings, StopReason, Usage, new_id, now
+from treadle.types import Outcome, StopReason, new_id, now
 
 logger = logging.getLogger("treadle")
 logger.addHandler(logging.NullHandler())
@@ -133,7 +135,7 @@ class Run:
     # ------------------------------------------------------------ a turn
 
     async def _turns(self) -> Outcome:
-        if self.plan.limits.tokens is not None and not self._ledger.turns:
+        if self._ledger.estimates and not self._ledger.turns:
             fixed = sum(len(encode_json(value)) for value in (*self.plan.system, *self._toolbox.definitions))
             self._ledger.add_input(fixed + sum(len(encode_json(message)) for message in self.state.history[: self.state.past]))
         outcome = await self._recovered()
@@ -153,11 +155,12 @@ class Run:
     async def _turn(self) -> Outcome | None:
         last = self._ledger.last_turn()
         await self._append(*self._added_input(last), hold=True)
-        settings = self._settings(last)
-        if settings is None:
-            return Outcome.TOKEN_LIMIT
-        response = await self._respond(settings, last)
-        entry = self._responded(response.parts, response.usage, response)
+        left = self._ledger.output_left(self.plan.max_tokens, self.plan.rates(self.state.asked_model))
+        if left.tokens <= 0:
+            return left.limit
+        response = await self._respond(left, last)
+        cost_usd = await self._pricing.cost_usd(response.usage, self._asked.at, response.model)
+        entry = self._responded(response.parts, response, cost_usd)
         self._attempt = None
         await self._execute(self._admit(response.tool_calls, response.stop_reason, last), entry)
         return None
@@ -170,26 +173,24 @@ class Run:
         if prepared:
             await self._batch.execute(self._toolbox, self._append)
 
-    def _settings(self, last: Outcome | None) -> Settings | None:
-        """This turn's; None where not even its input fits into the run's tokens."""
-        wanted = self.plan.settings.max_tokens
-        assert wanted is not None, "the runtime resolves max_tokens"
-        left = self._ledger.output_left(wanted)
-        return self.plan.turn_settings(left, without_tools=last is not None and bool(self._toolbox.definitions)) if left > 0 else None
+    @property
+    def _pricing(self) -> Pricing:
+        return self.plan.prices(self.state.asked_model)
 
-    async def _respond(self, settings: Settings, last: Outcome | None) -> ModelResponse:
+    async def _respond(self, left: Left, last: Outcome | None) -> ModelResponse:
         """One whole response, whatever number of attempts it takes."""
         state, plan = self.state, self.plan
+        settings = plan.turn_settings(left.tokens, without_tools=last is not None and bool(self._toolbox.definitions))
         self._message_id = new_id("msg")
         self._attempt = attempt = Attempt(state.call_ids, number=state.attempt + 1)
-        clamped = None if settings.max_tokens == plan.settings.max_tokens else settings.max_tokens
-        self._asked = ModelRequested(at=now(), turn=self._ledger.turns + 1, attempt=attempt.number, max_tokens=clamped)
+        clamped = None if left.limit is None else left.tokens
+        self._asked = ModelRequested(at=now(), turn=self._ledger.turns + 1, attempt=attempt.number, max_tokens=clamped, clamped_by=left.limit)
         await self._append(self._asked)
         if last is not None:
             self._feed.say(LimitWarning, {"limit": _limit_name(last), "left": int(last is Outcome.TURN_LIMIT)})
         self._feed.begin_message(self._message_id, attempt)
         request = ModelRequest(messages=state.history, tools=self._toolbox.definitions, system=plan.system, settings=settings)
-        listen = self._feed.listener
+        listen = self._pricing.listening(self._feed.listener)
         try:
             return await ask(plan.model, request, attempt, listen=listen, failed=self._retry, policy=self._retries, clock=self._clock)
         finally:
@@ -210,10 +211,10 @@ class Run:
         failed, number = error_info(self._as_error(error)), self._attempt.number + 1
         await self._append(msgspec.structs.replace(self._asked, at=now(), attempt=number, failed=failed, wait_s=wait_s))
 
-    def _responded(self, parts: Sequence[Part], usage: Usage, response: ModelResponse | None = None) -> ModelResponded:
+    def _responded(self, parts: Sequence[Part], response: ModelResponse | None = None, cost_usd: float | None = None) -> ModelResponded:
         assert self._attempt is not None, "a response is an attempt's"
         message = Message(id=self._message_id, role="assistant", parts=tuple(parts), created_at=now())
-        return responded(message, response, usage, turn=self._ledger.turns + 1, attempt=self._attempt.number)
+        return responded(message, response, turn=self._ledger.turns + 1, attempt=self._attempt.number, cost_usd=cost_usd)
 
     def _admit(self, calls: Sequence[ToolCall], stop: StopReason, last: Outcome | None) -> list[Ready | Refused | Held]:
         """Each call is ready, held, or has the result that says why it is not run."""
@@ -253,7 +254,7 @@ class Run:
                 return spent or (Outcome.APPROVAL_NEEDED if state.unapproved else Outcome.LOOPING)
             return spent
         if response.stop_reason is StopReason.MAX_TOKENS:
-            return Outcome.TOKEN_LIMIT if state.clamped else Outcome.TRUNCATED
+            return state.clamped or Outcome.TRUNCATED
         if response.stop_reason is StopReason.PAUSE or state.empty_responses == 1:
             return spent  # a pause is sent back as it is, an empty response is asked for once more
         if (self._inbox or self.late) and spent is None:
@@ -284,6 +285,8 @@ class Run:
         lost, stored = None, False
         for text in self._inbox:
             self._feed.say(Warned, {"text": f"the run ended before its model could read: {text}"})
+        if (left_out := self._ledger.left_out) is not None:
+            self._feed.say(Warned, {"text": left_out})
         with anyio.move_on_after(GRACE_S, shield=True) as grace:
             try:
                 await self._append(*closing, hold=True)
@@ -308,12 +311,12 @@ class Run:
         entries: list[Entry] = [CancelAsked(at=now(), by=self._cancelled_by)] if self._cancelled_by else []
         if self._attempt is not None:
             parts = self._attempt.partial()
-            return [*entries, self._responded(parts, Usage())] if parts else entries
+            return [*entries, self._responded(parts)] if parts else entries
         return [*entries, *self._batch.cut(why)]
 
     def _ending(self, outcome: Outcome, error: AgentError | None, duration_s: float, *, waiting: bool = False) -> Ending:
-        metrics = metrics_of(self.state, duration_s=duration_s, invocations=self._reached)
-        return Ending(outcome=outcome, text=self.state.text, error=error, metrics=metrics, waiting=waiting)
+        metrics, spending = metrics_of(self.state, duration_s=duration_s, invocations=self._reached), tuple(self.state.spending.values())
+        return Ending(outcome=outcome, text=self.state.text, error=error, metrics=metrics, spending=spending, waiting=waiting)
 
 
 def _limit_name(limit: Outcome) -> str:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -14,10 +15,11 @@ from treadle.events import ErrorInfo
 from treadle.journal import RunWriter
 from treadle.message import JsonText, Message, encode_json
 from treadle.model import Model
+from treadle.prices import UNKNOWN, Pricing, Rates, needed
 from treadle.recovery import Answers
 from treadle.redaction import Redactor
 from treadle.run_state import RunState
-from treadle.types import Limits, Mode, OnAsk, OnUnknown, Outcome, RunMetrics, Settings, SystemBlock, now
+from treadle.types import Limits, Mode, OnAsk, OnUnknown, Outcome, RunMetrics, Settings, Spending, SystemBlock, now
 from treadle.window import Window
 
 
@@ -63,6 +65,8 @@ class Plan:
     fork: Fork | None = None
     window: Window | None = None
     """What left the view of its session."""
+    prices: Callable[[str], Pricing] = lambda name: UNKNOWN
+    """What a model costs, by its name."""
     warnings: tuple[str, ...] = ()
     resumption: Resumption | None = None
 
@@ -96,6 +100,15 @@ class Plan:
         who = {"agent": self.agent, "agent_hash": self.agent_hash, "model": self.model_name}
         return RunResumed(at=now(), fence=fence, **who, mode=self.mode, cwd=str(self.cwd), limits=limits)
 
+    @property
+    def max_tokens(self) -> int:
+        assert self.settings.max_tokens is not None, "the runtime resolves max_tokens"
+        return self.settings.max_tokens
+
+    def rates(self, model: str) -> Rates | None:
+        """Where money is limited. Raises AgentError(invalid) where they are not known: what cannot be measured is not asked for."""
+        return None if self.limits.cost_usd is None else needed(self.prices(model), model)(now())
+
     def turn_settings(self, max_tokens: int, *, without_tools: bool) -> Settings:
         """Those of the coming request. `without_tools`: they stay in it, and the model must not call them."""
         changes: dict[str, Any] = {}
@@ -119,6 +132,7 @@ class Ending:
     text: str
     error: AgentError | None
     metrics: RunMetrics
+    spending: tuple[Spending, ...] = ()
     waiting: bool = False
     """It is not over: `resume` goes on with it."""
 
@@ -131,6 +145,8 @@ class Ending:
             turns=metrics.turns,
             tool_calls=metrics.tool_calls,
             usage=metrics.usage,
+            cost_usd=metrics.cost_usd,
+            spending=self.spending,
             duration_s=metrics.duration_s,
             text=self.text,
             output=encode_json(self.text).decode() if done else "null",
@@ -171,6 +187,7 @@ def metrics_of(state: RunState, *, duration_s: float, invocations: int | None = 
         tool_calls=ledger.tool_calls,
         retries=state.retries,
         usage=ledger.usage,
+        cost_usd=ledger.cost_usd,
         duration_s=round(duration_s, 6),
     )
 

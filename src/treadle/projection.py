@@ -85,7 +85,7 @@ def _event_of_approval(entry: ApprovalAsked | ApprovalAnswered) -> tuple[type[Ev
 
 
 def _events_of_response(entry: ModelResponded) -> Iterator[tuple[type[Event], Mapping[str, Any]]]:
-    yield events.UsageReported, msgspec.structs.asdict(entry.usage)
+    yield events.UsageReported, msgspec.structs.asdict(entry.usage) | _cost(entry.cost_usd)
     if entry.message.parts:
         yield events.MessageAdded, {"message": entry.message}
     for call in entry.message.tool_calls:
@@ -114,6 +114,11 @@ def _events_of_end(entry: RunFinished) -> Iterator[tuple[type[Event], Mapping[st
             "turns": entry.turns,
             "tool_calls": entry.tool_calls,
             "duration_s": entry.duration_s,
+            **_cost(entry.cost_usd),
             **error,
         },
     )
+
+
+def _cost(cost_usd: float | None) -> dict[str, float]:
+    return {} if cost_usd is None else {"cost_usd": cost_usd}

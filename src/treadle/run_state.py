@@ -20,6 +20,7 @@ from treadle.entries import (
     InputAdded,
     ModelRequested,
     ModelResponded,
+    ModelSwitched,
     Record,
     RunFinished,
     RunResumed,
@@ -33,7 +34,7 @@ from treadle.message import Message, TextPart, ToolCall, ToolResult
 from treadle.model import History
 from treadle.repetition import Repetition
 from treadle.session_store import Sessions
-from treadle.types import Limits, Mode, Outcome, StopReason, Time
+from treadle.types import Limits, Mode, Outcome, Spending, StopReason, Time, Usage, usd
 from treadle.window import Window
 
 NO_RESULT = "This call had no result in the run that this one was forked from. It is not known whether it took effect."
@@ -55,6 +56,8 @@ class RunState:
         self.ledger = Ledger(Limits())
         self.retries = self.invocations = self.resumed = 0
         self.agent_hash = self.model = self.cwd = ""
+        self.asked_model = ""
+        """The one that is asked now: `model`, or what the run has switched to."""
         self.mode: Mode = "full"
         """As its last driver had them."""
         self.call_ids = {call.id for message in past for call in message.tool_calls}
@@ -62,8 +65,8 @@ class RunState:
         """The number of the attempt that is under way; 0 where none is."""
         self.last: Outcome | None = None
         """The limit that makes the turn under way the last one."""
-        self.clamped = False
-        """Whether the run's budget left the turn fewer tokens than its settings say."""
+        self.clamped: Outcome | None = None
+        """The limit that left the turn fewer tokens than its settings say."""
         self.response: ModelResponded | None = None
         """The last whole one."""
         self.calls: tuple[ToolCall, ...] = ()
@@ -87,7 +90,11 @@ class RunState:
         """The limit that refused a call."""
         self.used_up = 0
         """Answers and errors that its model gave."""
+        self.spending: dict[tuple[str, str], Spending] = {}
+        """By day and model."""
         self.seq = 0
+        self._answering = ""
+        """The one that the attempt under way asks."""
         self._later: tuple[ToolLate, ...] = ()
         self._repetition = Repetition()
         self._driven_s = 0.0
@@ -145,6 +152,7 @@ class RunState:
     def _started(self, entry: RunStarted) -> None:
         self.started, self._segment_at, self.ready_at = entry, entry.at, self.seq
         self.agent_hash, self.model, self.mode, self.cwd = entry.agent_hash, entry.model, entry.mode, entry.cwd
+        self.asked_model = entry.model
         self.ledger.limits = entry.limits
         for message in entry.messages:
             self._take(message)
@@ -156,11 +164,15 @@ class RunState:
         if entry.attempt == 1:
             self.last = self.ledger.last_turn()
             self.response, self.calls, self.results, self.starts = None, (), {}, {}
+        if entry.spent is not None:
+            self.ledger.spend(entry.spent, entry.spent_usd)
+            self._spend(entry.at, entry.spent, entry.spent_usd)
+        self._answering = self.asked_model
         self.retries += entry.failed is not None
         self.used_up += entry.failed is not None
         self.invocations += entry.failed is not None and entry.failed.status is not None
         self.attempt = entry.attempt
-        self.clamped = entry.max_tokens is not None
+        self.clamped = None if entry.max_tokens is None else entry.clamped_by or Outcome.TOKEN_LIMIT
 
     def _responded(self, entry: ModelResponded) -> None:
         message = entry.message
@@ -170,7 +182,8 @@ class RunState:
             return
         self.response, self.calls, self.attempt = entry, message.tool_calls, 0
         self.call_ids.update(call.id for call in self.calls)
-        self.ledger.settle(entry.usage)
+        self.ledger.settle(entry.usage, entry.cost_usd)
+        self._spend(entry.at, entry.usage, entry.cost_usd, responses=1)
         self.invocations += 1
         self.used_up += 1
         if entry.provider_data is not None:
@@ -181,6 +194,21 @@ class RunState:
         self.circling = False
         if not self.calls:
             self.closed.append(self.seq)
+
+    def _spend(self, at: Time, usage: Usage, cost_usd: float | None, *, responses: int = 0) -> None:
+        key = at.date().isoformat(), self._answering or self.asked_model
+        before = self.spending.get(key) or Spending(day=key[0], model=key[1])
+        self.spending[key] = Spending(
+            day=before.day,
+            model=before.model,
+            responses=before.responses + responses,
+            unpriced=before.unpriced + (cost_usd is None),
+            usage=before.usage + usage,
+            cost_usd=usd(before.cost_usd, cost_usd),
+        )
+
+    def _switched(self, entry: ModelSwitched) -> None:
+        self.asked_model = entry.model
 
     def _tool_started(self, entry: ToolStarted) -> None:
         if entry.call_id not in self.starts:
@@ -239,6 +267,7 @@ class RunState:
         self.resumed += 1
         self._segment_at = entry.at
         self.agent_hash, self.model, self.mode, self.cwd = entry.agent_hash, entry.model, entry.mode, entry.cwd
+        self.asked_model = entry.model
         if entry.limits is not None:
             self.ledger.limits = entry.limits
             self.last = self.ledger.last_turn() if self.attempt else None
@@ -249,7 +278,7 @@ class RunState:
 
     def _take(self, message: Message) -> None:
         self.history.append(message)
-        if self.ledger.limits.tokens is not None:
+        if self.ledger.estimates:
             self.ledger.add_input(len(encode_json(message)))
 
 
@@ -259,6 +288,7 @@ _HANDLERS = cast(
         RunStarted: RunState._started,  # pyright: ignore[reportPrivateUsage]  its own
         ModelRequested: RunState._requested,  # pyright: ignore[reportPrivateUsage]
         ModelResponded: RunState._responded,  # pyright: ignore[reportPrivateUsage]
+        ModelSwitched: RunState._switched,  # pyright: ignore[reportPrivateUsage]
         ToolStarted: RunState._tool_started,  # pyright: ignore[reportPrivateUsage]
         ToolFinished: RunState._tool_finished,  # pyright: ignore[reportPrivateUsage]
         ToolLate: RunState._tool_late,  # pyright: ignore[reportPrivateUsage]

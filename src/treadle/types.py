@@ -124,6 +124,28 @@ class Usage(Value, frozen=True, kw_only=True, omit_defaults=False):
         )
 
 
+class Spending(Value, frozen=True, kw_only=True):
+    """What one model's responses took on one day, within one run."""
+
+    model: str
+    """As it was asked for, like "anthropic:claude-opus-5-5"."""
+    day: str
+    """In UTC, like "2026-11-20"."""
+    responses: int = 0
+    """Whole ones; those that a run's end cut are not counted, since what they took is not known."""
+    unpriced: int = 0
+    """Uses whose price was not known; `cost_usd` leaves them out."""
+    usage: Usage = Usage()
+    cost_usd: float | None = None
+    """None: no price was known."""
+
+
+def usd(*amounts: float | None) -> float | None:
+    """Their sum, without those that are not known; None where none is. To a millionth of a millionth of a dollar, so that sums stay readable."""
+    known = [amount for amount in amounts if amount is not None]
+    return round(sum(known), 12) if known else None
+
+
 class StopReason(StrEnum):
     """Why one response ended; why a run ended is its `Outcome`."""
 
@@ -221,6 +243,7 @@ class Limits(Value, frozen=True, kw_only=True):
     tokens: int | None = None
     """Input (cache reads and writes included) plus output."""
     cost_usd: float | None = None
+    """US dollars; needs a model whose price is known."""
 
     def __post_init__(self) -> None:
         for name in ("turns", "tool_calls", "tokens"):
@@ -253,4 +276,5 @@ class RunMetrics(Value, frozen=True, kw_only=True):
     retries: int = 0
     usage: Usage = Usage()
     cost_usd: float | None = None
+    """Of the responses whose price was known; None where it was known of none."""
     duration_s: float = 0.0

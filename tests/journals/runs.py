@@ -27,7 +27,7 @@ from treadle.errors import AgentError
 from treadle.journal import Journal, RunWriter
 from treadle.json_text import encode_json
 from treadle.message import Message, TextPart, ToolCall, ToolResult
-from treadle.types import Effect, Mode, Outcome, StopReason, Usage
+from treadle.types import Effect, Mode, Outcome, Spending, StopReason, Usage
 from treadle.window import Window
 
 AT = datetime(2026, 11, 20, 10, tzinfo=UTC)
@@ -109,7 +109,8 @@ def resumed(fence: int, *, model: str = "m", mode: Mode = "full", cwd: str = "/"
 
 def finished(*, turns: int = 0, tool_calls: int = 0, minute: float = 0) -> RunFinished:
     usage = Usage(input_tokens=10 * turns, output_tokens=5 * turns)
-    return RunFinished(at=at(minute), outcome=Outcome.COMPLETED, turns=turns, tool_calls=tool_calls, usage=usage, duration_s=0.5)
+    spending = (Spending(model="m", day=AT.date().isoformat(), responses=turns, unpriced=turns, usage=usage),) if turns else ()
+    return RunFinished(at=at(minute), outcome=Outcome.COMPLETED, turns=turns, tool_calls=tool_calls, usage=usage, spending=spending, duration_s=0.5)
 
 
 async def says(journal: Journal, run_id: str, text: str, answer: str, *, session: str | None = None, minute: float = 0, **more: Fork) -> RunWriter:

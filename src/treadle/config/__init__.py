@@ -14,3 +14,5 @@ from treadle.config.layers import home as home
 from treadle.config.layers import load as load
 from treadle.config.values import Config as Config
 from treadle.config.values import Origin as Origin
+from treadle.config.values import Price as Price
+from treadle.config.values import Provider as Provider

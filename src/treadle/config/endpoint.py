@@ -116,10 +116,12 @@ def key_variables(name: str, wire: str, *, own_address: bool) -> tuple[tuple[str
 
 def needs_no_key(wire: str, address: str | None) -> bool:
     """True for a server on this machine, and for a compatible one at an address of its own, which may be open."""
-    if address is None:
-        return False
+    return address is not None and (wire == "openai-chat" or on_this_machine(address))
+
+
+def on_this_machine(address: str) -> bool:
     host = re.sub(r":\d*$", "", address.split("/")[2].rpartition("@")[2].lower())
-    return wire == "openai-chat" or host in ("localhost", "[::1]") or host.endswith(".localhost") or bool(LOOPBACK.fullmatch(host))
+    return host in ("localhost", "[::1]") or host.endswith(".localhost") or bool(LOOPBACK.fullmatch(host))
 
 
 def _usable(read: Callable[[str], str], value: str, what: str) -> str:

@@ -73,6 +73,12 @@ def positive(value: Plain) -> float:
     return value
 
 
+def price(value: Plain) -> float:
+    if isinstance(value, bool) or not isinstance(value, int | float) or not 0 <= value < math.inf:
+        raise Wrong("USD for a million tokens: a number of at least 0")
+    return value
+
+
 def max_tokens(value: Plain) -> int:
     if isinstance(value, bool) or not isinstance(value, int) or value < 0:
         raise Wrong("a whole number of at least 1, or 0 for the default")
@@ -244,6 +250,8 @@ class Names(msgspec.Struct, frozen=True):
 
 Schema: TypeAlias = "Key | Names | dict[str, Schema]"
 
+PRICED = re.compile(r"[A-Za-z0-9][A-Za-z0-9_-]{0,63}:\S.{0,255}")
+"""A model, or `PROVIDER:*`."""
 NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9_-]{0,63}")
 VARIABLE = re.compile(r"[A-Za-z_][A-Za-z0-9_]{0,127}")
 HEADER_NAME = re.compile(r"[A-Za-z0-9!#$%&'*+.^_`|~-]{1,127}")
@@ -265,6 +273,7 @@ SCHEMA: dict[str, Schema] = {
             "headers": Names(HEADER_NAME, Key(header, secret=True)),
         },
     ),
+    "prices": Names(PRICED, {"input": Key(price), "output": Key(price), "cache_read": Key(price), "cache_write": Key(price)}),
     "defaults": {
         "max_tokens": Key(max_tokens, free),
         "temperature": Key(temperature, free, nullable=True),

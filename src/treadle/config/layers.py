@@ -253,6 +253,10 @@ class Layers:
             model, origin = self._settings["models", size]
             if text := unknown_provider(str(model).partition(":")[0], f" in {model!r}", dict.fromkeys(self._providers())):
                 self.problems.append(f"{origin}: {text}")
+        for name in dict.fromkeys(path[1] for path in self._settings if path[0] == "prices"):
+            said = {path[2]: setting.origin for path, setting in self._settings.items() if path[:2] == ("prices", name)}
+            if missing := {"input", "output"} - said.keys():
+                self.problems.append(f"{next(iter(said.values()))}: {dotted(('prices', name))} needs {' and '.join(sorted(missing))} too")
         for name in dict.fromkeys(path[1] for path in self._settings if path[0] == "mcp_servers"):
             first = next(setting.origin for path, setting in self._settings.items() if path[:2] == ("mcp_servers", name))
             if (("mcp_servers", name, "command") in self._settings) == (("mcp_servers", name, "url") in self._settings):

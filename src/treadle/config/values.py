@@ -61,6 +61,16 @@ class Defaults(msgspec.Struct, frozen=True, kw_only=True):
         return Settings(max_tokens=self.max_tokens, temperature=self.temperature, thinking=self.thinking, effort=self.effort)
 
 
+class Price(msgspec.Struct, frozen=True, kw_only=True):
+    """What a model costs, in USD for a million tokens."""
+
+    input: float
+    output: float
+    cache_read: float | None = None
+    """None: as input."""
+    cache_write: float | None = None
+
+
 class Permissions(msgspec.Struct, frozen=True, kw_only=True):
     allow: tuple[str, ...] = ()
     ask: tuple[str, ...] = ()
@@ -106,6 +116,8 @@ class Config(Guarded, frozen=True, kw_only=True):
     models: Models = Models()
     providers: dict[str, Provider] = msgspec.field(default_factory=dict[str, Provider])
     """Those that somebody said something about; ask `endpoint`."""
+    prices: dict[str, Price] = msgspec.field(default_factory=dict[str, Price])
+    """By model, like "local:any-model", or for all others of a provider: "local:*". They go before the price list."""
     defaults: Defaults = Defaults()
     limits: Limits = Limits(turns=50, seconds=600)
     """Of the command line's runs."""

@@ -39,6 +39,8 @@ def summary_of(started: RunStarted, resumed: RunResumed | None = None, finished:
         turns=finished.turns if finished else 0,
         tool_calls=finished.tool_calls if finished else 0,
         usage=finished.usage if finished else Usage(),
+        cost_usd=finished.cost_usd if finished else None,
+        spending=finished.spending if finished else (),
         entries=1,
     )
     return encode_json(info)
