@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import json
 import os
 from pathlib import Path
@@ -283,7 +284,7 @@ async def test_a_broken_line_is_named_before_anything_is_played(tape: Path, chan
 async def test_a_tape_of_a_newer_version_is_refused_clearly(tape: Path) -> None:
     await recorded(tape, (asking(), {"text": "ok"}))
     head, *rest = lines_of(tape)
-    tape.write_text("\n".join([head.replace('"treadle_tape":1', '"treadle_tape":2'), "another shape", *rest]))
+    tape.write_text("\n".join([head.replace('"treadle_tape":2', '"treadle_tape":3'), "another shape", *rest]))
     with pytest.raises(AgentError, match="recorded by a newer Treadle"):
         TapeModel(tape)
 
@@ -332,6 +333,46 @@ async def test_what_was_cut_short_is_not_on_the_tape(tape: Path) -> None:
 async def test_a_tape_is_lines_of_json_with_a_head(tape: Path) -> None:
     await recorded(tape, (asking("a \u2028 b\r\n"), {"text": "1"}), (asking(), {}))
     head, *exchanges = map(json.loads, tape.read_bytes().splitlines())
-    assert head == {"treadle_tape": 1, "model": "script:talk", "refuses": []}
+    assert head == {"treadle_tape": 2, "model": "script:talk", "refuses": []}
     assert [set(exchange) for exchange in exchanges] == [{"request", "deltas"}] * 2
     assert msgspec.convert(exchanges[0]["deltas"], list[Delta])[0] == TextDelta("1")
+
+
+# ---------------------------------------------------------------- what it weighs
+
+
+async def test_a_tape_grows_with_the_conversation_and_not_with_its_square(tape: Path) -> None:
+    messages: list[Message] = []
+    model = RecordingModel(ScriptedModel([{"text": "ok"}] * 60), tape)
+    sizes = list[int]()
+    for number in range(60):
+        messages = [*messages, Message.user(f"{number} " + "x" * 500)]
+        await complete(model, ModelRequest(messages=messages, system=(SystemBlock(text="s" * 5000),)))
+        sizes.append(tape.stat().st_size)
+    grown = [later - earlier for earlier, later in itertools.pairwise(sizes)]
+    assert max(grown) < 1000
+    played = TapeModel(tape)
+    for number in range(1, 61):
+        assert (await complete(played, ModelRequest(messages=messages[:number], system=(SystemBlock(text="s" * 5000),)))).text == "ok"
+
+
+async def test_a_request_that_differs_where_the_tape_kept_it_is_found(tape: Path) -> None:
+    first, second = Message.user("first"), Message.user("second")
+    await recorded(tape, (ModelRequest(messages=[first]), {"text": "a"}), (ModelRequest(messages=[first, second]), {"text": "b"}))
+    played = TapeModel(tape)
+    assert (await complete(played, ModelRequest(messages=[first]))).text == "a"
+    error = await failure(played, ModelRequest(messages=[Message.user("other"), second]))
+    assert "other" in error.message
+
+
+async def test_a_tape_of_whole_requests_is_read(tape: Path) -> None:
+    lines = [{"treadle_tape": 1, "model": "script:talk"}]
+    for texts in (["a"], ["a", "b"]):
+        said = [{"role": "user", "parts": [{"type": "text", "text": text}]} for text in texts]
+        request = {"system": [], "tools": [], "settings": {}, "messages": said}
+        end = {"delta": "end", "stop_reason": "complete", "usage": msgspec.to_builtins(Usage())}
+        lines.append({"request": request, "deltas": [{"delta": "text", "text": "ok"}, end]})
+    tape.write_text("".join(json.dumps(line) + "\n" for line in lines))
+    played = TapeModel(tape)
+    assert (await complete(played, ModelRequest(messages=[Message.user("a")]))).text == "ok"
+    assert (await complete(played, ModelRequest(messages=[Message.user("a"), Message.user("b")]))).text == "ok"

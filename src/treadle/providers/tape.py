@@ -1,7 +1,8 @@
 """Real traffic recorded once and replayed offline: a model that writes a tape, and one that plays it.
 
-A tape is JSON lines: a head, then one exchange a line, a request as the loop made it and the deltas or the error that came.
-Ids and times are not part of what is compared. Entry: `RecordingModel`, `TapeModel`.
+A tape is JSON lines: a head, then one exchange a line, a request as the loop made it and the deltas or the error that came. Of a
+request it holds what is new since the one before, so that a tape grows with the conversation and not with its square. Ids and times
+are not part of what is compared. Entry: `RecordingModel`, `TapeModel`.
 """
 
 from __future__ import annotations
@@ -20,7 +21,8 @@ from treadle.json_text import decode_json, encode_json
 from treadle.message import Part, ToolCall, ToolResult
 from treadle.model import Delta, Model, ModelRequest
 
-TAPE_SCHEMA = 1
+TAPE_SCHEMA = 2
+"""1 held whole requests."""
 DIFFERENCE_LINES = 24
 
 
@@ -40,8 +42,22 @@ class _Failure(msgspec.Struct, frozen=True, omit_defaults=True):
 
 class _Exchange(msgspec.Struct, frozen=True, omit_defaults=True):
     request: dict[str, Any]
+    """What is not in it, and its first `kept` messages, are as in the request before."""
     deltas: list[Delta]
     error: _Failure | None = None
+    kept: int = 0
+
+
+def _news(request: dict[str, Any], before: dict[str, Any]) -> tuple[dict[str, Any], int]:
+    """What of a request is not in the one before, and how many of its messages are."""
+    messages, older = request["messages"], before.get("messages", [])
+    kept = next((i for i, (new, old) in enumerate(zip(messages, older, strict=False)) if new != old), min(len(messages), len(older)))
+    changed = {name: value for name, value in request.items() if name not in before or before[name] != value}
+    return {**changed, "messages": messages[kept:]}, kept
+
+
+def _whole(news: dict[str, Any], kept: int, before: dict[str, Any]) -> dict[str, Any]:
+    return {**before, **news, "messages": [*before.get("messages", [])[:kept], *news.get("messages", [])]}
 
 
 def _comparable(request: ModelRequest, clean: Callable[[str], str]) -> dict[str, Any]:
@@ -71,6 +87,8 @@ class RecordingModel:
         self._model = model
         self._path = path
         self._clean = clean
+        self._before: dict[str, Any] = {}
+        """The request that is on the tape already."""
         self._write(_Head(treadle_tape=TAPE_SCHEMA, model=model.name, refuses=tuple(sorted(model.refuses))), "w")
 
     @property
@@ -90,9 +108,14 @@ class RecordingModel:
                     yield delta
         except AgentError as e:
             error = _Failure(kind=e.kind, message=e.message, status=e.status, request_id=e.request_id, retry_after_s=e.retry_after_s)
-            self._write(_Exchange(request=asked, deltas=deltas, error=error), "a")
+            self._keep(asked, deltas, error)
             raise
-        self._write(_Exchange(request=asked, deltas=deltas), "a")
+        self._keep(asked, deltas)
+
+    def _keep(self, asked: dict[str, Any], deltas: list[Delta], error: _Failure | None = None) -> None:
+        request, kept = _news(asked, self._before)
+        self._write(_Exchange(request=request, deltas=deltas, error=error, kept=kept), "a")
+        self._before = asked
 
     def _write(self, line: object, how: str) -> None:
         try:
@@ -155,7 +178,14 @@ def _read_tape(path: Path) -> tuple[_Head, list[_Exchange]]:
         raise AgentError("invalid", f"{str(path)!r} is no tape: {e}") from e
     if parsed.treadle_tape > TAPE_SCHEMA:
         raise AgentError("invalid", f"the tape {str(path)!r} was recorded by a newer Treadle: upgrade, or record it again")
-    exchanges = [_read_exchange(path, number, line) for number, line in enumerate(lines, 2)]
+    exchanges = list[_Exchange]()
+    before: dict[str, Any] = {}
+    for number, line in enumerate(lines, 2):
+        exchange = _read_exchange(path, number, line)
+        if parsed.treadle_tape > 1:
+            exchange = msgspec.structs.replace(exchange, request=_whole(exchange.request, exchange.kept, before), kept=0)
+        before = exchange.request
+        exchanges.append(exchange)
     return parsed, exchanges
 
 
