@@ -2,10 +2,14 @@
 
 from __future__ import annotations
 
+from pathlib import Path
+
+import anyio
 import pytest
 
 from tests.peers.aimock import Aimock
 from tests.peers.weather import guide
+from tests.peers.wires import configured
 from treadle import Outcome, Runtime
 from treadle.errors import ErrorKind
 from treadle.events import Event, Retry
@@ -84,3 +88,13 @@ async def test_an_answer_that_breaks_off_is_asked_for_again_and_told_once(runtim
     assert result.unwrap() == "The whole of the answer, word for word."
     assert len(aimock.received()) == 2
     assert check_history(result.messages) == []
+
+
+async def test_a_server_that_keeps_silent_is_given_up_when_its_time_is_over(aimock: Aimock, wire: str, tmp_path: Path) -> None:
+    aimock.fail(latencyMs=30_000)
+    config = configured(tmp_path / "home", wire, aimock.url, aimock.headers, timeout_s=0.05)
+    async with Runtime(config=config, clock=FakeClock()) as runtime:
+        with anyio.fail_after(5):
+            result = await runtime.run(guide(), "How warm is Paris?")
+    assert result.error is not None
+    assert (result.outcome, result.error.kind, result.metrics.retries) == (Outcome.ERROR, ErrorKind.TIMEOUT, 3)

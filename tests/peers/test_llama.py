@@ -6,6 +6,7 @@ import json
 from collections.abc import AsyncIterator
 from pathlib import Path
 
+import anyio
 import pytest
 
 from tests.peers.tiny_model import CONTEXT
@@ -86,6 +87,19 @@ async def test_a_conversation_goes_on_over_several_runs(runtime: Runtime) -> Non
 async def test_an_answer_that_is_cut_by_max_tokens_ends_the_run_as_truncated(runtime: Runtime) -> None:
     result = await runtime.run(Agent(name="singer", model=MODEL, settings=Settings(max_tokens=9)), "Sing to me")
     assert (result.outcome, result.text.strip()) == (Outcome.TRUNCATED, "la " * 8 + "la")
+
+
+async def test_a_run_that_is_stopped_lets_go_of_the_server(runtime: Runtime) -> None:
+    """It has one place for a request: the next one is answered because the song has stopped, long before its last word."""
+    singer = Agent(name="singer", model=MODEL, settings=Settings(max_tokens=CONTEXT - 1000))
+    async with runtime.stream(singer, "Sing to me") as run:
+        async for event in run:
+            if isinstance(event, TextDelta):
+                run.cancel()
+    assert run.result.outcome is Outcome.CANCELLED
+    assert run.result.text.startswith("la ")
+    with anyio.fail_after(5):
+        assert (await runtime.run(talker, "Say something")).unwrap() == "Hello from a tiny model."
 
 
 async def test_bytes_that_are_no_text_do_not_break_the_answer(runtime: Runtime) -> None:

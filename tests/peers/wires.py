@@ -23,15 +23,15 @@ MODEL = "local:tiny"
 PACKAGES = {"anthropic": "anthropic", "openai-chat": "openai_chat", "openai": "openai_responses", "gemini": "gemini"}
 
 
-def write_config(home: Path, wire: str, url: str, headers: Mapping[str, str]) -> None:
+def write_config(home: Path, wire: str, url: str, headers: Mapping[str, str], **more: object) -> None:
     pytest.importorskip(f"treadle.providers.{PACKAGES[wire]}")
-    provider = {"type": wire, "base_url": url + BASES[wire], "api_key": "key-of-the-test", "headers": dict(headers)}
+    provider = {"type": wire, "base_url": url + BASES[wire], "api_key": "key-of-the-test", "headers": dict(headers), **more}
     home.mkdir(exist_ok=True)
     (home / "config.yaml").write_text(json.dumps({"providers": {"local": provider}}), encoding="utf-8")
     (home / "config.yaml").chmod(0o600)
 
 
-def configured(home: Path, wire: str, url: str, headers: Mapping[str, str] | None = None) -> Config:
-    """As `treadle` reads it there."""
-    write_config(home, wire, url, headers or {})
+def configured(home: Path, wire: str, url: str, headers: Mapping[str, str] | None = None, **more: object) -> Config:
+    """As `treadle` reads it there; `more` settings of the provider."""
+    write_config(home, wire, url, headers or {}, **more)
     return load({"TREADLE_HOME": str(home), "HOME": str(home)}, cwd=home)

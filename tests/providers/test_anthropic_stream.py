@@ -301,7 +301,7 @@ def test_servers_that_number_no_blocks_are_understood() -> None:
 
 
 def test_thinking_that_is_signed_with_nothing_after_the_next_block_has_begun_is_understood() -> None:
-    """As llama.cpp says it (b11549): all stops come at the end, and the signature of the first block in front of them."""
+    """As llama.cpp says it (xllamacpp 2026.10.11549): all stops come at the end, and the signature of the first block in front of them."""
     thinking, text = block({"type": "thinking", "thinking": "Hm."}), block({"type": "text", "text": ""}, {"type": "text_delta", "text": "Yes."}, index=1)
     late = {"type": "content_block_delta", "index": 0, "delta": {"type": "signature_delta", "signature": ""}}
     said = response(thinking[:-1], text[:-1], late, thinking[-1], text[-1])
