@@ -32,7 +32,8 @@ peers:
 	mkdir -p .peers && cp tests/peers/package.json .peers/
 	npm install --prefix .peers --no-package-lock --no-audit --no-fund --loglevel error
 	$(BIN)python -c 'import tomllib; print(*tomllib.load(open("pyproject.toml", "rb"))["dependency-groups"]["peers"], sep="\n")' > .peers/requirements.txt
-	$(BIN)python -m pip install --quiet --requirement .peers/requirements.txt
+	if $(BIN)python -c 'import pip' 2>/dev/null; then $(BIN)python -m pip install --quiet --requirement .peers/requirements.txt; \
+	else uv pip install --quiet --requirement .peers/requirements.txt; fi
 
 # Pins for README's commands; uv writes no index lines into it.
 lock:
