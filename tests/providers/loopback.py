@@ -22,7 +22,7 @@ GONE = (anyio.EndOfStream, anyio.BrokenResourceError, anyio.ClosedResourceError,
 class Step(Enum):
     CUT = "close the connection here"
     HANG = "say nothing until the client goes"
-    PINGS = "send pings until the client goes"
+    PINGS = "send signs of life until the client goes"
     CROWD = "wait until as many requests as `crowd` have come"
 
 
@@ -35,6 +35,7 @@ class Answer:
     headers: Mapping[str, str] = field(default_factory=dict)
     type: str = "text/event-stream"
     chunked: bool = True
+    ping: bytes = PING
 
 
 SILENT_CUT = Answer(steps=(Step.CUT,), status=0)
@@ -49,8 +50,9 @@ def document(body: object, **answer: object) -> Answer:
     return Answer(steps=(json.dumps(body).encode(),), type="application/json", chunked=False, **answer)  # pyright: ignore[reportArgumentType]  the same
 
 
-def sse(event: Mapping[str, object]) -> bytes:
-    return f"event: {event['type']}\ndata: {json.dumps(event)}\n\n".encode()
+def sse(event: Mapping[str, object], *, named: bool = True) -> bytes:
+    name = f"event: {event['type']}\n" if named else ""
+    return f"{name}data: {json.dumps(event)}\n\n".encode()
 
 
 @dataclass
@@ -116,7 +118,7 @@ class Server:
                 case Step.CROWD:
                     await self.crowded.wait()
                 case Step.HANG | Step.PINGS:
-                    await self._until_gone(stream, PING if step is Step.PINGS else b"")
+                    await self._until_gone(stream, answer.ping if step is Step.PINGS else b"")
                     return False
         if answer.chunked:
             await stream.send(b"0\r\n\r\n")

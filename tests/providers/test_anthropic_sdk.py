@@ -8,9 +8,9 @@ from typing import Any
 import anyio
 import pytest
 
-from tests.providers.conftest import KEY
+from tests.providers.claude import START, TEXT, WHOLE, text
 from tests.providers.loopback import Answer, Step, document, serving, stream
-from tests.providers.test_contract import HELLO, START, TEXT, WHOLE, text
+from tests.providers.speech import HELLO, KEY
 from treadle.errors import AgentError, ErrorKind
 from treadle.message import TextPart
 from treadle.model import Fold, fold_stream

@@ -1,110 +1,222 @@
-"""What holds over every connection."""
+"""What holds for every wire, over every connection. How a wire says it stands in speeches/."""
 
 from __future__ import annotations
 
+import json
+from collections.abc import Sequence
 from contextlib import aclosing
 
 import anyio
 import pytest
 
-from tests.providers.conftest import KEY, ModelOn
-from tests.providers.loopback import SILENT_CUT, Answer, Step, document, serving, sse, stream
+from tests.providers.conftest import Wire
+from tests.providers.loopback import SILENT_CUT, Answer, Step, document, serving
+from tests.providers.speech import ANSWER_ID, ANSWERED_BY, HELLO, KEY, MODEL, USAGE, Call, Reasoning, Said, Speech, Text, call, reasoning, stream, text
 from treadle.errors import AgentError, ErrorKind
-from treadle.message import Message, TextPart, ToolCall
-from treadle.model import Delta, Fold, ModelRequest, Notice, ResponseEnd, TextDelta, ToolDefinition, fold_stream
-from treadle.types import Settings, StopReason, SystemBlock, Usage
+from treadle.message import MediaPart, Message, Part, ProviderPart, ReasoningPart, TextPart, ToolCall, ToolResult, UnknownPart
+from treadle.model import Fold, History, Model, ModelRequest, ModelResponse, TextDelta, ToolDefinition, fold_stream
+from treadle.types import Settings, StopReason, SystemBlock
 
-USAGE = {"input_tokens": 3, "output_tokens": 1}
-START = {"type": "message_start", "message": {"id": "msg_1", "model": "claude-test-1", "content": [], "usage": USAGE}}
-TEXT = {"type": "content_block_start", "index": 0, "content_block": {"type": "text", "text": ""}}
-STOP_0 = {"type": "content_block_stop", "index": 0}
-STOP = {"type": "message_stop"}
-
-
-def text(piece: str) -> dict[str, object]:
-    return {"type": "content_block_delta", "index": 0, "delta": {"type": "text_delta", "text": piece}}
-
-
-def ending(reason: str, **delta: object) -> dict[str, object]:
-    return {"type": "message_delta", "delta": {"stop_reason": reason, **delta}, "usage": {"output_tokens": 7}}
+GOOD_DAY = text("Good ", "day")
+LOOK = ToolDefinition(name="look", description="Looks.", parameters={"type": "object", "properties": {"a": {"type": "integer"}}})
+ANSWERS: dict[str, tuple[Said, ...]] = {
+    "text": (GOOD_DAY,),
+    "reasoning": (reasoning("Let me ", "think."), GOOD_DAY),
+    "call": (call("look", '{"a"', ": 1}"),),
+    "calls after text": (text("Two."), call("look", '{"a":1}', id="c1"), call("look", '{"a"', ":2}", id="c2")),
+    "everything": (reasoning("Hm."), text("é 🧵"), call("look", '{"s":"', "ü\\", 'n"}')),
+}
 
 
-WHOLE = (START, TEXT, text("Good "), text("day"), STOP_0, ending("end_turn"), STOP)
-HELLO = ModelRequest(messages=[Message.user("Hello")], settings=Settings(max_tokens=100))
+async def answered(wire: Wire, answer: Answer, request: ModelRequest = HELLO) -> ModelResponse:
+    async with serving(answer) as server:
+        with anyio.fail_after(5):
+            return await fold_stream(wire.model(server).stream(request))
 
 
-async def asked(model_on: ModelOn, answer: Answer, **options: object) -> AgentError:
+async def asked(wire: Wire, answer: Answer, **options: object) -> AgentError:
     async with serving(answer) as server:
         with anyio.fail_after(5), pytest.raises(AgentError) as raised:
-            await fold_stream(model_on(server, **options).stream(HELLO))
+            await fold_stream(wire.model(server, **options).stream(HELLO))
+    assert KEY not in raised.value.message
     return raised.value
+
+
+def end_of(said: Sequence[Said]) -> StopReason:
+    return StopReason.TOOL_USE if any(isinstance(part, Call) for part in said) else StopReason.COMPLETE
+
+
+def without_data(parts: Sequence[Part]) -> list[Part]:
+    """The same for every wire: what a provider wants back with a part is its own."""
+    plain = list[Part]()
+    for part in parts:
+        match part:
+            case TextPart():
+                plain.append(TextPart(text=part.text))
+            case ReasoningPart():
+                plain.append(ReasoningPart(text=part.text))
+            case ToolCall():
+                plain.append(ToolCall(id=part.id, name=part.name, arguments_json=part.arguments_json))
+            case _:
+                plain.append(part)
+    return plain
+
+
+def parts_of(said: Sequence[Said]) -> list[Part]:
+    parts = list[Part]()
+    for part in said:
+        whole = "".join(part.pieces)
+        if isinstance(part, Text):
+            parts.append(TextPart(text=whole))
+        elif isinstance(part, Reasoning):
+            parts.append(ReasoningPart(text=whole))
+        else:
+            parts.append(ToolCall(id=part.id, name=part.name, arguments_json=whole or "{}"))
+    return parts
+
+
+def begun(speech: Speech) -> Sequence[bytes]:
+    """A stream that has said "Good " and goes no further."""
+    return speech.frames(text("Good "), end=None)
 
 
 # ---------------------------------------------------------------- answers
 
 
-async def test_a_stream_is_folded_into_a_response(model_on: ModelOn) -> None:
-    async with serving(stream(*WHOLE)) as server:
-        response = await fold_stream(model_on(server).stream(HELLO))
-    assert response.parts == (TextPart(text="Good day"),)
-    assert response.usage == Usage(input_tokens=3, output_tokens=7)
-    assert (response.stop_reason, response.raw_stop_reason, response.id, response.model) == (StopReason.COMPLETE, "end_turn", "msg_1", "claude-test-1")
+@pytest.mark.parametrize("said", ANSWERS.values(), ids=ANSWERS)
+async def test_a_stream_is_folded_into_a_response(wire: Wire, said: tuple[Said, ...]) -> None:
+    response = await answered(wire, stream(wire.speech, *said, end=end_of(said)))
+    found = without_data(response.parts)
+    if not wire.speech.arguments_in_pieces:
+        found = [_read(part) for part in found]
+        assert found == [_read(part) for part in parts_of(said)]
+    else:
+        assert found == parts_of(said)
+    assert response.usage == USAGE
+    assert (response.stop_reason, response.raw_stop_reason) == (end_of(said), wire.speech.words[end_of(said)])
+    assert (response.id, response.model) == (ANSWER_ID, ANSWERED_BY)
 
 
-async def test_a_plain_json_body_gives_the_same_response(model_on: ModelOn) -> None:
-    body = {
-        "id": "msg_1",
-        "model": "claude-test-1",
-        "content": [{"type": "text", "text": "Good day"}],
-        "stop_reason": "end_turn",
-        "usage": {**USAGE, "output_tokens": 7},
-    }
-    async with serving(document({"type": "message", **body}), stream(*WHOLE)) as server:
-        model = model_on(server)
-        assert await fold_stream(model.stream(HELLO)) == await fold_stream(model.stream(HELLO))
+def _read(part: Part) -> object:
+    return (part.id, part.name, part.arguments) if isinstance(part, ToolCall) else part
 
 
-async def test_deltas_arrive_while_the_answer_is_still_being_written(model_on: ModelOn) -> None:
-    async with serving(Answer(steps=(sse(START), sse(TEXT), sse(text("early")), Step.HANG))) as server:
+@pytest.mark.parametrize("said", ANSWERS.values(), ids=ANSWERS)
+async def test_a_plain_json_body_gives_the_same_response(wire: Wire, said: tuple[Said, ...]) -> None:
+    streamed = await answered(wire, stream(wire.speech, *said, end=end_of(said)))
+    whole = await answered(wire, document(wire.speech.body(*said, end=end_of(said))))
+    assert [_read(part) for part in without_data(whole.parts)] == [_read(part) for part in without_data(streamed.parts)]
+    assert [getattr(part, "provider_data", None) for part in whole.parts] == [getattr(part, "provider_data", None) for part in streamed.parts]
+    assert (whole.usage, whole.stop_reason, whole.raw_stop_reason) == (streamed.usage, streamed.stop_reason, streamed.raw_stop_reason)
+    assert (whole.id, whole.model, whole.provider_data) == (streamed.id, streamed.model, streamed.provider_data)
+
+
+async def test_every_end_that_a_wire_has_is_told(wire: Wire) -> None:
+    for end, word in wire.speech.words.items():
+        said = (call("look", "{}"),) if end is StopReason.TOOL_USE else (GOOD_DAY,)
+        response = await answered(wire, stream(wire.speech, *said, end=end))
+        assert (response.stop_reason, response.raw_stop_reason) == (end, word)
+
+
+async def test_deltas_arrive_while_the_answer_is_still_being_written(wire: Wire) -> None:
+    async with serving(Answer(steps=(*wire.speech.frames(text("early"), end=None), Step.HANG))) as server:
         with anyio.fail_after(5):
-            async with aclosing(model_on(server).stream(HELLO)) as deltas:
+            async with aclosing(wire.model(server).stream(HELLO)) as deltas:
                 async for delta in deltas:
                     if delta == TextDelta("early"):
                         break
             await server.gone.wait()
 
 
-async def test_one_connection_carries_many_requests(model_on: ModelOn) -> None:
-    async with serving(*[stream(*WHOLE)] * 5) as server:
-        model = model_on(server)
+async def test_a_hundred_calls_in_one_answer_are_a_hundred_calls(wire: Wire) -> None:
+    said = [call("look", f'{{"a":{i}}}', id=f"call_{i}") for i in range(100)]
+    for answer in (stream(wire.speech, *said, end=StopReason.TOOL_USE), document(wire.speech.body(*said, end=StopReason.TOOL_USE))):
+        response = await answered(wire, answer)
+        assert [(c.id, c.name, c.arguments) for c in response.tool_calls] == [(f"call_{i}", "look", {"a": i}) for i in range(100)]
+
+
+async def test_calls_without_an_id_or_with_the_same_one_are_told_apart(wire: Wire) -> None:
+    for ids in (("", ""), ("same", "same")):
+        said = [call("look", f'{{"a":{i}}}', id=id) for i, id in enumerate(ids)]
+        response = await answered(wire, stream(wire.speech, *said, end=StopReason.TOOL_USE))
+        first, second = response.tool_calls
+        assert first.id
+        assert second.id
+        assert first.id != second.id
+        assert [first.arguments, second.arguments] == [{"a": 0}, {"a": 1}]
+
+
+async def test_arguments_that_are_no_json_are_kept_as_they_came(wire: Wire) -> None:
+    if not wire.speech.arguments_in_pieces:
+        pytest.skip("this wire's arguments are part of its own JSON")
+    response = await answered(wire, stream(wire.speech, call("look", '{"a": ', "oops"), end=StopReason.TOOL_USE))
+    assert response.tool_calls[0].arguments_json == '{"a": oops'
+
+
+async def test_a_call_without_arguments_has_none(wire: Wire) -> None:
+    for said in (call("look"), call("look", "{}")):
+        assert (await answered(wire, stream(wire.speech, said, end=StopReason.TOOL_USE))).tool_calls[0].arguments == {}
+
+
+async def test_bytes_that_are_no_utf_8_are_replaced(wire: Wire) -> None:
+    frames = [frame.replace(b"Good ", b"Go\xffd ") for frame in wire.speech.frames(GOOD_DAY)]
+    response = await answered(wire, Answer(steps=tuple(frames)))
+    assert response.text == "Go\ufffdd day"
+
+
+async def test_halves_of_characters_are_survived(wire: Wire) -> None:
+    frames = [frame.replace(b"Good ", b"Go\\ud83dd ") for frame in wire.speech.frames(GOOD_DAY)]
+    response = await answered(wire, Answer(steps=tuple(frames)))
+    async with serving(stream(wire.speech, GOOD_DAY)) as server:
+        await fold_stream(wire.model(server).stream(ModelRequest(messages=[*HELLO.messages, Message.assistant(response.parts), Message.user("Go on.")])))
+    assert "day" in json.dumps(server.seen[0].json)
+
+
+@pytest.mark.parametrize("line_end", [b"\r\n", b"\r"])
+async def test_any_kind_of_line_end_will_do(wire: Wire, line_end: bytes) -> None:
+    frames = [frame.replace(b"\n", line_end) for frame in wire.speech.frames(GOOD_DAY)]
+    assert (await answered(wire, Answer(steps=tuple(frames)))).text == "Good day"
+
+
+async def test_comments_and_events_of_later_versions_are_passed_over(wire: Wire) -> None:
+    strange = (b": a comment\n\n", b'event: hologram\ndata: {"type": "hologram", "shape": [1]}\n\n', wire.speech.ping)
+    frames = [piece for frame in wire.speech.frames(GOOD_DAY) for piece in (*strange, frame)]
+    assert (await answered(wire, Answer(steps=tuple(frames)))).text == "Good day"
+
+
+# ---------------------------------------------------------------- questions
+
+
+async def test_one_connection_carries_many_requests(wire: Wire) -> None:
+    async with serving(*[stream(wire.speech, GOOD_DAY)] * 5) as server:
+        model = wire.model(server)
         for _ in range(5):
             await fold_stream(model.stream(HELLO))
         assert server.connections == 1
 
 
-async def test_what_is_asked_is_one_post_with_the_key_and_the_version(model_on: ModelOn) -> None:
-    async with serving(stream(*WHOLE)) as server:
-        await fold_stream(model_on(server).stream(ModelRequest(messages=HELLO.messages, settings=Settings(max_tokens=5, extra={"betas": ["a-1", "b-2"]}))))
+async def test_what_is_asked_is_one_post_with_the_key(wire: Wire) -> None:
+    async with serving(stream(wire.speech, GOOD_DAY)) as server:
+        model = wire.model(server)
+        assert model.name.endswith(f":{MODEL}")
+        await fold_stream(model.stream(HELLO))
     (seen,) = server.seen
-    assert (seen.method, seen.target) == ("POST", "/v1/messages")
-    assert seen.headers["authorization"] == f"Bearer {KEY}"
-    assert seen.headers["anthropic-version"] == "2026-10-21"
-    assert seen.headers["anthropic-beta"] == "a-1,b-2"
-    assert seen.headers["content-type"] == "application/json"
-    assert seen.json["stream"] is True
-    assert "betas" not in seen.json
+    assert (seen.method, seen.target) == ("POST", wire.speech.target)
+    assert {name: seen.headers.get(name) for name in wire.speech.headers} == dict(wire.speech.headers)
+    assert KEY not in seen.target
+    assert KEY.encode() not in seen.body
 
 
-async def test_a_large_body_arrives_whole(model_on: ModelOn) -> None:
-    async with serving(stream(*WHOLE)) as server:
-        await fold_stream(model_on(server).stream(ModelRequest(messages=[Message.user("x" * 3_000_000)], settings=Settings(max_tokens=5))))
+async def test_a_large_body_arrives_whole(wire: Wire) -> None:
+    async with serving(stream(wire.speech, GOOD_DAY)) as server:
+        await fold_stream(wire.model(server).stream(ModelRequest(messages=[Message.user("x" * 3_000_000)], settings=Settings(max_tokens=5))))
     assert len(server.seen[0].body) > 3_000_000
-    assert server.seen[0].json["model"] == "claude-test"
+    assert server.seen[0].json
 
 
-async def test_many_requests_run_at_once(model_on: ModelOn) -> None:
-    async with serving(*[stream(*WHOLE)] * 150) as server:
-        model, done = model_on(server), list[str]()
+async def test_many_requests_run_at_once(wire: Wire) -> None:
+    async with serving(*[stream(wire.speech, GOOD_DAY)] * 150) as server:
+        model, done = wire.model(server), list[str]()
 
         async def ask() -> None:
             done.append((await fold_stream(model.stream(HELLO))).text)
@@ -116,66 +228,165 @@ async def test_many_requests_run_at_once(model_on: ModelOn) -> None:
     assert done == ["Good day"] * 150
 
 
-async def test_tokens_are_counted(model_on: ModelOn) -> None:
-    tools = (ToolDefinition(name="look", description="Looks.", parameters={"type": "object"}),)
-    request = ModelRequest(
-        messages=[Message.user("Hello")], tools=tools, system=(SystemBlock(text="Be kind."),), settings=Settings(max_tokens=9, temperature=0.5)
+@pytest.mark.parametrize("cache", [None, False])
+async def test_each_request_of_a_run_is_the_one_before_it_and_what_is_new(wire: Wire, cache: bool | None) -> None:
+    speech = wire.speech
+    said = (reasoning("Hm."), text("Looking."), call("look", '{"a":1}', id="c1"), call("look", '{"a":2}', id="c2"))
+    answers = [stream(speech, *said, end=StopReason.TOOL_USE), stream(speech, *said, end=StopReason.TOOL_USE), stream(speech, GOOD_DAY)]
+    history, settings = History([Message.user("Hello")]), Settings(max_tokens=100, cache=cache)
+    request = ModelRequest(messages=history, tools=(LOOK,), system=(SystemBlock(text="Be kind."),), settings=settings)
+    async with serving(*answers) as server:
+        model = wire.model(server)
+        for _ in answers:
+            response = await fold_stream(model.stream(request))
+            history.append(Message.assistant(response.parts))
+            if response.tool_calls:
+                history.append(Message.tool([ToolResult(call_id=c.id, name=c.name, content="seen") for c in response.tool_calls]))
+    bodies = [seen.json for seen in server.seen]
+    heads = [{name: value for name, value in body.items() if speech.history(body) != value} for body in bodies]
+    assert heads[0] == heads[1] == heads[2]
+    if cache is False:
+        told = [speech.history(body) for body in bodies]
+        assert told[1][: len(told[0])] == told[0]
+        assert told[2][: len(told[1])] == told[1]
+        assert "seen" in json.dumps(told[1][len(told[0]) :])
+
+
+async def test_the_same_history_is_the_same_bytes(wire: Wire) -> None:
+    history = [Message.user("Hello"), Message.assistant([ToolCall(id="c", name="look", arguments_json='{"a": 1}')])]
+    history.append(Message.tool([ToolResult(call_id="c", name="look", content="seen")]))
+    request = ModelRequest(messages=history, tools=(LOOK,), system=(SystemBlock(text="Be kind."),), settings=Settings(max_tokens=9))
+    async with serving(*[stream(wire.speech, GOOD_DAY)] * 3) as server:
+        await fold_stream(wire.model(server).stream(request))
+        await fold_stream(wire.model(server).stream(request))
+        await fold_stream(wire.model(server).stream(_over(request, History(history))))
+    assert server.seen[0].body == server.seen[1].body == server.seen[2].body
+
+
+def _over(request: ModelRequest, history: History) -> ModelRequest:
+    return ModelRequest(messages=history, tools=request.tools, system=request.system, settings=request.settings)
+
+
+async def test_what_other_providers_left_in_a_history_is_left_out_and_nothing_else_is(wire: Wire) -> None:
+    foreign = (
+        ReasoningPart(text="SECRET-THOUGHT", provider="elsewhere", provider_data='{"signature":"SECRET-SIGNATURE"}'),
+        ProviderPart(provider="elsewhere", data='{"type":"SECRET-BLOCK"}'),
+        UnknownPart(type="hologram", raw='{"type":"SECRET-HOLOGRAM"}'),
+        TextPart(text="KEPT-TEXT", provider="elsewhere", provider_data='{"citations":["SECRET-CITATION"]}'),
+        ToolCall(id="id|of:another", name="look", arguments_json='{"a":"KEPT-ARGUMENT"}', provider="elsewhere", provider_data='{"x":"SECRET-FIELD"}'),
+        ToolCall(id="", name="look.closer", arguments_json="KEPT{half"),
     )
-    async with serving(document({"input_tokens": 41})) as server:
-        assert await model_on(server).count_tokens(request) == 41
-    assert server.seen[0].target == "/v1/messages/count_tokens"
-    assert set(server.seen[0].json) == {"model", "messages", "system", "tools"}
+    image = MediaPart(media_type="image/png", data="S0VQVA==")
+    results = Message.tool(
+        [
+            ToolResult(call_id="id|of:another", name="look", content=(TextPart(text="KEPT-RESULT"), image)),
+            ToolResult(call_id="", name="look.closer", content="KEPT-FAILURE", is_error=True),
+        ]
+    )
+    history = [
+        Message.user([TextPart(text="KEPT-QUESTION"), image]),
+        Message.assistant(foreign),
+        results,
+        Message.system("KEPT-WORD-BETWEEN"),
+        Message.user("KEPT-STEERING"),
+    ]
+    async with serving(stream(wire.speech, GOOD_DAY)) as server:
+        await fold_stream(wire.model(server).stream(ModelRequest(messages=history, tools=(LOOK,), settings=Settings(max_tokens=9))))
+    sent = json.dumps(server.seen[0].json)
+    assert "SECRET" not in sent
+    kept = ("TEXT", "ARGUMENT", "{half", "RESULT", "FAILURE", "QUESTION", "WORD-BETWEEN", "STEERING")
+    assert [word for word in kept if f"KEPT{'' if word == '{half' else '-'}{word}" not in sent] == []
 
 
-async def test_a_count_that_is_none_is_an_error(model_on: ModelOn) -> None:
-    async with serving(document({"tokens": "many"})) as server:
-        with pytest.raises(AgentError, match="cannot be read") as raised:
-            await model_on(server).count_tokens(HELLO)
-    assert raised.value.kind is ErrorKind.NETWORK
+async def test_reasoning_of_its_own_goes_back_within_the_run_and_not_after(wire: Wire) -> None:
+    first = await answered(wire, stream(wire.speech, reasoning("Hm."), call("look", "{}"), end=StopReason.TOOL_USE))
+    before = [Message.user("Hello"), Message.assistant(first.parts), Message.tool([ToolResult(call_id="call_1", name="look", content="seen")])]
+    bodies = []
+    for settled in (0, 3):
+        history = History([*before, Message.assistant("Done."), Message.user("Again.")], settled)
+        async with serving(stream(wire.speech, GOOD_DAY)) as server:
+            await fold_stream(wire.model(server).stream(ModelRequest(messages=history, tools=(LOOK,), settings=Settings(max_tokens=9))))
+        bodies.append(len(server.seen[0].body))
+    assert bodies[0] > bodies[1]
 
 
-async def test_a_refusal_says_why_to_the_person(model_on: ModelOn) -> None:
-    details = {"type": "refusal", "category": "cyber", "explanation": "Not this."}
-    deltas: list[Delta] = []
-    async with serving(stream(START, ending("refusal", stop_details=details), STOP)) as server:
-        async for delta in model_on(server).stream(HELLO):
-            deltas.append(delta)
-    assert Notice("the provider refused to go on: cyber: Not this.") in deltas
-    assert isinstance(deltas[-1], ResponseEnd)
-    assert deltas[-1].stop_reason is StopReason.REFUSAL
-
-
-async def test_temperature_is_named_as_what_the_model_refuses_and_sent_when_given(model_on: ModelOn) -> None:
-    async with serving(stream(*WHOLE)) as server:
-        model = model_on(server)
-        assert model.refuses == {"temperature"}
-        assert model.name == "anthropic:claude-test"
-        await fold_stream(model.stream(ModelRequest(messages=HELLO.messages, settings=Settings(max_tokens=5, temperature=0.25))))
-    assert server.seen[0].json["temperature"] == 0.25
+async def test_tokens_are_counted(wire: Wire) -> None:
+    request = ModelRequest(messages=[Message.user("Hello")], tools=(LOOK,), system=(SystemBlock(text="Be kind."),), settings=Settings(max_tokens=9))
+    counted = wire.speech.count(41)
+    async with serving(*([document(counted)] if counted is not None else [])) as server:
+        model = wire.model(server)
+        tokens = await model.count_tokens(request)  # pyright: ignore[reportAttributeAccessIssue, reportUnknownMemberType, reportUnknownVariableType]  every wire's own class has it
+    assert tokens == 41 if counted is not None else 10 < tokens < 200
 
 
 # ---------------------------------------------------------------- errors
 
 
-async def test_an_error_status_becomes_an_error_with_all_that_the_provider_said(model_on: ModelOn) -> None:
-    body = {"type": "error", "error": {"type": "rate_limit_error", "message": "Slow down."}, "request_id": "req_body"}
-    error = await asked(model_on, document(body, status=429, headers={"retry-after": "12", "request-id": "req_head"}))
-    assert (error.kind, error.status, error.request_id, error.retry_after_s) == (ErrorKind.RATE_LIMIT, 429, "req_head", 12.0)
-    assert "Slow down." in error.message
-    assert KEY not in error.message
+STATUSES = {
+    400: ErrorKind.INVALID,
+    401: ErrorKind.AUTH,
+    403: ErrorKind.AUTH,
+    404: ErrorKind.INVALID,
+    413: ErrorKind.CONTEXT_OVERFLOW,
+    422: ErrorKind.INVALID,
+    429: ErrorKind.RATE_LIMIT,
+    500: ErrorKind.NETWORK,
+    502: ErrorKind.NETWORK,
+    503: ErrorKind.NETWORK,
+    529: ErrorKind.RATE_LIMIT,
+}
 
 
-async def test_the_provider_is_asked_once_whatever_it_says(model_on: ModelOn) -> None:
-    overloaded = document({"type": "error", "error": {"type": "overloaded_error", "message": "Overloaded"}}, status=529)
-    async with serving(overloaded, stream(*WHOLE)) as server:
+@pytest.mark.parametrize(("status", "kind"), STATUSES.items())
+async def test_an_error_status_becomes_an_error_with_what_the_provider_said(wire: Wire, status: int, kind: ErrorKind) -> None:
+    error = await asked(wire, document(wire.speech.error(status, "Because of this."), status=status))
+    assert (error.kind, error.status) == (kind, status)
+    assert "Because of this." in error.message
+
+
+@pytest.mark.parametrize(
+    ("headers", "wait_s"),
+    [
+        ({"retry-after": "12"}, 12.0),
+        ({"retry-after": "0.5"}, 0.5),
+        ({"retry-after-ms": "1500", "retry-after": "9"}, 1.5),
+        ({"retry-after": "Fri, 31 Dec 1999 23:59:59 GMT"}, None),
+        ({"retry-after": "soon"}, None),
+        ({"retry-after": "-3"}, None),
+        ({}, None),
+    ],
+)
+async def test_a_429_says_how_long_to_wait(wire: Wire, headers: dict[str, str], wait_s: float | None) -> None:
+    error = await asked(wire, document(wire.speech.error(429, "Slow down."), status=429, headers=headers))
+    assert (error.kind, error.retry_after_s) == (ErrorKind.RATE_LIMIT, wait_s)
+
+
+async def test_a_429_may_name_a_date(wire: Wire) -> None:
+    error = await asked(wire, document(wire.speech.error(429, "Slow down."), status=429, headers={"retry-after": "Fri, 31 Dec 2100 23:59:59 GMT"}))
+    assert error.retry_after_s is not None
+    assert error.retry_after_s > 1e9
+
+
+async def test_a_wrong_key_says_where_the_key_comes_from(wire: Wire) -> None:
+    error = await asked(wire, document(wire.speech.error(401, "No."), status=401))
+    assert "api_key" in error.message
+
+
+async def test_what_is_not_there_points_at_the_model_and_the_address(wire: Wire) -> None:
+    error = await asked(wire, document(wire.speech.error(404, "No such thing."), status=404))
+    assert "base_url" in error.message
+
+
+async def test_the_provider_is_asked_once_whatever_it_says(wire: Wire) -> None:
+    async with serving(document(wire.speech.error(529, "Overloaded"), status=529), stream(wire.speech, GOOD_DAY)) as server:
         with pytest.raises(AgentError):
-            await fold_stream(model_on(server).stream(HELLO))
+            await fold_stream(wire.model(server).stream(HELLO))
     assert len(server.seen) == 1
 
 
-async def test_a_page_of_a_proxy_gives_a_short_clean_message(model_on: ModelOn) -> None:
+async def test_a_page_of_a_proxy_gives_a_short_clean_message(wire: Wire) -> None:
     page = b"<html><head><title>502 Bad\x1b[31m Gateway</title></head><body>" + b"<p>nginx</p>" * 10_000 + b"</body></html>"
-    error = await asked(model_on, Answer(steps=(page,), status=502, type="text/html", chunked=False))
+    error = await asked(wire, Answer(steps=(page,), status=502, type="text/html", chunked=False))
     assert error.kind is ErrorKind.NETWORK
     assert "502 Bad" in error.message
     assert len(error.message) < 300
@@ -183,80 +394,111 @@ async def test_a_page_of_a_proxy_gives_a_short_clean_message(model_on: ModelOn) 
     assert "\x1b" not in error.message
 
 
-async def test_a_page_instead_of_an_answer_points_at_the_address(model_on: ModelOn) -> None:
-    error = await asked(model_on, Answer(steps=(b"<html>Welcome</html>",), type="text/html", chunked=False))
+async def test_a_page_instead_of_an_answer_points_at_the_address(wire: Wire) -> None:
+    error = await asked(wire, Answer(steps=(b"<html>Welcome</html>",), type="text/html", chunked=False))
     assert error.kind is ErrorKind.INVALID
     assert "base_url" in error.message
 
 
 @pytest.mark.parametrize("status", [301, 302, 303, 307, 308])
-async def test_a_redirect_is_refused_and_the_key_does_not_travel(model_on: ModelOn, status: int) -> None:
+async def test_a_redirect_is_refused_and_the_key_does_not_travel(wire: Wire, status: int) -> None:
     async with (
-        serving(stream(*WHOLE)) as elsewhere,
-        serving(Answer(status=status, headers={"location": f"{elsewhere.url}/v1/messages"}, chunked=False)) as server,
+        serving(stream(wire.speech, GOOD_DAY)) as elsewhere,
+        serving(Answer(status=status, headers={"location": f"{elsewhere.url}{wire.speech.target}"}, chunked=False)) as server,
     ):
         with pytest.raises(AgentError) as raised:
-            await fold_stream(model_on(server).stream(HELLO))
+            await fold_stream(wire.model(server).stream(HELLO))
         assert elsewhere.connections == 0
     assert raised.value.kind is ErrorKind.INVALID
     assert raised.value.status == status
     assert f"127.0.0.1:{elsewhere.port}" in raised.value.message
 
 
-async def test_an_error_inside_a_stream_is_told_by_its_type_after_what_came_before(model_on: ModelOn) -> None:
-    failure = {"type": "error", "error": {"type": "overloaded_error", "message": "Overloaded"}, "request_id": "req_1"}
+async def test_an_overload_inside_a_stream_is_told_after_what_came_before(wire: Wire) -> None:
     fold = Fold()
 
     async def read() -> None:
-        async for delta in model_on(server).stream(HELLO):
+        async for delta in wire.model(server).stream(HELLO):
             fold.add(delta)
 
-    async with serving(stream(START, TEXT, text("Partial"), failure)) as server:
+    async with serving(Answer(steps=(*wire.speech.frames(text("Partial"), end=None), wire.speech.broken_off("Overloaded")))) as server:
         with pytest.raises(AgentError) as raised:
             await read()
     assert fold.partial() == (TextPart(text="Partial"),)
-    assert (raised.value.kind, raised.value.status, raised.value.request_id) == (ErrorKind.RATE_LIMIT, 200, "req_1")
+    assert (raised.value.kind, raised.value.status) == (ErrorKind.RATE_LIMIT, 200)
 
 
-async def test_an_error_document_under_a_good_status_is_an_error(model_on: ModelOn) -> None:
-    error = await asked(model_on, document({"type": "error", "error": {"type": "overloaded_error", "message": "Overloaded"}}))
-    assert error.kind is ErrorKind.RATE_LIMIT
+async def test_an_error_document_under_a_good_status_is_an_error(wire: Wire) -> None:
+    assert (await asked(wire, document(wire.speech.error(529, "Overloaded")))).kind is ErrorKind.RATE_LIMIT
 
 
-async def test_a_stream_that_is_cut_is_a_lost_connection(model_on: ModelOn) -> None:
-    error = await asked(model_on, Answer(steps=(sse(START), sse(TEXT), sse(text("Good ")), Step.CUT), headers={"request-id": "req_cut"}))
-    assert (error.kind, error.status, error.request_id) == (ErrorKind.NETWORK, 200, "req_cut")
-
-
-async def test_a_plain_body_that_is_cut_is_a_lost_connection(model_on: ModelOn) -> None:
-    error = await asked(model_on, Answer(steps=(b'{"content": [', Step.CUT), type="application/json", headers={"request-id": "req_cut"}))
-    assert (error.kind, error.status, error.request_id) == (ErrorKind.NETWORK, 200, "req_cut")
-
-
-async def test_a_stream_that_ends_politely_but_early_is_a_lost_connection(model_on: ModelOn) -> None:
-    error = await asked(model_on, stream(START, TEXT, text("Good ")))
-    assert (error.kind, error.message) == (ErrorKind.NETWORK, "the answer ended before it was whole")
-
-
-async def test_garbage_in_a_stream_is_a_lost_connection(model_on: ModelOn) -> None:
-    error = await asked(model_on, Answer(steps=(sse(START), b"data: {half\n\n")))
+async def test_a_document_that_is_no_answer_is_an_error(wire: Wire) -> None:
+    for body in ({}, [], "Good day", {"greeting": "Good day"}):
+        assert (await asked(wire, document(body))).kind is ErrorKind.NETWORK
+    error = await asked(wire, Answer(steps=(b'{"half',), type="application/json", chunked=False))
     assert error.kind is ErrorKind.NETWORK
 
 
-async def test_no_server_is_a_network_error_that_names_it(model_on: ModelOn) -> None:
+async def test_a_stream_that_is_cut_is_a_lost_connection(wire: Wire) -> None:
+    error = await asked(wire, Answer(steps=(*begun(wire.speech), Step.CUT)))
+    assert (error.kind, error.status) == (ErrorKind.NETWORK, 200)
+
+
+async def test_a_plain_body_that_is_cut_is_a_lost_connection(wire: Wire) -> None:
+    error = await asked(wire, Answer(steps=(b'{"id": [', Step.CUT), type="application/json"))
+    assert (error.kind, error.status) == (ErrorKind.NETWORK, 200)
+
+
+async def test_a_stream_that_ends_politely_but_early_is_a_lost_connection(wire: Wire) -> None:
+    error = await asked(wire, Answer(steps=tuple(begun(wire.speech))))
+    assert (error.kind, error.message) == (ErrorKind.NETWORK, "the answer ended before it was whole")
+    assert (await asked(wire, Answer(steps=(b"\n",)))).kind is ErrorKind.NETWORK
+
+
+@pytest.mark.parametrize("garbage", [b"data: {half\n\n", b"data: \x1f\x8b\x08\xff\xfe\n\n", b"data: " + b"[" * 20_000 + b"\n\n"])
+async def test_garbage_in_a_stream_is_a_lost_connection(wire: Wire, garbage: bytes) -> None:
+    error = await asked(wire, Answer(steps=(*begun(wire.speech), garbage)))
+    assert error.kind is ErrorKind.NETWORK
+
+
+async def test_a_body_that_claims_to_be_compressed_and_is_not_is_a_lost_connection(wire: Wire) -> None:
+    error = await asked(wire, Answer(steps=tuple(begun(wire.speech)), headers={"content-encoding": "gzip"}))
+    assert error.kind is ErrorKind.NETWORK
+
+
+async def test_a_stream_cut_at_any_place_is_whole_or_an_error(wire: Wire) -> None:
+    whole = b"".join(wire.speech.frames(reasoning("Hm."), text("é"), call("look", '{"a":1}'), end=StopReason.TOOL_USE))
+    response = await answered(wire, Answer(steps=(whole,)))
+    cuts = [*range(1, len(whole), len(whole) // 40), len(whole) - 2]
+    async with serving(*(Answer(steps=(whole[:cut],)) for cut in cuts)) as server:
+        model = wire.model(server)
+        for _ in cuts:
+            found = await _ended(model)
+            assert found in (response.parts, ErrorKind.NETWORK)
+
+
+async def _ended(model: Model) -> tuple[Part, ...] | ErrorKind:
+    try:
+        with anyio.fail_after(5):
+            return (await fold_stream(model.stream(HELLO))).parts
+    except AgentError as error:
+        return error.kind
+
+
+async def test_no_server_is_a_network_error_that_names_it(wire: Wire) -> None:
     async with serving() as server:
         url = server.url
     with anyio.fail_after(5), pytest.raises(AgentError) as raised:
-        await fold_stream(model_on(url).stream(HELLO))
+        await fold_stream(wire.model(url).stream(HELLO))
     assert raised.value.kind is ErrorKind.NETWORK
     assert "127.0.0.1" in raised.value.message
     assert raised.value.status is None
 
 
-async def test_a_server_that_hangs_up_on_a_new_connection_is_not_asked_again(model_on: ModelOn) -> None:
-    async with serving(SILENT_CUT, stream(*WHOLE)) as server:
+async def test_a_server_that_hangs_up_on_a_new_connection_is_not_asked_again(wire: Wire) -> None:
+    async with serving(SILENT_CUT, stream(wire.speech, GOOD_DAY)) as server:
         with anyio.fail_after(5), pytest.raises(AgentError) as raised:
-            await fold_stream(model_on(server).stream(HELLO))
+            await fold_stream(wire.model(server).stream(HELLO))
     assert raised.value.kind is ErrorKind.NETWORK
     assert len(server.seen) == 1
 
@@ -264,42 +506,34 @@ async def test_a_server_that_hangs_up_on_a_new_connection_is_not_asked_again(mod
 # ---------------------------------------------------------------- waiting and going
 
 
-@pytest.mark.parametrize("steps", [(), (sse(START), sse(TEXT), sse(text("Good ")))], ids=["before anything", "in the middle"])
-async def test_a_server_that_only_pings_times_out(model_on: ModelOn, steps: tuple[bytes, ...]) -> None:
-    error = await asked(model_on, Answer(steps=(*steps, Step.PINGS)), timeout_s=0.3)
+@pytest.mark.parametrize("already", [False, True], ids=["before anything", "in the middle"])
+async def test_a_server_that_only_shows_signs_of_life_times_out(wire: Wire, already: bool) -> None:
+    steps = begun(wire.speech) if already else ()
+    error = await asked(wire, Answer(steps=(*steps, Step.PINGS), ping=wire.speech.ping), timeout_s=0.3)
     assert error.kind is ErrorKind.TIMEOUT
     assert "0.3 s" in error.message
 
 
-async def test_a_server_that_never_answers_times_out(model_on: ModelOn) -> None:
-    error = await asked(model_on, Answer(steps=(Step.HANG,), status=0), timeout_s=0.3)
+async def test_a_server_that_never_answers_times_out(wire: Wire) -> None:
+    error = await asked(wire, Answer(steps=(Step.HANG,), status=0), timeout_s=0.3)
     assert error.kind is ErrorKind.TIMEOUT
 
 
-async def test_cancelling_closes_the_connection(model_on: ModelOn) -> None:
-    async with serving(Answer(steps=(sse(START), Step.HANG))) as server:
+async def test_cancelling_closes_the_connection(wire: Wire) -> None:
+    async with serving(Answer(steps=(begun(wire.speech)[0], Step.HANG))) as server:
         with anyio.fail_after(5):
             async with anyio.create_task_group() as group:
-                group.start_soon(fold_stream, model_on(server).stream(HELLO))
+                group.start_soon(fold_stream, wire.model(server).stream(HELLO))
                 await server.asked.wait()
                 group.cancel_scope.cancel()
             await server.gone.wait()
 
 
-async def test_cancelling_before_the_answer_closes_the_connection(model_on: ModelOn) -> None:
+async def test_cancelling_before_the_answer_closes_the_connection(wire: Wire) -> None:
     async with serving(Answer(steps=(Step.HANG,), status=0)) as server:
         with anyio.fail_after(5):
             async with anyio.create_task_group() as group:
-                group.start_soon(fold_stream, model_on(server).stream(HELLO))
+                group.start_soon(fold_stream, wire.model(server).stream(HELLO))
                 await server.asked.wait()
                 group.cancel_scope.cancel()
             await server.gone.wait()
-
-
-async def test_a_call_streams_its_arguments(model_on: ModelOn) -> None:
-    call = {"type": "content_block_start", "index": 0, "content_block": {"type": "tool_use", "id": "toolu_1", "name": "look", "input": {}}}
-    pieces = [{"type": "content_block_delta", "index": 0, "delta": {"type": "input_json_delta", "partial_json": p}} for p in ("", '{"a"', ": 1}")]
-    async with serving(stream(START, call, *pieces, STOP_0, ending("tool_use"), STOP)) as server:
-        response = await fold_stream(model_on(server).stream(HELLO))
-    assert response.parts == (ToolCall(id="toolu_1", name="look", arguments_json='{"a": 1}'),)
-    assert response.stop_reason is StopReason.TOOL_USE

@@ -15,9 +15,10 @@ import anyio
 import pytest
 import trustme
 
-from tests.providers.conftest import KEY, ModelOn
+from tests.providers.claude import WHOLE
+from tests.providers.conftest import ModelOn
 from tests.providers.loopback import SILENT_CUT, Answer, Server, Step, document, listening, proxying, serving, stream
-from tests.providers.test_contract import HELLO, WHOLE
+from tests.providers.speech import HELLO, KEY
 from treadle.errors import AgentError, ErrorKind
 from treadle.model import fold_stream
 from treadle.providers import http
