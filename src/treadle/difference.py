@@ -18,6 +18,7 @@ class Side(Value, frozen=True, kw_only=True):
     turns: int
     tool_calls: int
     usage: Usage
+    cost_usd: float | None = None
     duration_s: float
     text: str
     messages: tuple[Message, ...]
@@ -61,6 +62,7 @@ def _side(state: RunState, same: int) -> Side:
         turns=state.ledger.turns,
         tool_calls=state.ledger.tool_calls,
         usage=state.ledger.usage,
+        cost_usd=state.ledger.cost_usd,
         duration_s=round(state.driven_s, 3),
         text=state.text,
         messages=tuple(state.history[same:]),

@@ -7,11 +7,13 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable, Collection, Sequence
+from datetime import date
 from typing import Literal, Protocol, TypeAlias, TypeVar
 
 import anyio
 import msgspec
 
+from treadle.costs import By, Costs, Spent
 from treadle.entries import Entry, Fork, Record, RunStarted, ToolFinished, ToolLate, ToolStarted, read_entry
 from treadle.errors import AgentError
 from treadle.message import Message
@@ -157,6 +159,10 @@ class Journal(Protocol):
         """Newest first."""
         ...
 
+    async def costs(self, by: By, *, since: date | None = None) -> Costs:
+        """What all runs have taken, those under way up to now; `since`: the first day, in UTC, that counts."""
+        ...
+
     async def prune(self, before: Time, *, apply: bool) -> Freed:
         """Takes away finished runs whose last entry is older, with their messages; where `apply` is false it only says what that would free.
 
@@ -241,6 +247,11 @@ def info_of(entries: Sequence[Entry], status: RunStatus) -> RunInfo:
         spending=tuple(state.spending.values()),
         entries=len(entries),
     )
+
+
+def spent(info: RunInfo) -> Spent:
+    """What a tally needs to know of a run."""
+    return Spent(**{name: getattr(info, name) for name in Spent.__struct_fields__})
 
 
 def unknown_run(run_id: str, known: Collection[str]) -> AgentError:

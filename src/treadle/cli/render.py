@@ -12,7 +12,7 @@ from typing_extensions import override
 
 from treadle import events
 from treadle.cli.exits import silence
-from treadle.cli.terminal import cut
+from treadle.cli.terminal import cut, money
 from treadle.events import Event
 from treadle.message import encode_json
 from treadle.redaction import Redactor
@@ -152,6 +152,7 @@ _WHY = {
     Outcome.TURN_LIMIT: "stopped at its limit of turns: allow more with --max-turns, or go on from here",
     Outcome.CALL_LIMIT: "stopped at its limit of tool calls: allow more with --max-tool-calls",
     Outcome.TOKEN_LIMIT: "stopped at its limit of tokens: allow more with --max-tokens",
+    Outcome.COST_LIMIT: "stopped at its limit of money: allow more with --max-cost",
     Outcome.TIMEOUT: "stopped at its time limit: allow more with --timeout",
     Outcome.TRUNCATED: "the answer was cut at its limit of output tokens: allow more with --max-output-tokens",
     Outcome.LOOPING: "stopped: the model repeated the same call with the same result",
@@ -174,7 +175,8 @@ def ended(event: events.RunEnd) -> str:
 
 def summary(event: events.RunEnd) -> str:
     counts = (_count(event.turns, "turn"), _count(event.tool_calls, "tool call"), _count(event.usage.total_tokens, "token"))
-    return " · ".join([event.outcome.value, *counts, f"{event.duration_s:.1f} s"])
+    cost = [] if event.cost_usd is UNSET else [money(event.cost_usd)]
+    return " · ".join([event.outcome.value, *counts, *cost, f"{event.duration_s:.1f} s"])
 
 
 def _count(number: int, noun: str) -> str:

@@ -78,6 +78,7 @@ class Wish:
 @click.option("--max-tool-calls", type=click.IntRange(1), metavar="N", help="Calls of tools.")
 @click.option("--max-tokens", type=click.IntRange(1), metavar="N", help="Tokens of the whole run, input and output.")
 @click.option("--max-output-tokens", type=click.IntRange(1), metavar="N", help="Tokens of one response.")
+@click.option("--max-cost", type=click.FloatRange(0, min_open=True), metavar="USD", help="Money for the whole run; the price of the model must be known.")
 @click.option("--timeout", type=click.FloatRange(0, min_open=True), metavar="S", help="Seconds.")
 @click.option("--effort", type=click.Choice([e for e in get_args(Effort) if e != "xhigh"]), help="How hard the model thinks.")
 @click.option("--on-ask", type=click.Choice(get_args(OnAsk)), default="deny", help="What a call meets that needs a person: a no, or the run waits.")

@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from treadle.cli.render import one_line, plain
 from treadle.cli.runs.row import status_of, style_of
 from treadle.cli.story import Break, Call, Item, Note, Story, Turn
-from treadle.cli.terminal import Ink, Style, columns, count, cut, lasting, local, tokens, width, wrapped
+from treadle.cli.terminal import Ink, Style, columns, count, cut, lasting, local, money, tokens, width, wrapped
 from treadle.entries import ModelRequested, ModelResponded, RunFinished, ToolFinished
 from treadle.journal import RunInfo
 from treadle.json_text import JsonText
@@ -69,13 +69,14 @@ class _Drawing:
         word = "driven for" if any(isinstance(item, Break) for item in self._story.items) else "took"
         took = f", {word} {lasting(finished.duration_s)}" if finished else ""
         usage = info.usage
+        cost = "" if info.cost_usd is None else f", {money(info.cost_usd, more=any(part.unpriced for part in info.spending))}"
         spent = f"{count(info.turns, 'turn')}, {count(info.tool_calls, 'tool call')}, {count(usage.total_tokens, 'token')}"
         rows = {
             "agent": f"{info.agent} on {info.model}, mode {info.mode}",
             "in": info.cwd,
             "session": info.session_id or "none",
             "began": local(self._began) + took,
-            "spent": f"{spent} ({tokens(usage.total_input_tokens)} in, {tokens(usage.output_tokens)} out)",
+            "spent": f"{spent} ({tokens(usage.total_input_tokens)} in, {tokens(usage.output_tokens)} out){cost}",
         }
         if started.fork is not None:
             rows["forked"] = f"from {started.fork.run_id} after turn {started.fork.turn}"

@@ -7,11 +7,13 @@ from __future__ import annotations
 
 import zlib
 from collections.abc import Callable, Sequence
+from datetime import date
 from typing import TYPE_CHECKING
 
+from treadle.costs import By, Costs, Tally
 from treadle.entries import Entry, Fork, Record, RunFinished, RunStarted, ToolLate
 from treadle.errors import AgentError
-from treadle.journal import Freed, Journal, RunInfo, RunStatus, RunWriter, info_of, read_run, unknown_run
+from treadle.journal import Freed, Journal, RunInfo, RunStatus, RunWriter, info_of, read_run, spent, unknown_run
 from treadle.json_text import decode_json, encode_json
 from treadle.message import Message
 from treadle.run_state import RunState, forked, load
@@ -168,6 +170,12 @@ class MemoryJournal:
     async def runs(self, *, limit: int | None = None, session_id: str | None = None) -> list[RunInfo]:
         wanted = [run for run in reversed(self._runs.values()) if session_id in (None, run.session_id)]
         return [info_of(run.unpacked(), run.status) for run in wanted[:limit]]
+
+    async def costs(self, by: By, *, since: date | None = None) -> Costs:
+        tally = Tally(by, since=since)
+        for run in self._runs.values():
+            tally.add(spent(info_of(run.unpacked(), run.status)))
+        return tally.costs()
 
     async def prune(self, before: Time, *, apply: bool) -> Freed:
         old = {run_id: run for run_id, run in self._runs.items() if run.finished and run.unpacked()[-1].at < before}

@@ -15,7 +15,7 @@ from treadle.cli.journal_option import Place, journal_option, on_journal
 from treadle.cli.render import one_line, plain
 from treadle.cli.runs.finding import find_run, no_runs
 from treadle.cli.runs.row import style_of
-from treadle.cli.terminal import Ink, Style, columns, count, cut, lasting, put, put_json, tokens, width, wrapped
+from treadle.cli.terminal import Ink, Style, columns, count, cut, lasting, money, put, put_json, tokens, width, wrapped
 from treadle.difference import RunDiff, Side, compare
 from treadle.message import Message
 
@@ -82,6 +82,8 @@ def _facts(a: Side, b: Side) -> Iterator[tuple[str, str, str]]:
     yield "turns", str(a.turns), str(b.turns)
     yield "calls", str(a.tool_calls), str(b.tool_calls)
     yield "tokens", tokens(a.usage.total_tokens), tokens(b.usage.total_tokens)
+    if a.cost_usd is not None or b.cost_usd is not None:
+        yield "cost", money(a.cost_usd), money(b.cost_usd)
     yield "took", lasting(a.duration_s), lasting(b.duration_s)
 
 

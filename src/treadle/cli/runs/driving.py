@@ -153,6 +153,7 @@ def end_of(result: RunResult[Any]) -> RunEnd:
         turns=result.metrics.turns,
         tool_calls=result.metrics.tool_calls,
         duration_s=result.metrics.duration_s,
+        cost_usd=UNSET if result.metrics.cost_usd is None else result.metrics.cost_usd,
         error=UNSET if error is None else error_info(error),
     )
 

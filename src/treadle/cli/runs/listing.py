@@ -10,14 +10,14 @@ from treadle.cli.help import HELP
 from treadle.cli.journal_option import Place, journal_option, on_journal
 from treadle.cli.render import one_line
 from treadle.cli.runs.row import model_name, row_of, short, status_of, style_of
-from treadle.cli.terminal import Ink, Style, ago, cut, put, put_json, table, tokens
+from treadle.cli.terminal import Ink, Style, ago, cut, money, put, put_json, table, tokens
 from treadle.journal import RunInfo
 from treadle.redaction import Redactor
 
 MODEL_COLUMNS = 18
 AGENT_COLUMNS = 12
 USUAL_AGENT = "treadle"
-NUMBERS = frozenset({"age", "turns", "calls", "tokens"})
+NUMBERS = frozenset({"age", "turns", "calls", "tokens", "cost"})
 
 
 @click.command("list", context_settings=HELP)
@@ -44,10 +44,11 @@ def list_(as_json: bool, limit: int, everything: bool, session: str | None, jour
 
 
 def _print_table(found: list[RunInfo], secrets: Redactor) -> None:
-    head = ["run", "age", "status", "agent", "model", "turns", "calls", "tokens", "prompt"]
+    head = ["run", "age", "status", "agent", "model", "turns", "calls", "tokens", "cost", "prompt"]
     rows = [_cells(info, secrets) for info in found]
-    if all(info.agent == USUAL_AGENT for info in found):
-        at = head.index("agent")
+    says_nothing = {"agent": all(info.agent == USUAL_AGENT for info in found), "cost": all(info.cost_usd is None for info in found)}
+    for name in (name for name, empty in says_nothing.items() if empty):
+        at = head.index(name)
         head, rows = head[:at] + head[at + 1 :], [row[:at] + row[at + 1 :] for row in rows]
 
     def style(column: int, text: str) -> Style:
@@ -74,5 +75,6 @@ def _cells(info: RunInfo, secrets: Redactor) -> list[str]:
         str(info.turns),
         str(info.tool_calls),
         tokens(info.usage.total_tokens),
+        money(info.cost_usd),
         mark + shown(secrets.shortened(info.prompt)),
     ]

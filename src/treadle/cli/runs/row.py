@@ -20,8 +20,8 @@ SHORT_CHARS = 12
 def row_of(info: RunInfo, secrets: Redactor) -> dict[str, Any]:
     """Its prompt without secrets; the other texts are whole, and whoever prints them can still take them out."""
     row = msgspec.structs.asdict(info)
-    del row["entries"]
-    return {**row, "prompt": secrets.shortened(info.prompt), "cost_usd": None}
+    del row["entries"], row["spending"]
+    return {**row, "prompt": secrets.shortened(info.prompt)}
 
 
 def short(run_id: str) -> str:

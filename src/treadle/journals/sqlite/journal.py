@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 from collections.abc import Callable, Sequence
+from datetime import date
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Literal, Self, get_args
@@ -13,13 +14,14 @@ import anyio
 import anyio.to_thread
 import apsw
 
+from treadle.costs import By, Costs
 from treadle.entries import Fork, Record, RunFinished, RunStarted
 from treadle.errors import AgentError
 from treadle.journal import Freed, Journal, RunInfo, RunWriter, info_of, read_run
 from treadle.journals.sqlite import driving, pruning, search
 from treadle.journals.sqlite.conversations import joined, number_of, ran
 from treadle.journals.sqlite.database import Cursor
-from treadle.journals.sqlite.listing import listed
+from treadle.journals.sqlite.listing import costs, listed
 from treadle.journals.sqlite.places import prepare
 from treadle.journals.sqlite.readers import Readers
 from treadle.journals.sqlite.rows import bodies, check_id, find, insert, records, row_of
@@ -205,6 +207,9 @@ class SqliteJournal:
             return list(listed(db, self._workers, "where session = ? order by num desc limit ?", (session, most)))
 
         return await self._readers.read(read)
+
+    async def costs(self, by: By, *, since: date | None = None) -> Costs:
+        return await self._readers.read(lambda db: costs(db, by, since))
 
     # ------------------------------------------------------------ importing, pruning
 

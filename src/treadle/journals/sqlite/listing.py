@@ -1,14 +1,16 @@
-"""What a list shows of runs: kept with those that are finished, a fold of their entries for the others. Entry: `listed`, `summary_of`."""
+"""What a list shows of runs: kept with those that are finished, a fold of their entries for the others. Entry: `listed`, `costs`, `summary_of`."""
 
 from __future__ import annotations
 
 from collections.abc import Iterator
+from datetime import date
 
 import msgspec
 
+from treadle.costs import By, Costs, Spent, Tally
 from treadle.entries import RunFinished, RunResumed, RunStarted
 from treadle.errors import AgentError
-from treadle.journal import RunInfo, RunStatus, info_of
+from treadle.journal import RunInfo, RunStatus, info_of, spent
 from treadle.journals.sqlite.database import Cursor
 from treadle.journals.sqlite.rows import bodies, entries_of, time_of
 from treadle.journals.sqlite.workers import Workers
@@ -16,6 +18,7 @@ from treadle.json_text import decode_json, encode_json
 from treadle.session_store import title_of
 from treadle.types import Usage
 
+_DECODER = msgspec.json.Decoder(Spent)
 _COLUMNS = "select num, schema, owner, waiting, finished, head, updated_at_us, summary, counted from runs "
 
 
@@ -55,6 +58,17 @@ def listed(db: Cursor, workers: Workers, where: str = "", values: tuple[object, 
         status: RunStatus = "finished" if finished else "running" if alive.get(owner or "") else "waiting" if waiting else "stopped"
         info = decode_json(summary, RunInfo) if counted else _folded(db, num, schema) or decode_json(summary, RunInfo)
         yield msgspec.structs.replace(info, status=status, entries=head, updated_at=time_of(updated_us))
+
+
+def costs(db: Cursor, by: By, since: date | None) -> Costs:
+    """Of what is kept with each run; only runs that are not finished are read."""
+    tally = Tally(by, since=since)
+    for num, schema, summary, counted in db.execute("select num, schema, summary, counted from runs order by num").fetchall():
+        if counted:
+            tally.add(_DECODER.decode(summary))
+        elif (info := _folded(db, num, schema)) is not None:
+            tally.add(spent(info))
+    return tally.costs()
 
 
 def _folded(db: Cursor, run: int, schema: int) -> RunInfo | None:

@@ -1,0 +1,89 @@
+"""`treadle runs cost`: what runs have taken, by day, model or session. What a model costs is said in prices.py and price_list.py. Entry: `cost`."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from datetime import UTC, datetime, timedelta
+from typing import Any, get_args
+
+import click
+import msgspec
+
+from treadle.cli.help import HELP
+from treadle.cli.journal_option import Place, journal_option, on_journal
+from treadle.cli.render import one_line
+from treadle.cli.terminal import Ink, Style, count, cut, money, put, put_json, table, tokens
+from treadle.costs import By, Cost, Costs, Tally
+from treadle.redaction import Redactor
+
+NUMBERS = frozenset({"runs", "responses", "input", "cache read", "cache write", "output", "cost"})
+NAME_COLUMNS = 32
+NO_SESSION = "(no session)"
+
+
+@click.command(context_settings=HELP)
+@click.option("--by", type=click.Choice(get_args(By)), default="day", show_default=True, help="What a row stands for. A day is one of UTC.")
+@click.option("--last", "days", type=click.IntRange(1, 36500), metavar="DAYS", help="Only so many days, today is the first.")
+@click.option("--limit", type=click.IntRange(1), metavar="N", default=20, show_default=True, help="At most so many rows; the total is of all.")
+@click.option("--all", "everything", is_flag=True, help="Without a limit.")
+@click.option("--json", "as_json", is_flag=True, help="One object: by, rows, total.")
+@journal_option
+def cost(by: By, days: int | None, limit: int, everything: bool, as_json: bool, journal: str | None) -> None:
+    """Tokens and money that runs have taken: the newest days first, or the dearest models or sessions.
+
+    What has no known price is called unknown, and is in no sum of money. What a run's tools started counts for its session.
+    """
+    since = None if days is None else (datetime.now(UTC) - timedelta(days=days - 1)).date()
+
+    def show(found: Costs, titles: Mapping[str, str], secrets: Redactor) -> None:
+        rows = found.rows if everything else found.rows[:limit]
+        if as_json:
+            shown = [_object(row, by, titles) for row in rows]
+            put_json({"by": by, "rows": shown, "total": _numbers(found.total)}, secrets)
+        elif rows:
+            _print(rows, found, by, titles, secrets)
+        else:
+            put("No run has taken anything" + (" yet." if days is None else f" in the last {count(days, 'day')}."))
+
+    async def work(place: Place) -> None:
+        found = await place.journal.costs(by, since=since)
+        sessions = [row.key for row in (found.rows if everything else found.rows[:limit]) if row.key is not None] if by == "session" else []
+        known = {key: place.journal.sessions.get(key) for key in sessions}
+        show(found, {key: info.title for key, info in known.items() if info is not None}, place.secrets)
+
+    on_journal(journal, work, absent=lambda secrets: show(Tally(by).costs(), {}, secrets))
+
+
+def _object(row: Cost, by: By, titles: Mapping[str, str]) -> dict[str, Any]:
+    name = {"session_id": row.key, "title": titles.get(row.key or "")} if by == "session" else {by: row.key}
+    return {**name, **_numbers(row)}
+
+
+def _numbers(row: Cost) -> dict[str, Any]:
+    numbers = msgspec.structs.asdict(row)
+    del numbers["key"]
+    return numbers
+
+
+def _print(rows: Sequence[Cost], found: Costs, by: By, titles: Mapping[str, str], secrets: Redactor) -> None:
+    names = [cut(one_line(secrets.text(titles.get(row.key or "") or row.key or NO_SESSION), 200), NAME_COLUMNS) for row in rows]
+    hidden = len(found.rows) - len(rows)
+    head = [by, "runs", "responses", "input", "cache read", "cache write", "output", "cost"]
+    cells = [[name, *_cells(row)] for name, row in zip(names, rows, strict=True)]
+    total = ["total", *_cells(found.total)]
+
+    def style(column: int, text: str) -> Style:
+        return "dim" if text == "unknown" else "cyan" if column == 0 and text != "total" else ""
+
+    for line in table(head, [*cells, total], right=NUMBERS, ink=Ink(), style=style):
+        put(line)
+    if hidden:
+        put(f"And {count(hidden, 'more row')}, which the total counts too: --all shows them.")
+    if found.total.unpriced:
+        put(f"{count(found.total.unpriced, 'response')} had no known price; `prices` in the configuration can say what a model costs.")
+
+
+def _cells(row: Cost) -> list[str]:
+    usage = row.usage
+    counted = (usage.input_tokens, usage.cache_read_tokens, usage.cache_write_tokens, usage.output_tokens)
+    return [str(row.runs), str(row.responses), *(tokens(number) for number in counted), money(row.cost_usd, more=bool(row.unpriced))]

@@ -1,0 +1,102 @@
+"""What runs have cost, by day, model or session: a fold of what each of them spent.
+
+Where runs are found is a journal's business, how rows look the command line's. Entry: `Tally`, `Costs`.
+"""
+
+from __future__ import annotations
+
+from datetime import date
+from typing import Literal, TypeAlias
+
+import msgspec
+
+from treadle.types import Spending, Time, Usage, Value, usd
+
+By: TypeAlias = Literal["day", "model", "session"]
+
+
+class Cost(Value, frozen=True, kw_only=True, omit_defaults=False):
+    """One row, or the sum of all of them."""
+
+    key: str | None
+    """A day in UTC, a model's name, a session's id; None: of runs without a session, and of the sum."""
+    runs: int = 0
+    """That spent anything."""
+    responses: int = 0
+    unpriced: int = 0
+    """Uses of a model whose price was not known; `cost_usd` leaves them out."""
+    usage: Usage = Usage()
+    cost_usd: float | None = None
+    """None: no price was known."""
+
+
+class Costs(Value, frozen=True, kw_only=True, omit_defaults=False):
+    rows: tuple[Cost, ...]
+    """Days: the newest first. Models and sessions: the dearest first, and then those without any price, by their tokens."""
+    total: Cost
+
+
+class Spent(msgspec.Struct, frozen=True, kw_only=True, gc=False):
+    """Of a run, what a tally needs to know. It is read out of a `RunInfo` as that was stored."""
+
+    run_id: str
+    session_id: str | None = None
+    parent_run_id: str | None = None
+    model: str
+    started_at: Time
+    turns: int = 0
+    usage: Usage = Usage()
+    spending: tuple[Spending, ...] = ()
+
+    @property
+    def parts(self) -> tuple[Spending, ...]:
+        """Also of a run whose end an older version wrote: all of it on the day on which it began, without a price."""
+        if self.spending or not self.turns:
+            return self.spending
+        day = self.started_at.date().isoformat()
+        return (Spending(model=self.model, day=day, responses=self.turns, unpriced=self.turns, usage=self.usage),)
+
+
+class Tally:
+    """Adds up runs, the oldest first: what a run's tool started counts for the session of that run."""
+
+    def __init__(self, by: By, *, since: date | None = None) -> None:
+        """`since`: the first day that counts."""
+        self._by = by
+        self._since = "" if since is None else since.isoformat()
+        self._rows: dict[str | None, Cost] = {}
+        self._total = Cost(key=None)
+        self._sessions: dict[str, str | None] = {}
+        """By run."""
+
+    def add(self, run: Spent) -> None:
+        session = run.session_id
+        if session is None and run.parent_run_id is not None:
+            session = self._sessions.get(run.parent_run_id)
+        self._sessions[run.run_id] = session
+        parts = [part for part in run.parts if part.day >= self._since]
+        seen: set[str | None] = set()
+        for part in parts:
+            key = part.day if self._by == "day" else part.model if self._by == "model" else session
+            self._rows[key] = _plus(self._rows.get(key) or Cost(key=key), part, runs=key not in seen)
+            seen.add(key)
+        for first, part in enumerate(parts):
+            self._total = _plus(self._total, part, runs=not first)
+
+    def costs(self) -> Costs:
+        rows = self._rows.values()
+        if self._by == "day":
+            return Costs(rows=tuple(sorted(rows, key=lambda row: row.key or "", reverse=True)), total=self._total)
+        dearest = sorted(rows, key=lambda row: (-1.0 if row.cost_usd is None else row.cost_usd, row.usage.total_tokens), reverse=True)
+        return Costs(rows=tuple(dearest), total=self._total)
+
+
+def _plus(row: Cost, part: Spending, *, runs: bool) -> Cost:
+    return Cost(
+        key=row.key,
+        runs=row.runs + runs,
+        responses=row.responses + part.responses,
+        unpriced=row.unpriced + part.unpriced,
+        usage=row.usage + part.usage,
+        cost_usd=usd(row.cost_usd, part.cost_usd),
+    )
