@@ -1,0 +1,183 @@
+"""Requests whose beginnings the providers' caches have seen: over long runs, and wherever a conversation goes on."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+from collections.abc import AsyncGenerator, Callable, Sequence
+from contextlib import asynccontextmanager
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+import anyio
+import msgspec
+import pytest
+
+from tests.caching.conversation import TURNS, WIDE, Conversation
+from tests.caching.pricing import Bill, PricingServer, pricing
+from tests.doubles import open_runtime
+from tests.providers.conftest import SPEECHES
+from tests.providers.speech import Speech, call, reasoning, stream, text
+from treadle.model import Delta, Model, ModelRequest
+from treadle.result import RunResult
+from treadle.session import Session
+from treadle.types import Limits, Settings, StopReason, SystemBlock
+
+ROOT = Path(__file__).resolve().parents[2]
+GOOD = 0.95
+
+
+def check(bills: Sequence[Bill], speech: Speech) -> None:
+    """Each is for a request that continues the one before it."""
+    broken = {i: bill.parted for i, bill in enumerate(bills) if bill.parted is not None}
+    assert not broken, "\n".join(f"request {i} breaks the prefix: {where}" for i, where in broken.items())
+    could = sum(bill.could for bill in bills)
+    assert sum(bill.read for bill in bills) >= GOOD * could
+    if speech.wire == "anthropic":
+        assert sum(bill.marked for bill in bills) >= GOOD * could, "Claude finds it at no breakpoint"
+
+
+@asynccontextmanager
+async def conversing(speech: Speech, server: PricingServer, through: Callable[[Model], Model] = lambda model: model) -> AsyncGenerator[Session[Any, Any]]:
+    connection = speech.connection(server.url, timeout_s=10)
+    async with open_runtime() as rt:
+        sessions: list[Session[Any, Any]] = []
+        conversation = Conversation(speech, lambda words: sessions[0].steer(words))
+        sessions.append(rt.session(agent=conversation.agent(through(speech.model(connection)))))
+        yield sessions[0]
+    await connection.aclose()
+
+
+async def sent(session: Session[Any, Any], prompt: str = "Sort the parcels.", **options: Any) -> RunResult[Any]:
+    with anyio.fail_after(20):
+        return await session.send(prompt, **options)
+
+
+async def test_a_long_run_reads_from_the_cache_all_that_it_has_sent_before(speech: Speech) -> None:
+    async with pricing(speech.wire, *Conversation(speech).answers()) as server, conversing(speech, server) as session:
+        result = await sent(session, limits=Limits(turns=TURNS))
+    assert (result.text, result.turn_count, result.metrics.retries) == ("All done, I think.", TURNS, 2)
+    assert len(server.bills) == TURNS + 2
+    assert_varied(result)
+    check(server.bills[2:], speech)
+    settings = [prompt.settings for prompt in server.cache.prompts]
+    assert all(said == settings[0] for said in settings[1:-1]), "nothing changes but the choice of tools in the last turn"
+    assert settings[-1].keys() - settings[0].keys() <= {"tool_choice", "toolConfig"}
+
+
+def assert_varied(result: RunResult[Any]) -> None:
+    results = [one for message in result.messages for one in message.tool_results]
+    assert sum(one.is_error for one in results) >= 5
+    assert max(len(one.text) for one in results) > 15_000
+    assert any(not isinstance(one.content, str) for one in results), "an image"
+    assert sum("please" in message.text for message in result.messages if message.role == "user") == 2, "somebody spoke up"
+    assert max(len(message.tool_calls) for message in result.messages) == WIDE
+
+
+async def test_the_next_run_goes_on_where_no_reasoning_has_to_be_left_out(speech: Speech) -> None:
+    answers = Conversation(speech).answers(14, thinking=False)
+    async with pricing(speech.wire, *answers, *answers) as server, conversing(speech, server) as session:
+        await sent(session)
+        await sent(session, "Once more.")
+    check(server.bills[1:], speech)
+
+
+async def test_the_next_run_shares_what_came_before_the_first_reasoning_and_then_goes_on(speech: Speech) -> None:
+    answers = Conversation(speech).answers(14)
+    async with pricing(speech.wire, *answers, *answers) as server, conversing(speech, server) as session:
+        await sent(session)
+        first = len(server.bills)
+        await sent(session, "Once more.")
+    check(server.bills[1:first], speech)
+    check(server.bills[first + 1 :], speech)
+    assert server.bills[first].read >= server.bills[0].size, "tools, instructions and the first prompt"
+    if speech.wire == "anthropic":
+        blocks = server.cache.prompts[0]
+        assert server.bills[first].marked >= sum(len(block.data) for block in blocks.blocks[: blocks.messages_at]), "tools and instructions"
+
+
+async def test_a_fork_shares_all_that_it_was_forked_from(speech: Speech) -> None:
+    conversation = Conversation(speech)
+    async with pricing(speech.wire, *conversation.answers(14), *conversation.answers(5)) as server, open_runtime() as rt:
+        connection = speech.connection(server.url, timeout_s=10)
+        result = await rt.run(conversation.agent(speech.model(connection)), "Sort the parcels.")
+        with anyio.fail_after(20):
+            await rt.fork(result.run_id, turn=7, text="Take another way.")
+        await connection.aclose()
+    forked = server.bills[14]
+    assert forked.read >= server.bills[6].size, "the request of the last turn that was kept"
+    if speech.wire == "anthropic":
+        assert forked.marked >= server.bills[6].size
+    check(server.bills[15:], speech)
+
+
+async def test_a_run_goes_on_in_another_process_with_the_bytes_it_had(speech: Speech, tmp_path: Path) -> None:
+    asked = [stream(speech, reasoning("Hm."), call("look", '{"n": 10}', id=f"call_{n}"), end=StopReason.TOOL_USE) for n in range(3)]
+    held = stream(speech, reasoning("Hm."), call("search", '{"query": "x"}', id="call_8"), call("burn", "{}", id="call_9"), end=StopReason.TOOL_USE)
+    async with pricing(speech.wire, *asked, held, stream(speech, text("Done."))) as server:
+        arguments = [speech.wire, server.url, f"sqlite:///{tmp_path / 'journal.db'}"]
+        run_id, waits = await spoken(*arguments, seed="1")
+        _, ended = await spoken(*arguments, run_id, seed="2")
+    assert (waits, ended) == ("approval_needed", "completed")
+    assert len(server.bills) == 5
+    check(server.bills[1:], speech)
+    assert all(prompt.settings == server.cache.prompts[0].settings for prompt in server.cache.prompts)
+
+
+async def spoken(*arguments: str, seed: str) -> list[str]:
+    """What another process prints whose strings hash differently."""
+    command = [sys.executable, "-m", "tests.caching.child", *arguments]
+    run = partial(subprocess.run, command, cwd=ROOT, env=os.environ | {"PYTHONHASHSEED": seed}, capture_output=True, text=True, check=False, timeout=20)
+    child = await anyio.to_thread.run_sync(run)
+    assert child.returncode == 0, child.stderr
+    return child.stdout.split()
+
+
+# ---------------------------------------------------------------- what is noticed
+
+
+class Unsteady:
+    """A model whose requests are changed on their way."""
+
+    def __init__(self, model: Model, change: Callable[[ModelRequest, int], ModelRequest]) -> None:
+        self._model, self._change = model, change
+        self.name, self.refuses = model.name, model.refuses
+        self._asked = 0
+
+    def stream(self, request: ModelRequest) -> AsyncGenerator[Delta, None]:
+        self._asked += 1
+        return self._model.stream(self._change(request, self._asked))
+
+
+def with_the_time(request: ModelRequest, asked: int) -> ModelRequest:
+    return msgspec.structs.replace(request, system=(*request.system, SystemBlock(text=f"It is {12 + asked // 6}:{asked % 6}0.")))
+
+
+def with_tools_in_another_order(request: ModelRequest, asked: int) -> ModelRequest:
+    return msgspec.structs.replace(request, tools=request.tools[asked % 2 :] + request.tools[: asked % 2])
+
+
+def with_an_old_result_taken_out(request: ModelRequest, asked: int) -> ModelRequest:
+    return msgspec.structs.replace(request, messages=[m for m in request.messages if m.role != "tool" or m is not request.messages[2] or asked < 5])
+
+
+@pytest.mark.parametrize(
+    ("change", "named"),
+    [(with_the_time, "It is 12:3"), (with_tools_in_another_order, "look"), (with_an_old_result_taken_out, "request 2 breaks the prefix")],
+)
+async def test_a_prefix_that_breaks_is_noticed_and_shown(speech: Speech, change: Callable[[ModelRequest, int], ModelRequest], named: str) -> None:
+    answers = Conversation(speech).answers(6)
+    async with pricing(speech.wire, *answers) as server, conversing(speech, server, lambda model: Unsteady(model, change)) as session:
+        await sent(session)
+    with pytest.raises(AssertionError, match=named):
+        check(server.bills[2:], speech)
+
+
+async def test_a_prefix_without_breakpoints_is_noticed() -> None:
+    speech = next(speech for speech in SPEECHES if speech.wire == "anthropic")
+    async with pricing(speech.wire, *Conversation(speech).answers(6)) as server, conversing(speech, server) as session:
+        await sent(session, settings=Settings(cache=False))
+    with pytest.raises(AssertionError, match="no breakpoint"):
+        check(server.bills[2:], speech)
