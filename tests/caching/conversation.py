@@ -59,7 +59,7 @@ class Conversation:
 
     async def _look(self, ctx: ToolContext[Any], arguments: dict[str, int]) -> str:
         n = arguments["n"]
-        return f"parcel {n} \u2713 " * (1500 if n % 10 == 0 else 1)
+        return f"parcel {n} \u2713\n" * (1500 if n % 10 == 0 else 1)
 
     async def _listen(self, ctx: ToolContext[Any], arguments: dict[str, int]) -> str:
         self._steer(f"and mind parcel {arguments['n']}, please")
