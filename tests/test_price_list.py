@@ -1,0 +1,241 @@
+"""The list of prices: the same answers as the library's, found by who is asked, and loaded late and beside everything else."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+from contextlib import suppress
+from datetime import UTC, datetime, timedelta
+from typing import Any
+
+import anyio
+import pytest
+from genai_prices.data_snapshot import get_snapshot
+from genai_prices.types import ModelPrice
+from genai_prices.types import Usage as TheirUsage
+from hypothesis import given
+from hypothesis import strategies as st
+
+from treadle.config import Config, Price, Provider
+from treadle.price_list import Prices, listed
+from treadle.types import Usage
+
+AT = datetime(2026, 11, 20, 12, tzinfo=UTC)
+USED = Usage(input_tokens=1_000, output_tokens=50, cache_read_tokens=100_000, cache_write_tokens=200)
+LIST = get_snapshot()
+
+
+def has_rates(prices: Any) -> bool:
+    """At any time."""
+    return prices.input_mtok is not None if isinstance(prices, ModelPrice) else all(has_rates(dated.prices) for dated in prices)
+
+
+def models() -> list[tuple[str, str]]:
+    """Provider and id of each model that is found by its id, and whose tokens have a price."""
+    found: list[tuple[str, str]] = []
+    for provider in LIST.providers:
+        for model in provider.models:
+            with suppress(LookupError):  # the id of some is no name that anybody can ask for
+                if has_rates(LIST.find_provider_model(model.id, None, provider.id, None)[1].prices):
+                    found.append((provider.id, model.id))
+    return found
+
+
+MODELS = models()
+counts = st.integers(0, 3_000_000) | st.integers(199_990, 200_010) | st.integers(271_990, 272_010)
+
+
+@st.composite
+def usages(draw: st.DrawFn) -> Usage:
+    output = draw(counts)
+    return Usage(
+        input_tokens=draw(counts),
+        output_tokens=output,
+        cache_read_tokens=draw(counts),
+        cache_write_tokens=draw(counts),
+        reasoning_tokens=draw(st.integers(0, output)),
+    )
+
+
+@given(st.sampled_from(MODELS), usages(), st.datetimes(datetime(2024, 1, 1), datetime(2027, 12, 31), timezones=st.just(UTC)))
+def test_a_response_costs_what_the_library_says(model: tuple[str, str], used: Usage, at: datetime) -> None:
+    provider, model_id = model
+    tariff = listed(LIST, provider, None, model_id)
+    assert tariff is not None
+    theirs = LIST.calc(
+        TheirUsage(
+            input_tokens=used.total_input_tokens,
+            cache_read_tokens=used.cache_read_tokens,
+            cache_write_tokens=used.cache_write_tokens,
+            output_tokens=used.output_tokens,
+            output_reasoning_tokens=used.reasoning_tokens,
+        ),
+        model_id,
+        provider,
+        None,
+        at,
+    )
+    assert tariff(at).cost_usd(used) == pytest.approx(float(theirs.total_price), rel=1e-12)
+
+
+def test_most_models_of_the_list_have_a_price() -> None:
+    assert len(MODELS) > 1_000
+    assert {("anthropic", "claude-opus-5-5"), ("openai", "gpt-5.6-sol"), ("google", "gemini-2.5-pro")} <= set(MODELS)
+
+
+def test_what_has_no_rates_in_the_list_has_an_unknown_price_and_not_none() -> None:
+    free = LIST.find_provider_model("gemma-3", None, "google", None)[1]
+    assert not has_rates(free.prices)
+    assert listed(LIST, "google", None, "gemma-3") is None
+
+
+# ---------------------------------------------------------------- who is asked
+
+
+async def cost(name: str, *, said: str = "", at: datetime = AT, **config: Any) -> float | None:
+    return await Prices(Config(**config)).of(name).cost_usd(USED, at, said)
+
+
+@pytest.mark.parametrize(
+    ("name", "listed_at"),
+    [
+        ("anthropic:claude-opus-5-5", ("anthropic", "claude-opus-5-5")),
+        ("claude:claude-opus-5-5", ("anthropic", "claude-opus-5-5")),
+        ("openai:gpt-5.6-sol", ("openai", "gpt-5.6-sol")),
+        ("openai-chat:gpt-5.6-sol", ("openai", "gpt-5.6-sol")),
+        ("gemini:gemini-2.5-pro", ("google", "gemini-2.5-pro")),
+    ],
+)
+async def test_a_vendor_is_known_by_its_name(name: str, listed_at: tuple[str, str]) -> None:
+    tariff = listed(LIST, listed_at[0], None, listed_at[1])
+    assert tariff is not None
+    assert await cost(name) == tariff(AT).cost_usd(USED)
+
+
+@pytest.mark.parametrize(
+    ("base_url", "vendor", "model_id"),
+    [
+        ("https://openrouter.ai/api/v1", "openrouter", "anthropic/claude-3.5-haiku"),
+        ("https://api.groq.com/openai/v1", "groq", "llama-3.3-70b-versatile"),
+        ("https://api.deepseek.com", "deepseek", "deepseek-chat"),
+        ("https://api.openai.com/v1", "openai", "gpt-5.6-sol"),
+    ],
+)
+async def test_another_provider_is_known_by_its_address(base_url: str, vendor: str, model_id: str) -> None:
+    tariff = listed(LIST, vendor, None, model_id)
+    assert tariff is not None
+    providers = {"other": Provider(type="openai-chat", base_url=base_url)}
+    assert await cost(f"other:{model_id}", providers=providers) == tariff(AT).cost_usd(USED)
+
+
+@pytest.mark.parametrize("base_url", ["http://127.0.0.1:8080", "http://localhost:1/v1", "https://gateway.example.org"])
+async def test_elsewhere_the_same_model_has_no_known_price(base_url: str) -> None:
+    assert await cost("anthropic:claude-opus-5-5", providers={"anthropic": Provider(type="anthropic", base_url=base_url)}) is None
+
+
+async def test_an_object_is_priced_where_it_is_reached_and_not_where_its_name_would_be() -> None:
+    prices = Prices(Config())
+    assert await prices.reached_at("anthropic:claude-opus-5-5", "http://127.0.0.1:1").cost_usd(USED, AT, "") is None
+    assert await prices.reached_at("anthropic:claude-opus-5-5", None).cost_usd(USED, AT, "") is not None
+
+
+@pytest.mark.parametrize("name", ["script:talk.json", "tape:talk.tape", "played:model", "script", "anthropic:no-such-model"])
+async def test_what_is_in_no_list_has_no_price(name: str) -> None:
+    assert await cost(name) is None
+
+
+async def test_where_the_asked_model_is_in_no_list_the_one_that_answered_counts() -> None:
+    assert await cost("anthropic:of-our-own", said="claude-opus-5-5") == await cost("anthropic:claude-opus-5-5")
+    assert await cost("anthropic:claude-haiku-5-5", said="claude-opus-5-5") == await cost("anthropic:claude-haiku-5-5")
+
+
+async def test_a_price_counts_from_the_day_on_which_it_changed() -> None:
+    changed = datetime(2026, 8, 21, tzinfo=UTC)
+    before, after = [await cost("openai:gpt-5.6-sol", at=changed + timedelta(days=days)) for days in (-1, 1)]
+    assert before is not None
+    assert after is not None
+    assert before > after
+
+
+# ---------------------------------------------------------------- what is configured
+
+
+async def test_what_the_configuration_says_goes_before_the_list() -> None:
+    price = Price(input=1_000_000, output=0, cache_read=0, cache_write=0)
+    assert await cost("anthropic:claude-opus-5-5", prices={"anthropic:claude-opus-5-5": price}) == 1_000.0
+    assert await cost("anthropic:claude-opus-5-5", prices={"anthropic:*": price}) == 1_000.0
+    assert await cost("claude:claude-opus-5-5", prices={"anthropic:*": price}) == 1_000.0
+
+
+async def test_the_price_of_a_model_goes_before_that_of_its_provider() -> None:
+    prices = {"local:*": Price(input=0, output=0), "local:big": Price(input=1_000, output=0, cache_read=0, cache_write=0)}
+    providers = {"local": Provider(type="openai-chat", base_url="http://127.0.0.1:1")}
+    assert await cost("local:big", prices=prices, providers=providers) == 1.0
+    assert await cost("local:small", prices=prices, providers=providers) == 0.0
+
+
+# ---------------------------------------------------------------- when it is loaded
+
+LATE = """
+import anyio, sys, threading
+import treadle
+from treadle.model import ResponseEnd, TextDelta
+from treadle.types import StopReason, Usage
+
+class Model:
+    name = "anthropic:claude-opus-5-5"
+    refuses = frozenset()
+    async def stream(self, request):
+        assert "genai_prices" not in sys.modules, "loaded before the request was sent"
+        yield TextDelta("hi")
+        assert any(thread.name == "treadle-prices" for thread in threading.enumerate()) or "genai_prices" in sys.modules, "not loaded beside the response"
+        yield ResponseEnd(stop_reason=StopReason.COMPLETE, usage=Usage(input_tokens=1_000_000))
+
+async def main():
+    async with treadle.Runtime() as runtime:
+        result = await runtime.run(treadle.Agent(name="a", model=Model()), "go")
+    print(result.outcome, result.metrics.cost_usd, "httpx2" in sys.modules)
+
+anyio.run(main)
+"""
+
+PLAYED = """
+import anyio, sys
+import treadle
+from treadle.testing import ScriptedModel
+
+async def main():
+    async with treadle.Runtime() as runtime:
+        result = await runtime.run(treadle.Agent(name="a", model=ScriptedModel([{"text": "hi"}])), "go")
+    print(result.outcome, result.metrics.cost_usd, "genai_prices" in sys.modules)
+
+anyio.run(main)
+"""
+
+
+def said_by(program: str) -> str:
+    done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, timeout=50)
+    return done.stdout + done.stderr
+
+
+def test_the_list_is_loaded_beside_the_first_response_and_not_before_it() -> None:
+    assert said_by(LATE) == "completed 4.0 True\n"
+
+
+def test_who_plays_a_script_loads_no_list() -> None:
+    assert said_by(PLAYED) == "completed None False\n"
+
+
+async def test_many_that_ask_at_once_are_answered() -> None:
+    prices = Prices(Config())
+    found: list[float | None] = []
+
+    async def ask() -> None:
+        found.append(await prices.of("anthropic:claude-opus-5-5").cost_usd(USED, AT, ""))
+
+    with anyio.fail_after(5):
+        async with anyio.create_task_group() as group:
+            for _ in range(20):
+                group.start_soon(ask)
+    assert len(set(found)) == 1
+    assert found[0] is not None
