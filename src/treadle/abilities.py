@@ -27,6 +27,8 @@ class Abilities(Value, frozen=True, kw_only=True):
     """The most that one response can have."""
     images: bool | None = None
     tools: bool | None = None
+    forced_tools: bool | None = None
+    """Whether a request can say that a tool must be called."""
     temperature: bool | None = None
     reasoning: bool | None = None
     """Whether thinking can be asked for."""

@@ -6,8 +6,8 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from treadle.abilities import UNKNOWN
-from treadle.config import Config
+from treadle.abilities import UNKNOWN, Abilities
+from treadle.config import Config, Endpoint
 from treadle.entries import Fork
 from treadle.errors import AgentError
 from treadle.journal import Journal
@@ -91,8 +91,24 @@ class Models:
         connection = self._connections.get(endpoint.name)
         if connection is None:
             connection = self._connections[endpoint.name] = wire.connect_to(endpoint)
-        self._made[name] = model = wire.model_over(connection, endpoint, model_id, UNKNOWN)
+        self._made[name] = model = wire.model_over(connection, endpoint, model_id, abilities_of(self._config, endpoint, model_id))
         return model
+
+
+def abilities_of(config: Config, endpoint: Endpoint, model_id: str) -> Abilities:
+    """What is known of a model: what a person configured, over what its provider told when it was asked, over the data file."""
+    from treadle.providers.known_models import known  # noqa: PLC0415  scripts and tapes need none of it
+    from treadle.providers.told_models import told  # noqa: PLC0415  likewise
+
+    abilities = known(endpoint.type, endpoint.base_url, model_id)
+    if config.home is not None and (heard := told(config.home, endpoint).get(model_id)) is not None:
+        abilities = heard.over(abilities)
+    configured = config.providers.get(endpoint.name)
+    for pattern, said in sorted(configured.abilities.items(), key=lambda item: len(item[0])) if configured is not None else ():
+        if pattern.endswith("*") and model_id.startswith(pattern[:-1]):
+            abilities = said.over(abilities)
+    exact = configured.abilities.get(model_id, UNKNOWN) if configured is not None else UNKNOWN
+    return exact.over(abilities)
 
 
 def _player(kind: str, path: Path, clean: Callable[[str], str], place: int) -> Model:

@@ -113,7 +113,7 @@ def test_every_key_can_be_found_by_its_path() -> None:
     paths = [path for path in Config().settings or load({}, files=False).settings]
     for path in (*paths, *FLAGS.values(), ("providers", "x", "headers", "X.Y")):
         find_key(path)
-    assert set(SCHEMA) - {"provider", "model"} == {name for name in Config.__struct_fields__ if name not in ("settings", "warnings", "known_secrets")}
+    assert set(SCHEMA) - {"provider", "model"} == {name for name in Config.__struct_fields__ if name not in ("home", "settings", "warnings", "known_secrets")}
 
 
 @pytest.mark.parametrize(("said", "meant"), [("0", 8192), ("1", 1), ("null", 8192)])
@@ -448,7 +448,7 @@ def test_what_a_workspace_may_not_set_is_ignored_with_one_warning(place: Place, 
     assert len(config.warnings) == 1
     assert config.warnings[0].startswith(f"{place.theirs}:{line}: {key} is ignored: ")
     plain = load({"HOME": str(place.home), "ANTHROPIC_API_KEY": CANARY}, files=False)
-    assert msgspec.structs.replace(config, warnings=(), settings=plain.settings) == plain
+    assert msgspec.structs.replace(config, warnings=(), settings=plain.settings, home=None) == plain
     assert config.settings == plain.settings
 
 
@@ -675,7 +675,7 @@ def test_values_that_are_words_or_paths_are_no_secrets_of_the_environment(tmp_pa
 def test_rows_stand_in_the_order_of_the_manual(place: Place) -> None:
     place.mine(MANUAL)
     groups = list(dict.fromkeys(row.key.split(".")[0] for row in place.load().rows()))
-    assert groups == ["models", "providers", "defaults", "limits", "permissions", "mcp_servers", "service", "agents", "journal", "keep_runs"]
+    assert groups == ["models", "fallback", "providers", "defaults", "limits", "permissions", "mcp_servers", "service", "agents", "journal", "keep_runs"]
 
 
 def test_layers_collect_problems_without_raising(place: Place) -> None:

@@ -12,6 +12,7 @@ from typing import Literal, TypeAlias
 import msgspec
 from typing_extensions import override
 
+from treadle.abilities import Abilities
 from treadle.config.keys import VENDORS, Wrong, base_url, credential
 from treadle.errors import AgentError
 from treadle.redaction import Redactor, Secret
@@ -54,6 +55,8 @@ class Provider(Guarded, frozen=True, kw_only=True):
     model: str | None = None
     """What `provider: NAME` alone means."""
     headers: dict[str, Secret] = msgspec.field(default_factory=dict[str, Secret])
+    abilities: dict[str, Abilities] = msgspec.field(default_factory=dict[str, Abilities])
+    """By model, or by the beginning of its id and `*`: they go over what is known otherwise."""
 
 
 class Endpoint(Guarded, frozen=True, kw_only=True):

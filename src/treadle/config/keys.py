@@ -187,6 +187,32 @@ def span_of(text: str) -> timedelta:
     return timedelta(hours=int(found[1]) * _HOURS[found[2]])
 
 
+def yes_or_no(value: Plain) -> bool:
+    if not isinstance(value, bool):
+        raise Wrong("true or false")
+    return value
+
+
+def efforts(value: Plain) -> tuple[str, ...]:
+    known = get_args(Effort)
+    for i, name in enumerate(names := texts(value)):
+        if name not in known:
+            raise Wrong(f"a list of {', '.join(known)}; [] where it takes none", item=i)
+    return names
+
+
+def model_names(value: Plain) -> tuple[str, ...]:
+    return tuple(model_name(name) for name in texts(value))
+
+
+def fallback_kinds(value: Plain) -> tuple[str, ...]:
+    known = (*(kind.value for kind in ErrorKind), REFUSAL)
+    for i, kind in enumerate(names := texts(value)):
+        if kind not in known:
+            raise Wrong(f"a list of {', '.join(known)}", item=i)
+    return names
+
+
 def model_name(value: Plain) -> str:
     provider, colon, name = text(value).partition(":")
     if not colon or not provider or not name:
@@ -252,9 +278,25 @@ Schema: TypeAlias = "Key | Names | dict[str, Schema]"
 
 PRICED = re.compile(r"[A-Za-z0-9][A-Za-z0-9_-]{0,63}:\S.{0,255}")
 """A model, or `PROVIDER:*`."""
+MODEL_ID = re.compile(r"\S{1,256}")
+"""Or the beginning of some, and `*`."""
 NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9_-]{0,63}")
 VARIABLE = re.compile(r"[A-Za-z_][A-Za-z0-9_]{0,127}")
 HEADER_NAME = re.compile(r"[A-Za-z0-9!#$%&'*+.^_`|~-]{1,127}")
+
+ABILITIES: dict[str, Schema] = {
+    "context_tokens": Key(whole),
+    "output_tokens": Key(whole),
+    "images": Key(yes_or_no),
+    "tools": Key(yes_or_no),
+    "forced_tools": Key(yes_or_no),
+    "temperature": Key(yes_or_no),
+    "reasoning": Key(yes_or_no),
+    "efforts": Key(efforts),
+    "structured_output": Key(one_of("native", "tool", "prompt")),
+    "structured_with_tools": Key(yes_or_no),
+}
+"""Of a model, as abilities.py has them."""
 
 SCHEMA: dict[str, Schema] = {
     "provider": Key(text, free),
@@ -271,6 +313,7 @@ SCHEMA: dict[str, Schema] = {
             "timeout_s": Key(positive),
             "model": Key(text),
             "headers": Names(HEADER_NAME, Key(header, secret=True)),
+            "abilities": Names(MODEL_ID, ABILITIES),
         },
     ),
     "prices": Names(PRICED, {"input": Key(price), "output": Key(price), "cache_read": Key(price), "cache_write": Key(price)}),

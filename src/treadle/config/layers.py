@@ -100,7 +100,7 @@ def load(
     `Runtime.open` does. `trusted`: the workspace's agents modules and MCP servers count too.
     """
     env = os.environ if env is None else env
-    layers = Layers(env, trusted=trusted)
+    layers = Layers(env, trusted=trusted, home=str(home(env)) if files else None)
     for file in config_files(env, cwd) if files else ():
         layers.add_file(file)
     return layers.finish(flags or {})
@@ -109,8 +109,9 @@ def load(
 class Layers:
     """What has been read so far, the later over the earlier. `problems` and `warnings` are collected, not raised."""
 
-    def __init__(self, env: Mapping[str, str], *, trusted: bool = False) -> None:
+    def __init__(self, env: Mapping[str, str], *, trusted: bool = False, home: str | None = None) -> None:
         self._env = env
+        self._home = home
         self._trusted = trusted
         self._settings = {path: Setting(value, DEFAULT) for path, value in _flat(Config(), ())}
         self._own_model = Config().models.large
@@ -134,7 +135,7 @@ class Layers:
         secrets = _secrets(self._env, self._settings)
         if self.problems:
             raise AgentError("invalid", Redactor(secrets).text("\n".join(_bounded(self.problems))))
-        return built(self._settings, tuple(_bounded(self.warnings)), frozenset(map(Secret, secrets)))
+        return built(self._settings, tuple(_bounded(self.warnings)), frozenset(map(Secret, secrets)), home=self._home)
 
     # ---- files
 
@@ -276,7 +277,7 @@ class Layers:
 def _flat(value: object, path: KeyPath) -> Iterator[tuple[KeyPath, object]]:
     if isinstance(value, msgspec.Struct):
         for name in value.__struct_fields__:
-            if path or name not in ("settings", "warnings", "known_secrets"):
+            if path or name not in ("home", "settings", "warnings", "known_secrets"):
                 yield from _flat(getattr(value, name), (*path, name))
     elif not isinstance(value, dict):
         yield path, value

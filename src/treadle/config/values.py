@@ -128,6 +128,8 @@ class Config(Guarded, frozen=True, kw_only=True):
     journal: str | None = None
     keep_runs: str | None = None
     """An age, like 90d: finished runs that are older are pruned when a runtime that ran something closes. None: kept for ever."""
+    home: str | None = None
+    """Treadle's own folder, where what providers told of their models is remembered; None: no files are read."""
     settings: dict[KeyPath, Setting] = msgspec.field(default_factory=dict[KeyPath, Setting])
     """By path; ask `origin`."""
     warnings: tuple[str, ...] = ()
@@ -185,7 +187,7 @@ class Config(Guarded, frozen=True, kw_only=True):
         replaced = {("providers", reached.name, other) for other in ("api_key", "auth_token")}
         settings = {path: setting for path, setting in self.settings.items() if path not in replaced}
         settings["providers", reached.name, reached.kind] = Setting(key, Origin("argument", reached.key_origin))
-        return built(settings, self.warnings, self.known_secrets | {key})
+        return built(settings, self.warnings, self.known_secrets | {key}, home=self.home)
 
 
 def unknown_provider(name: str, where: str, configured: Mapping[str, object]) -> str | None:
@@ -208,8 +210,8 @@ def _showable(value: object, redactor: Redactor) -> object:
             return value
 
 
-def built(settings: dict[KeyPath, Setting], warnings: tuple[str, ...] = (), secrets: frozenset[Secret] = frozenset()) -> Config:
-    tree: dict[str, object] = {"settings": settings, "warnings": warnings, "known_secrets": secrets}
+def built(settings: dict[KeyPath, Setting], warnings: tuple[str, ...] = (), secrets: frozenset[Secret] = frozenset(), *, home: str | None = None) -> Config:
+    tree: dict[str, object] = {"settings": settings, "warnings": warnings, "known_secrets": secrets, "home": home}
     for path, setting in settings.items():
         inner = tree
         for name in path[:-1]:
