@@ -13,6 +13,7 @@ from pathlib import Path
 from typing import Any, Unpack
 
 import anyio
+from msgspec import UNSET
 
 import treadle
 from treadle import Tool, ToolContext, events
@@ -317,6 +318,7 @@ def check(result: RunResult[Any], seen: list[Event], records: list[Record]) -> N
     assert isinstance(last, events.RunEnd)
     assert (last.outcome, last.text, last.turns, last.tool_calls) == (result.outcome, result.text, result.metrics.turns, result.metrics.tool_calls)
     assert (last.usage, last.validated) == (result.metrics.usage, result.success)
+    assert (None if last.cost_usd is UNSET else last.cost_usd) == result.metrics.cost_usd
 
 
 def check_history(messages: Sequence[Message]) -> None:

@@ -5,21 +5,23 @@ from __future__ import annotations
 import asyncio
 from collections.abc import AsyncIterator, Awaitable, Callable
 from dataclasses import dataclass
+from datetime import date
 from pathlib import Path
 from typing import get_args
 
 import anyio
 import anyio.lowlevel
+import msgspec
 import pytest
 
-from tests.journals.runs import AT, answers, asks, at, entries_of, fact, finished, gives, late, message, refuses, resumed, says, started
+from tests.journals.runs import AT, USED, answers, asks, at, entries_of, fact, finished, gives, late, message, refuses, resumed, says, started
 from tests.strategies import examples_of
-from treadle.entries import CancelAsked, Entry, Fork, RunFinished, RunStarted, ToolFinished, ToolStarted
+from treadle.entries import CancelAsked, Entry, Fork, ModelResponded, RunFinished, RunStarted, ToolFinished, ToolStarted
 from treadle.journal import Journal, RunWriter
 from treadle.journals.memory import MemoryJournal
 from treadle.journals.sqlite import SqliteJournal
 from treadle.message import decode_message
-from treadle.types import Outcome, Usage
+from treadle.types import Outcome, Spending, Usage
 
 
 def _nasty() -> list[Entry]:
@@ -465,6 +467,33 @@ async def test_what_a_list_shows_of_a_run_is_the_fold_of_its_entries(journal: Jo
     assert info.entries == len(await journal.read("run_1")) == 8 + again + ends
     assert (info.started_at, info.updated_at) == (AT, at(4 if ends else 3))
     assert info.status == ("finished" if ends else "running")
+
+
+# ---------------------------------------------------------------- costs
+
+
+async def test_what_runs_have_cost_is_counted_with_those_that_are_not_finished(journal: Journal) -> None:
+    for run_id, session, parent, ends in (("run_1", "ada", None, True), ("run_2", None, "run_1", True), ("run_3", "bob", None, False)):
+        writer = await journal.begin(started(run_id, session=session, parent=parent))
+        turn = [msgspec.structs.replace(entry, cost_usd=0.5) if isinstance(entry, ModelResponded) else entry for entry in asks(1)]
+        spending = (Spending(model="m", day="2026-11-20", responses=1, usage=USED, cost_usd=0.5),)
+        end = RunFinished(at=AT, outcome=Outcome.COMPLETED, turns=1, tool_calls=0, usage=USED, cost_usd=0.5, spending=spending, duration_s=0.5)
+        await writer.append([*turn, *([end] if ends else [])])
+        assert (await journal.info(run_id)).cost_usd == 0.5
+    by_session = await journal.costs("session")
+    assert [(row.key, row.runs, row.cost_usd) for row in by_session.rows] == [("ada", 2, 1.0), ("bob", 1, 0.5)]
+    by_model = await journal.costs("model")
+    assert [(row.key, row.responses, row.unpriced, row.usage) for row in by_model.rows] == [("m", 3, 0, USED + USED + USED)]
+    assert by_model.total == by_session.total == msgspec.structs.replace(by_model.rows[0], key=None)
+    assert not (await journal.costs("day", since=date(2026, 11, 21))).rows
+    assert [row.key for row in (await journal.costs("day", since=date(2026, 11, 20))).rows] == ["2026-11-20"]
+
+
+async def test_a_run_whose_price_was_not_known_then_is_counted_without_one(journal: Journal) -> None:
+    writer = await journal.begin(started())
+    await writer.append([*asks(1), finished(turns=1)])
+    (row,) = (await journal.costs("day")).rows
+    assert (row.key, row.responses, row.unpriced, row.usage, row.cost_usd) == ("2026-11-20", 1, 1, USED, None)
 
 
 # ---------------------------------------------------------------- export and import
