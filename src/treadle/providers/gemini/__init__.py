@@ -1,0 +1,12 @@
+"""Gemini over Google's API (model.py).
+
+What a model's id tells stands in naming.py, what a request's bytes are in request.py, schemas.py and messages.py, what the pieces of an
+answer mean in chunks.py, partial.py and stream.py. Entry: `GeminiModel`, `connect`.
+"""
+
+from __future__ import annotations
+
+from treadle.providers.gemini.model import GeminiModel as GeminiModel
+from treadle.providers.gemini.model import connect as connect
+from treadle.providers.gemini.model import connect_to as connect_to
+from treadle.providers.gemini.model import model_over as model_over

@@ -1,0 +1,205 @@
+"""The pieces of an answer as typed values: only what we look into, the rest stays the text it came as.
+
+What they mean is stream.py's. Entry: `decode_chunk` (and `decode_rare` for what it refuses), `chunks_of`.
+Source: https://ai.google.dev/api/generate-content, and the types of google-genai 3.4 (2026-11).
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator
+from typing import Any, Generic, TypeVar, cast
+
+import msgspec
+
+from treadle.providers.encoding import Fields
+
+P = TypeVar("P")
+
+NOTHING = msgspec.Raw()
+
+
+class PartialArgument(msgspec.Struct, gc=False, rename="camel"):
+    """A piece of one value in a call's arguments."""
+
+    json_path: str = ""
+    string_value: str | None = None
+    number_value: msgspec.Raw = NOTHING
+    bool_value: bool | None = None
+    null_value: msgspec.Raw = NOTHING
+
+
+class FunctionCall(msgspec.Struct, gc=False, rename="camel"):
+    id: str | None = None
+    name: str | None = None
+    args: msgspec.Raw = NOTHING
+    partial_args: list[PartialArgument] | None = None
+    will_continue: bool | None = None
+
+
+class Piece(msgspec.Struct, gc=False, rename="camel", forbid_unknown_fields=True):
+    """A part of the kinds that come by the thousand; one that holds anything else is kept as its fields."""
+
+    text: str | None = None
+    thought: bool | None = None
+    thought_signature: str | None = None
+    function_call: FunctionCall | None = None
+
+
+class Content(msgspec.Struct, Generic[P], gc=False):
+    parts: list[P] | None = None
+
+
+class SafetyRating(msgspec.Struct):
+    category: str = ""
+    blocked: bool | None = None
+
+
+class Candidate(msgspec.Struct, Generic[P], gc=False, rename="camel"):
+    content: Content[P] | None = None
+    index: int | None = None
+    finish_reason: str | None = None
+    finish_message: str | None = None
+    safety_ratings: list[SafetyRating] | None = None
+    continuation_token: str | None = None
+    grounding_metadata: msgspec.Raw = NOTHING
+    citation_metadata: msgspec.Raw = NOTHING
+    url_context_metadata: msgspec.Raw = NOTHING
+
+
+class PromptFeedback(msgspec.Struct, rename="camel"):
+    block_reason: str | None = None
+    block_reason_message: str | None = None
+    safety_ratings: list[SafetyRating] | None = None
+
+
+class Chunk(msgspec.Struct, Generic[P], gc=False, rename="camel"):
+    candidates: list[Candidate[P]] | None = None
+    usage_metadata: msgspec.Raw = NOTHING
+    prompt_feedback: PromptFeedback | None = None
+    model_version: str | None = None
+    response_id: str | None = None
+    error: msgspec.Raw = NOTHING
+
+
+class Counts(msgspec.Struct, rename="camel"):
+    """Totals so far."""
+
+    prompt_token_count: int | None = None
+    cached_content_token_count: int | None = None
+    candidates_token_count: int | None = None
+    thoughts_token_count: int | None = None
+    tool_use_prompt_token_count: int | None = None
+
+
+_rare = msgspec.json.Decoder(Chunk[Fields], strict=False)
+_array = msgspec.json.Decoder(list[msgspec.Raw])
+_string = msgspec.json.Decoder(str)
+_counts = msgspec.json.Decoder(Counts, strict=False)
+_calls = msgspec.json.Decoder(FunctionCall, strict=False)
+
+decode_chunk = msgspec.json.Decoder(Chunk[Piece], strict=False).decode
+"""The chunks that make up nearly every answer, or a ValueError or RecursionError: a bare decoder, since it is called for each of them."""
+
+
+def decode_rare(data: bytes) -> Chunk[Fields]:
+    """What `decode_chunk` refused. Raises ValueError or RecursionError where the text is no chunk at all."""
+    try:
+        return _rare.decode(data)
+    except (ValueError, RecursionError):
+        if data.strip() == b"[DONE]":  # how other wires end, which gateways let through
+            return Chunk()
+        return _parsed(data)
+
+
+def _parsed(data: bytes) -> Chunk[Fields]:
+    """Text that msgspec refuses and Python's parser takes, such as half a surrogate pair."""
+    document = _object(json.loads(data.decode("utf-8", "replace")))
+    said = [_object(candidate) for candidate in _list(document.pop("candidates", None))]
+    contents = [_object(candidate.pop("content", None) or {}) for candidate in said]
+    usage, error = document.pop("usageMetadata", None), document.pop("error", None)
+    chunk = msgspec.convert(document, Chunk[Fields], strict=False)
+    if usage is not None:
+        chunk.usage_metadata = _raw(usage)
+    if error is not None:
+        chunk.error = _raw(error)
+    chunk.candidates = [_candidate(candidate, content) for candidate, content in zip(said, contents, strict=True)]
+    return chunk
+
+
+def _candidate(said: dict[str, Any], content: dict[str, Any]) -> Candidate[Fields]:
+    kept = {name: said.pop(name) for name in ("groundingMetadata", "citationMetadata", "urlContextMetadata") if said.get(name) is not None}
+    candidate = msgspec.convert(said, Candidate[Fields], strict=False)
+    candidate.grounding_metadata = _raw(kept["groundingMetadata"]) if "groundingMetadata" in kept else NOTHING
+    candidate.citation_metadata = _raw(kept["citationMetadata"]) if "citationMetadata" in kept else NOTHING
+    candidate.url_context_metadata = _raw(kept["urlContextMetadata"]) if "urlContextMetadata" in kept else NOTHING
+    candidate.content = Content([{name: _raw(value) for name, value in _object(part).items()} for part in _list(content.get("parts"))])
+    return candidate
+
+
+def _raw(value: object) -> msgspec.Raw:
+    return msgspec.Raw(json.dumps(value).encode())
+
+
+def _object(document: object) -> dict[str, Any]:
+    if not isinstance(document, dict):
+        raise ValueError("it is no JSON object")
+    return cast("dict[str, Any]", document)
+
+
+def _list(document: object) -> list[Any]:
+    return cast("list[Any]", document) if isinstance(document, list) else []
+
+
+def chunks_of(body: bytes) -> Iterator[bytes]:
+    """The chunks of an answer in one JSON document: one, or a list of them where a stream was asked for without server-sent events.
+
+    Raises ValueError or RecursionError where it is neither.
+    """
+    if not body.lstrip().startswith(b"["):
+        yield body
+        return
+    try:
+        yield from (bytes(chunk) for chunk in _array.decode(body))
+    except (ValueError, RecursionError):
+        yield from (json.dumps(chunk).encode() for chunk in json.loads(body.decode("utf-8", "replace")))
+
+
+# ---------------------------------------------------------------- pieces of chunks
+
+
+def is_said(raw: msgspec.Raw) -> bool:
+    return bytes(raw) not in (b"", b"null")
+
+
+def counts_of(usage: msgspec.Raw) -> Counts:
+    """Nothing where it cannot be read: an answer is not lost for its price tag."""
+    try:
+        return _counts.decode(usage)
+    except (ValueError, RecursionError):
+        return Counts()
+
+
+def call_of(fields: Fields) -> FunctionCall:
+    """Raises ValueError or RecursionError where the part holds no call that can be read."""
+    raw = bytes(fields["functionCall"])
+    try:
+        return _calls.decode(raw)
+    except (ValueError, RecursionError):
+        document = _object(json.loads(raw.decode("utf-8", "replace")))
+        args, partial = document.pop("args", None), document.pop("partialArgs", None)
+        call = msgspec.convert(document, FunctionCall, strict=False)
+        call.args = NOTHING if args is None else _raw(args)
+        call.partial_args = None if partial is None else msgspec.json.decode(_raw(partial), type=list[PartialArgument], strict=False)
+        return call
+
+
+def text_of(fields: Fields, name: str) -> str | None:
+    """The string under `name`; None where there is none."""
+    if (raw := fields.get(name)) is None:
+        return None
+    try:
+        return _string.decode(raw)
+    except ValueError:
+        value: object = json.loads(bytes(raw).decode("utf-8", "replace"))
+        return value if isinstance(value, str) else None

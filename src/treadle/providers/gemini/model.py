@@ -1,0 +1,144 @@
+"""Gemini: a request goes out as bytes, and its answer comes back as deltas.
+
+What the bytes are stands in request.py and messages.py, what the chunks mean in stream.py, and the network in http.py.
+No retries and no state between calls. Entry: `GeminiModel`, `connect`.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import AsyncGenerator, Mapping
+from contextlib import aclosing
+
+import msgspec
+
+from treadle.abilities import UNKNOWN, Abilities
+from treadle.config.endpoint import Endpoint
+from treadle.errors import AgentError
+from treadle.model import Delta, ModelRequest, ResponseEnd
+from treadle.providers.connection import Connection
+from treadle.providers.encoding import dumped
+from treadle.providers.exchange import asked_once, exchanged
+from treadle.providers.gemini.naming import GENERATION_OF_LEVELS, GENERATION_OF_THOUGHTS, is_older, resource_of
+from treadle.providers.gemini.request import RequestEncoder
+from treadle.providers.gemini.stream import ContentDecoder
+from treadle.providers.http import TIMEOUT_S, HttpConnection
+from treadle.providers.refusals import Refusals
+from treadle.providers.structured import structured
+
+BASE_URL = "https://generativelanguage.googleapis.com"
+API_VERSION = "v1beta"
+
+_VERSION = re.compile(r"//[^/]+.*/v\d+[a-z0-9]*(?:/|$)")
+_KEY_FROM = "the key: GEMINI_API_KEY, or api_key in the configuration"
+_TOKEN_FROM = "the token: auth_token in the configuration"
+_THOUGHTS = frozenset({"thinking", "effort"})
+_WITHOUT_TOOLS = Abilities(structured_with_tools=False)
+
+
+def connect(
+    *,
+    api_key: str | None = None,
+    auth_token: str | None = None,
+    base_url: str | None = None,
+    timeout_s: float = TIMEOUT_S,
+    headers: Mapping[str, str] | None = None,
+) -> HttpConnection:
+    """Our own connection, which any number of models can share. Opens nothing yet. A base_url alone is a server that wants no key.
+
+    A base_url without a version of the API (such as `/v1`) is asked below `/v1beta`. A key is sent as `x-goog-api-key`, never in the address,
+    which would end in logs; a token as `Authorization: Bearer`. `headers` (a gateway's) go over ours.
+
+    Raises AgentError: auth (nothing to identify with, or it cannot be sent), invalid (the address).
+    """
+    ours = {"content-type": "application/json", "accept": "text/event-stream, application/json"}
+    theirs = {name.lower(): value for name, value in (headers or {}).items()}
+    address = (base_url or BASE_URL).rstrip("/")
+    versioned = address if _VERSION.search(address) else f"{address}/{API_VERSION}"
+    return HttpConnection(versioned, {**ours, **_credentials(api_key, auth_token, base_url), **theirs}, timeout_s)
+
+
+def connect_to(endpoint: Endpoint) -> HttpConnection:
+    """`connect` with what the configuration says."""
+    return connect(
+        api_key=endpoint.api_key.reveal() if endpoint.api_key else None,
+        auth_token=endpoint.auth_token.reveal() if endpoint.auth_token else None,
+        base_url=endpoint.base_url,
+        timeout_s=endpoint.timeout_s,
+        headers={header: value.reveal() for header, value in endpoint.headers.items()},
+    )
+
+
+def model_over(connection: Connection, endpoint: Endpoint, model_id: str, abilities: Abilities) -> GeminiModel:
+    bearer, name = endpoint.auth_token is not None, f"{endpoint.name}:{model_id}"
+    return GeminiModel(model_id, connection=connection, bearer=bearer, name=name, abilities=abilities)
+
+
+def _credentials(api_key: str | None, auth_token: str | None, base_url: str | None) -> dict[str, str]:
+    secret = (api_key or auth_token or "").strip()
+    source = _KEY_FROM if api_key else _TOKEN_FROM
+    if not secret:
+        if base_url is None:
+            raise AgentError("auth", f"there is no key for Gemini. Set {_KEY_FROM}")
+        return {}
+    if not secret.isascii() or not secret.isprintable() or " " in secret:
+        raise AgentError("auth", f"the key holds characters that no key has, such as a space or a line break. Check {source}")
+    return {"x-goog-api-key": secret} if api_key else {"authorization": f"Bearer {secret}"}
+
+
+class GeminiModel:
+    """A `Model`. Keeps nothing between calls: the caller owns the history, and with it what is remembered of its encoding.
+
+    `settings.extra` goes into the body: functions in its `tools` are merged by name into the request's, tools of the provider
+    (`{"googleSearch": {}}`) follow them; objects, such as `generationConfig`, are merged with ours.
+    """
+
+    def __init__(self, model_id: str, *, connection: Connection, bearer: bool = False, name: str | None = None, abilities: Abilities = UNKNOWN) -> None:
+        """`bearer`: a token is used, not a key."""
+        self.abilities = abilities.over(_WITHOUT_TOOLS) if is_older(model_id, GENERATION_OF_LEVELS) else abilities
+        self._name = name or f"gemini:{model_id}"
+        self._model_id = model_id
+        self._path = f"/{resource_of(model_id)}"
+        self._connection = connection
+        self._encoder = RequestEncoder(model_id, abilities)
+        self._refusals = Refusals(_TOKEN_FROM if bearer else _KEY_FROM)
+
+    @property
+    def name(self) -> str:
+        return self._name
+
+    @property
+    def refuses(self) -> frozenset[str]:
+        """Models before 2.5 do not think, and refuse to be asked."""
+        return self.abilities.refused() | (_THOUGHTS if is_older(self._model_id, GENERATION_OF_THOUGHTS) else frozenset[str]())
+
+    def stream(self, request: ModelRequest) -> AsyncGenerator[Delta, None]:
+        return structured(self._stream, request, self.abilities)
+
+    async def _stream(self, request: ModelRequest) -> AsyncGenerator[Delta, None]:
+        """An answer that is longer than one response may be goes on in the next one; here it is one."""
+        body = asked = self._encoder.encode(request)
+        decoder = ContentDecoder(self._refusals.in_stream, self._model_id)
+        while True:
+            path = f"{self._path}:streamGenerateContent?alt=sse"
+            async with aclosing(exchanged(self._connection, path, body, {}, decoder=decoder, refusals=self._refusals)) as deltas:
+                async for delta in deltas:
+                    if decoder.continuation is None or type(delta) is not ResponseEnd:
+                        yield delta
+            if decoder.continuation is None:
+                return
+            body = asked[:-1] + b',"continuationToken":' + dumped(decoder.continuation) + b"}"
+            decoder.go_on()
+
+    async def count_tokens(self, request: ModelRequest) -> int:
+        """Input tokens of the request, as the provider counts them. Raises AgentError."""
+        body, path = self._encoder.encode_count(request), f"{self._path}:countTokens"
+        return (await asked_once(self._connection, path, body, headers={}, refusals=self._refusals, kind=_Count)).total_tokens
+
+    async def aclose(self) -> None:
+        """Closes its connection, which other models may share."""
+        await self._connection.aclose()
+
+
+class _Count(msgspec.Struct, rename="camel"):
+    total_tokens: int
