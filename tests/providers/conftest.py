@@ -9,10 +9,11 @@ import pytest
 from tests.providers.loopback import Server
 from tests.providers.speech import KEY, MODEL, Speech
 from tests.providers.speeches.anthropic import AnthropicSpeech
+from tests.providers.speeches.gemini import GeminiSpeech
 from treadle.model import Model
 from treadle.providers.anthropic import AnthropicModel, connect
 
-SPEECHES: tuple[Speech, ...] = (AnthropicSpeech(),)
+SPEECHES: tuple[Speech, ...] = (AnthropicSpeech(), GeminiSpeech())
 
 ModelOn = Callable[..., AnthropicModel]
 
