@@ -11,6 +11,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from treadle.abilities import Abilities
 from treadle.errors import AgentError, ErrorKind
 from treadle.message import MediaPart, Message, Part, ProviderPart, ReasoningPart, TextPart, ToolCall, ToolResult, UnknownPart
 from treadle.model import History, ModelRequest, ToolDefinition
@@ -23,6 +24,8 @@ MARK = {"type": "ephemeral"}
 LOOK = ToolDefinition(name="look", description="Looks.", parameters={"type": "object"})
 GO = ToolDefinition(name="go", description="Goes.", parameters={"type": "object"})
 HELLO = Message.user("Hello")
+IMAGE = MediaPart(media_type="image/png", data="QUJD", name="plot")
+TURN = (Message.assistant([ToolCall(id="a", name="look")]), Message.tool([ToolResult(call_id="a", name="look", content="seen")]))
 
 
 def body(*messages: Message, settings: Settings = PLAIN, preamble: str = "", settled: int = 0, **request: Any) -> dict[str, Any]:
@@ -208,6 +211,43 @@ def test_a_system_message_in_the_conversation_keeps_its_role() -> None:
     assert sent["messages"][1] == {"role": "system", "content": [{"type": "text", "text": "Be brief."}]}
 
 
+ANSWER = Message.assistant("Yes?")
+
+
+@pytest.mark.parametrize(
+    ("before", "after", "roles"),
+    [
+        ([HELLO], [ANSWER], ["user", "system", "assistant"]),
+        ([HELLO], [HELLO], ["user", "user", "user"]),
+        ([], [HELLO], ["user", "user"]),
+        ([HELLO, ANSWER], [HELLO], ["user", "assistant", "user", "user"]),
+        ([HELLO, Message.system("Be kind.")], [ANSWER], ["user", "system", "assistant"]),
+    ],
+)
+def test_a_system_message_that_may_not_stand_where_it_is_is_said_by_the_user(before: list[Message], after: list[Message], roles: list[str]) -> None:
+    sent = body(*before, Message.system("Be brief."), *after)
+    assert [m["role"] for m in sent["messages"]] == roles
+    assert any(block["text"] == "Be brief." for m in sent["messages"] for block in m["content"])
+
+
+def test_a_system_message_at_the_end_stays_where_it_was_once_it_is_answered() -> None:
+    history, encoder = History([HELLO, Message.system("Be brief.")]), RequestEncoder("claude-test")
+    asked, _ = encoder.encode(ModelRequest(messages=history, settings=PLAIN))
+    history.append(ANSWER)
+    answered, _ = encoder.encode(ModelRequest(messages=history, settings=PLAIN))
+    assert answered.startswith(asked.removesuffix(b"]}"))
+
+
+def test_a_model_that_takes_no_images_reads_what_was_there() -> None:
+    history = History([Message.user([TextPart(text="What is it?"), IMAGE]), TURN[0], Message.tool([ToolResult(call_id="a", name="look", content=(IMAGE,))])])
+    request = ModelRequest(messages=history, settings=PLAIN)
+    seeing, blind = (RequestEncoder("claude-test", abilities=Abilities(images=images)) for images in (None, False))
+    described = json.loads(blind.encode(request)[0])["messages"]
+    assert [block["type"] for block in described[0]["content"]] == ["text", "text"]
+    assert described[2]["content"][0]["content"][0]["text"].startswith("[plot (image/png)")
+    assert json.loads(seeing.encode(request)[0])["messages"][0]["content"][1]["type"] == "image", "the same history, for another model"
+
+
 def test_messages_without_anything_to_send_are_left_out() -> None:
     sent = body(Message.assistant([]), HELLO, Message.assistant([ReasoningPart(text="Hm.")]), Message.tool([]), Message.user("Still there?"))
     assert [m["content"][0]["text"] for m in sent["messages"]] == ["Hello", "Still there?"]
@@ -297,9 +337,6 @@ def _marks(value: Any, path: str = "") -> list[str]:
     if not isinstance(value, dict):
         return []
     return ([path] if "cache_control" in value else []) + [mark for k, v in value.items() if k != "cache_control" for mark in _marks(v, f"{path}.{k}")]
-
-
-TURN = (Message.assistant([ToolCall(id="a", name="look")]), Message.tool([ToolResult(call_id="a", name="look", content="seen")]))
 
 
 def test_breakpoints_stand_at_the_ends_of_what_stays_the_same() -> None:

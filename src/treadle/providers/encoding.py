@@ -12,8 +12,9 @@ from typing import Any, TypeAlias, TypeVar, cast
 
 import msgspec
 
+from treadle.abilities import Abilities
 from treadle.errors import AgentError
-from treadle.message import JsonText, MediaPart, ReasoningPart, TextPart, ToolCall
+from treadle.message import JsonText, MediaPart, Message, Part, ReasoningPart, TextPart, ToolCall, ToolResult
 from treadle.model import History
 from treadle.providers.surrogates import mended, mended_json
 
@@ -119,6 +120,31 @@ def is_object(text: JsonText) -> bool:
     except (ValueError, RecursionError):
         return False
     return True
+
+
+def wire_for(wire: str, abilities: Abilities) -> str:
+    """Under which name a history keeps what a model is shown of it: one that takes no images is shown something else."""
+    return wire if abilities.images is not False else f"{wire}, without images"
+
+
+def shown(message: Message, abilities: Abilities) -> Message:
+    """The message as the model can be shown it: where it takes no images, a line says what was there, also in the results of tools."""
+    if abilities.images is not False:
+        return message
+    parts = [_without_images(part) for part in message.parts]
+    return message if parts == [*message.parts] else message.with_parts(parts)
+
+
+def _without_images(part: Part) -> Part:
+    if isinstance(part, ToolResult) and not isinstance(part.content, str):
+        return msgspec.structs.replace(part, content=tuple([_described_image(inner) for inner in part.content]))
+    return _described_image(part) if isinstance(part, MediaPart) else part
+
+
+def _described_image(part: TextPart | MediaPart) -> TextPart | MediaPart:
+    if isinstance(part, MediaPart) and part.media_type.startswith("image/"):
+        return TextPart(text=described(part))
+    return part
 
 
 def described(part: MediaPart) -> str:

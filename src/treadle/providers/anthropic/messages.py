@@ -12,9 +12,10 @@ from typing import TypeAlias
 
 import msgspec
 
+from treadle.abilities import UNKNOWN, Abilities
 from treadle.message import MediaPart, Message, Part, ProviderPart, ReasoningPart, TextPart, ToolCall, ToolResult
 from treadle.providers.anthropic.blocks import PROVIDER
-from treadle.providers.encoding import arguments_of, described, dumped, identifier, own_fields, raw
+from treadle.providers.encoding import arguments_of, described, dumped, identifier, own_fields, raw, shown
 
 Block: TypeAlias = dict[str, object]
 Typed: TypeAlias = tuple[str, Block | msgspec.Raw]
@@ -27,37 +28,72 @@ ID_CHARS_MAX = 128
 
 
 class MessageEncoder:
-    """Encodes the messages of one history in order, and remembers where cache breakpoints may be put: positions in the joined bytes."""
+    """Encodes the messages of one history in order, and remembers where cache breakpoints may be put: positions in the joined bytes.
 
-    __slots__ = ("_length", "asked", "end")
+    The API takes a system message only after the user's words, by itself, and only before an answer or at the end. So each is held back until
+    the next message is known; where it may not stand, the user says it.
+    """
 
-    def __init__(self) -> None:
+    __slots__ = ("_abilities", "_held", "_length", "_role", "asked", "end")
+
+    def __init__(self, abilities: Abilities = UNKNOWN) -> None:
         self.end = 0
         """Where the last block of all ends, before the brackets that close its message; 0 where it can carry no breakpoint."""
         self.asked = 0
         """The same at the time of the request that the newest assistant message answers."""
+        self._abilities = abilities
         self._length = 0
+        self._role = ""
+        """Of the last message that was encoded."""
+        self._held: list[Typed] = []
+        """Blocks of a system message that may stand where it is, if an answer comes next."""
 
     def encode(self, message: Message, settled: bool) -> bytes:
-        """b"" where nothing of the message is sent."""
-        match message.role:
-            case "assistant":
-                blocks = [typed for part in message.parts if (typed := _assistant_block(part, settled)) is not None]
-            case "system":
-                blocks = [_text(part) for part in message.parts if isinstance(part, TextPart) and part.text]
-            case "user" | "tool":
-                blocks = [block for part in message.parts for block in _user_blocks(part)]
-        blocks = _without_blanks(blocks)
-        while blocks and blocks[-1][0] in _REASONING:  # cut there, or with nothing else to say: the API refuses such an end
-            blocks.pop()
+        """b"" where nothing of the message is sent, or not yet."""
+        blocks = _sent(_blocks(shown(message, self._abilities), settled))
         if not blocks:
             return b""
-        encoded = dumped({"role": "user" if message.role == "tool" else message.role, "content": [block for _, block in blocks]})
-        if message.role == "assistant":
+        role = "user" if message.role == "tool" else message.role
+        if role == "system":
+            if self._role == "user":
+                self._held += blocks
+                return b""
+            role = "user"
+        if role == "assistant":
             self.asked = self.end
+        before = self._add(self._held, "system" if role == "assistant" else "user") if self._held else b""
+        self._held = []
+        encoded = self._add(blocks, role)
+        return before + b"," + encoded if before else encoded
+
+    def _add(self, blocks: list[Typed], role: str) -> bytes:
+        encoded = dumped({"role": role, "content": [block for _, block in blocks]})
+        self._role = role
         self._length += len(encoded) + (self._length > 0)
         self.end = self._length - 3 if blocks[-1][0] in _MARKABLE else 0
         return encoded
+
+    def tail(self) -> bytes:
+        """What the messages of a request end with that is held back."""
+        return b"," + dumped({"role": "system", "content": [block for _, block in self._held]}) if self._held else b""
+
+
+def _blocks(message: Message, settled: bool) -> list[Typed]:
+    match message.role:
+        case "assistant":
+            return [typed for part in message.parts if (typed := _assistant_block(part, settled)) is not None]
+        case "system":
+            return [_text(part) for part in message.parts if isinstance(part, TextPart) and part.text]
+        case "user" | "tool":
+            return [block for part in message.parts for block in _user_blocks(part)]
+
+
+def _sent(blocks: list[Typed]) -> list[Typed]:
+    """Those that the API takes: none where they are blank, and no reasoning at their end, cut there, or with nothing else to say."""
+    blocks = _without_blanks(blocks)
+    while blocks and blocks[-1][0] in _REASONING:
+        blocks.pop()
+    return blocks
 
 
 def _without_blanks(blocks: list[Typed]) -> list[Typed]:

@@ -14,7 +14,7 @@ from treadle.abilities import UNKNOWN, Abilities
 from treadle.errors import AgentError
 from treadle.model import History, ModelRequest, ToolDefinition
 from treadle.providers.anthropic.messages import Block, MessageEncoder
-from treadle.providers.encoding import dumped, head, remembered, with_extra
+from treadle.providers.encoding import dumped, head, remembered, wire_for, with_extra
 from treadle.types import DEFAULT_MAX_TOKENS, Settings, SystemBlock, Thinking
 
 WIRE = "anthropic"
@@ -42,6 +42,7 @@ class RequestEncoder:
     def __init__(self, model_id: str, preamble: str = "", abilities: Abilities = UNKNOWN) -> None:
         self._model_id = model_id
         self._abilities = abilities
+        self._wire = wire_for(WIRE, abilities)
         self._preamble = (SystemBlock(text=preamble),) if preamble else ()
 
     def encode(self, request: ModelRequest) -> tuple[bytes, Mapping[str, str]]:
@@ -49,8 +50,8 @@ class RequestEncoder:
         history = request.messages if isinstance(request.messages, History) else History(request.messages)
         said = (self, request.tools, request.system, request.settings)
         first = remembered(history, f"{WIRE} {self._model_id}", said, lambda: self._head(request))
-        encoder = _encoder_of(history)
-        messages = history.encoded(WIRE, encoder.encode)
+        encoder = self._encoder_of(history)
+        messages = history.encoded(self._wire, encoder.encode)
         if not messages:
             raise AgentError("invalid", "there is no message to send: the last one must say something")
         pieces: list[bytes | memoryview] = [first.data]
@@ -58,14 +59,20 @@ class RequestEncoder:
         for end in _marked(encoder, first.marks_left):
             pieces += [view[begin:end], _MARK_BYTES]
             begin = end
-        return b"".join([*pieces, view[begin:], b"]}"]), first.headers
+        return b"".join([*pieces, view[begin:], encoder.tail(), b"]}"]), first.headers
 
     def encode_count(self, request: ModelRequest) -> tuple[bytes, Mapping[str, str]]:
         """The same, for counting its tokens."""
         body, headers, _ = self._fields(request)
-        messages = bytes(History(request.messages).encoded(WIRE, MessageEncoder().encode))
+        encoder = MessageEncoder(self._abilities)
+        messages = bytes(History(request.messages).encoded(WIRE, encoder.encode)) + encoder.tail()
         counted = {name: value for name, value in body.items() if name in _COUNTED}
         return dumped({**counted, "messages": msgspec.Raw(b"[" + messages + b"]")}), headers
+
+    def _encoder_of(self, history: History) -> MessageEncoder:
+        if (known := history.memo.get(self._wire)) is None:
+            known = history.memo[self._wire] = (MessageEncoder(self._abilities),)
+        return cast("MessageEncoder", known[0])
 
     def _head(self, request: ModelRequest) -> _Head:
         body, headers, marks_left = self._fields(request)
@@ -91,13 +98,6 @@ class RequestEncoder:
                 marks_left -= _mark_last(tools)
             body["tools"] = tools
         return with_extra(body, extra), headers, marks_left
-
-
-def _encoder_of(history: History) -> MessageEncoder:
-    remembered = history.memo.get(WIRE)
-    if remembered is None:
-        remembered = history.memo[WIRE] = (MessageEncoder(),)
-    return cast("MessageEncoder", remembered[0])
 
 
 def _marked(encoder: MessageEncoder, marks_left: int) -> list[int]:
