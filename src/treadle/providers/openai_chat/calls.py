@@ -1,0 +1,150 @@
+"""The tool calls of an answer while their pieces come, however a server numbers, names and cuts them.
+
+Deltas tell one call at a time: where pieces of several come mixed, the later calls wait. What else an answer holds is stream.py's.
+Entry: `Calls`.
+"""
+
+from __future__ import annotations
+
+from treadle.errors import AgentError
+from treadle.model import ArgumentsDelta, Delta, PartEnd, ToolCallStart
+from treadle.providers.encoding import Fields, dumped, is_object
+from treadle.providers.openai_chat.events import CallPiece, Function
+
+PROVIDER = "openai-chat"
+
+_PLAIN_END = PartEnd()
+
+
+class _Call:
+    __slots__ = ("closed", "extra", "id", "name", "pieces", "told")
+
+    def __init__(self) -> None:
+        self.id = ""
+        self.name = ""
+        self.pieces: list[str] = []
+        self.extra: Fields = {}
+        self.told = False
+        self.closed = False
+
+    def is_whole(self) -> bool:
+        """Whether its arguments could be all that there are. Looks at all of them only where they end like an object."""
+        return bool(self.pieces) and self.pieces[-1].rstrip().endswith("}") and is_object("".join(self.pieces))
+
+    def rename(self, name: str) -> None:
+        """A name comes once, in pieces, or anew with each piece; once arguments have come it is known."""
+        if not self.pieces and name != self.name:
+            self.name = name if name.startswith(self.name) else self.name + name
+
+    def tell(self, deltas: list[Delta]) -> None:
+        """Its beginning, and what has come of it so far."""
+        self.told = True
+        deltas.append(ToolCallStart(self.id, self.name))
+        deltas += [ArgumentsDelta(piece) for piece in self.pieces]
+
+    def close(self, deltas: list[Delta]) -> None:
+        if not self.told:
+            self.tell(deltas)
+        self.closed = True
+        deltas.append(PartEnd(PROVIDER, dumped({"extra_content": self.extra}).decode()) if self.extra else _PLAIN_END)
+
+
+class Calls:
+    """In the order in which they began."""
+
+    __slots__ = ("_all", "_by_index", "_closed", "_stuck", "failure")
+
+    def __init__(self) -> None:
+        self._all: list[_Call] = []
+        self._by_index: dict[int, _Call] = {}
+        self._closed = 0
+        """How many, from the first, have been told to their end; the next one is told while it comes."""
+        self._stuck = False
+        """Something else came before that one was whole: nothing but the end of the answer can tell when it is."""
+        self.failure: AgentError | None = None
+
+    def __bool__(self) -> bool:
+        return bool(self._all)
+
+    @property
+    def open(self) -> bool:
+        return self._closed < len(self._all)
+
+    @property
+    def are_whole(self) -> bool:
+        """Whether no call seems to be cut."""
+        return all(not call.pieces or call.is_whole() for call in self._all[self._closed :])
+
+    def add(self, pieces: list[CallPiece], deltas: list[Delta]) -> None:
+        for piece in pieces:
+            call = self._meant(piece, alone=len(pieces) == 1)
+            if piece.id:
+                call.id = call.id or piece.id
+            if piece.extra_content:
+                call.extra = {**call.extra, **piece.extra_content}
+            if (function := piece.function) is None:
+                continue
+            if function.name:
+                call.rename(function.name)
+            if (arguments := function.arguments) is not None:
+                self._add_arguments(call, arguments if isinstance(arguments, str) else dumped(arguments).decode(), deltas)
+
+    def _add_arguments(self, call: _Call, text: str, deltas: list[Delta]) -> None:
+        if not text:
+            return
+        if call.closed:
+            if text.strip():
+                self.failure = AgentError("network", f"the stream mixes up its calls: more came for {call.name!r} after it was whole")
+            return
+        if not call.pieces and self._all[self._closed] is not call:
+            self.pause(deltas)
+        call.pieces.append(text)
+        if self._all[self._closed] is not call:
+            return
+        if call.told:
+            deltas.append(ArgumentsDelta(text))
+        else:
+            call.tell(deltas)
+
+    def pause(self, deltas: list[Delta]) -> bool:
+        """Something else has begun: calls that are whole are over. False where one is not, and what has begun must wait for it."""
+        while self.open and not self._stuck:
+            call = self._all[self._closed]
+            if not call.is_whole():
+                break
+            self._close_next(deltas)
+        self._stuck = self._stuck or self.open
+        return not self.open
+
+    def finish(self, deltas: list[Delta]) -> None:
+        while self.open:
+            self._close_next(deltas)
+
+    def _close_next(self, deltas: list[Delta]) -> None:
+        self._all[self._closed].close(deltas)
+        self._closed += 1
+
+    # ------------------------------------------------------------ which call a piece is of
+
+    def _meant(self, piece: CallPiece, *, alone: bool) -> _Call:
+        """The call that goes on with this piece, or a new one."""
+        function = piece.function or Function()
+        name = function.name or ""
+        call = self._candidate(piece, name, alone=alone)
+        if call is not None and not (piece.id and call.id and piece.id != call.id) and not (name and function.arguments and call.is_whole()):
+            return call
+        call = _Call()
+        self._all.append(call)
+        if piece.index is not None:
+            self._by_index[piece.index] = call
+        return call
+
+    def _candidate(self, piece: CallPiece, name: str, *, alone: bool) -> _Call | None:
+        if piece.index is not None:
+            return self._by_index.get(piece.index)
+        last = self._all[-1] if self._all else None
+        if last is None or (not alone and not piece.id):
+            return None
+        if piece.id:
+            return next((call for call in reversed(self._all) if call.id == piece.id), None)
+        return last if not name or (last.name == name and last.pieces) else None

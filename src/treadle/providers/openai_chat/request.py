@@ -1,0 +1,174 @@
+"""A request as the bytes of Chat Completions: same values, same bytes; only what is new is encoded.
+
+How one message is encoded is messages.py's, how servers differ servers.py's. Entry: `RequestEncoder`.
+"""
+
+from __future__ import annotations
+
+from typing import cast
+
+import msgspec
+
+from treadle.abilities import UNKNOWN, Abilities
+from treadle.errors import AgentError
+from treadle.model import History, ModelRequest, ToolDefinition
+from treadle.providers.encoding import Json, dumped, head, remembered, shown, wire_for, with_extra
+from treadle.providers.json_schema import parameters, strict
+from treadle.providers.openai_chat.messages import MessageEncoder
+from treadle.providers.openai_chat.servers import Server, ThinkingWords
+from treadle.types import DEFAULT_MAX_TOKENS, Effort, Settings
+
+WIRE = "openai-chat"
+
+_MARK = b"," + msgspec.json.encode({"cache_control": {"type": "ephemeral"}})[1:-1]
+_EFFORT_FROM: tuple[tuple[int, Effort], ...] = ((16384, "high"), (4096, "medium"), (0, "low"))
+"""What a number of tokens for thinking comes to, where a server takes words alone."""
+
+
+class RequestEncoder:
+    """For one model id on one server."""
+
+    def __init__(self, model_id: str, server: Server, abilities: Abilities = UNKNOWN) -> None:
+        self._model_id = model_id
+        self._server = server
+        self._abilities = abilities
+        self._caches = model_id.startswith(server.cached_models) if server.cached_models else False
+
+    def encode(self, request: ModelRequest, *, as_json: bool = False) -> bytes:
+        """`as_json`: the answer shall be a JSON object, whichever. Raises AgentError(invalid) for extras that cannot be sent."""
+        history = request.messages if isinstance(request.messages, History) else History(request.messages)
+        marking = self._caches and request.settings.cache is not False
+        said = (self, request.tools, request.system, request.settings, as_json)
+        first = remembered(history, f"{WIRE} {self._model_id}", said, lambda: self._head(request, marking, as_json))
+        encoder, messages = self._encoded(history, marking)
+        if not messages:
+            raise AgentError("invalid", "there is no message to send: the last one must say something")
+        pieces: list[bytes | memoryview] = [first]
+        view, begin = memoryview(messages), 0
+        for end in sorted({end for end in (encoder.asked, encoder.end) if end}):
+            pieces += [view[begin:end], _MARK]
+            begin = end
+        return b"".join([*pieces, view[begin:], b"]}"])
+
+    def messages(self, request: ModelRequest) -> msgspec.Raw:
+        """The conversation as a JSON list, system message and all."""
+        system = self._system(request, marking=False)
+        _, messages = self._encoded(History(request.messages), marking=False)
+        return msgspec.Raw(b"[" + b",".join([piece for piece in (system, bytes(messages)) if piece]) + b"]")
+
+    def tools(self, request: ModelRequest) -> list[Json]:
+        return _tools(request.tools, None)
+
+    def _encoded(self, history: History, marking: bool) -> tuple[MessageEncoder, bytearray]:
+        key = wire_for(f"{WIRE}, {self._server.name}{', marked' if marking else ''}", self._abilities)
+        kept = history.memo.get(key)
+        if kept is None:
+            kept = history.memo[key] = (MessageEncoder(self._server, marked=marking),)
+        encoder = cast("MessageEncoder", kept[0])
+        return encoder, history.encoded(key, lambda message, settled: encoder.encode(shown(message, self._abilities), settled))
+
+    def _head(self, request: ModelRequest, marking: bool, as_json: bool) -> bytes:
+        """What stands before the messages of the conversation."""
+        system = self._system(request, marking)
+        return head(self._fields(request, as_json)) + b',"messages":[' + (system + b"," if system else b"")
+
+    def _system(self, request: ModelRequest, marking: bool) -> bytes:
+        text = "\n\n".join(block.text for block in request.system if block.text)
+        if not text:
+            return b""
+        message = dumped(MessageEncoder(self._server, marked=marking).system(text))
+        return message[: -len(b"}]}")] + _MARK + b"}]}" if marking else message
+
+    def _fields(self, request: ModelRequest, as_json: bool) -> Json:
+        """All but the messages."""
+        settings = request.settings
+        extra = dict(settings.extra or {})
+        if "messages" in extra:
+            raise AgentError("invalid", "settings.extra must not hold 'messages': the history is the request's own")
+        body: Json = {"model": self._model_id, "stream": True}
+        if self._server.include_usage:
+            body["stream_options"] = {"include_usage": True}
+        body |= self._settings(settings)
+        if as_json:
+            body["response_format"] = {"type": "json_object"}
+        if tools := _tools(request.tools, extra.pop("tools", None)):
+            body |= self._tool_fields(tools, settings.tool_choice)
+        return with_extra(body, extra)
+
+    def _settings(self, settings: Settings) -> Json:
+        fields: Json = {self._server.max_tokens: settings.max_tokens or DEFAULT_MAX_TOKENS}
+        if settings.temperature is not None:
+            fields["temperature"] = settings.temperature
+        if settings.stop:
+            fields["stop"] = settings.stop
+        _think(fields, settings, self._server.thinking, self._abilities)
+        if settings.output_schema is not None:
+            fields["response_format"] = {"type": "json_schema", "json_schema": {"name": "answer", **_format(settings.output_schema)}}
+        return fields
+
+    def _tool_fields(self, tools: list[Json], choice: str | None) -> Json:
+        fields: Json = {"tools": tools}
+        if choice in ("auto", "none"):
+            fields["tool_choice"] = choice
+        elif choice == "any":
+            fields["tool_choice"] = "required"
+        elif choice is not None and self._server.names_tool:
+            fields["tool_choice"] = {"type": "function", "function": {"name": choice}}
+        elif choice is not None:
+            fields = {"tools": [tool for tool in tools if tool.get("function", {}).get("name") == choice], "tool_choice": "required"}
+        if self._server.parallel:
+            fields["parallel_tool_calls"] = True
+        return fields
+
+
+# ---------------------------------------------------------------- settings
+
+
+def _think(fields: Json, settings: Settings, words: ThinkingWords, abilities: Abilities) -> None:
+    thinking, effort = settings.thinking, settings.effort
+    if thinking is False:
+        fields |= words.off
+        return
+    if thinking is not None:
+        fields |= words.on
+    if isinstance(thinking, int) and thinking is not True:
+        if words.budget:
+            _put(fields, words.budget, thinking)
+            return
+        effort = effort or _effort_for(thinking)
+    if effort is not None and words.effort:
+        _put(fields, words.effort, abilities.effort(effort))
+
+
+def _effort_for(tokens: int) -> Effort:
+    return next(effort for least, effort in _EFFORT_FROM if tokens >= least)
+
+
+def _put(fields: Json, path: tuple[str, ...], value: object) -> None:
+    """Makes what is on the way anew: it may stand in the table."""
+    *way, last = path
+    for name in way:
+        fields[name] = fields = dict(fields.get(name, {}))
+    fields[last] = value
+
+
+def _tools(ours: tuple[ToolDefinition, ...], theirs: object) -> list[Json]:
+    """Our definitions, and the extras': one of the same name adds its fields to ours, any other (a server's tool) follows."""
+    tools: list[Json] = [{"type": "function", "function": {"name": t.name, "description": t.description, "parameters": parameters(t.parameters)}} for t in ours]
+    if theirs is None:
+        return tools
+    if not isinstance(theirs, list | tuple) or not all(isinstance(t, dict) for t in cast("list[object]", theirs)):
+        raise AgentError("invalid", f"settings.extra['tools'] must be a list of tool definitions, not {theirs!r}")
+    by_name = {tool["function"]["name"]: i for i, tool in enumerate(tools)}
+    for tool in cast("list[Json]", theirs):
+        function = tool.get("function")
+        if isinstance(function, dict) and (i := by_name.get(cast("Json", function).get("name"))) is not None:
+            tools[i] = {**tools[i], **tool, "function": {**tools[i]["function"], **function}}
+        else:
+            tools.append(tool)
+    return tools
+
+
+def _format(schema: Json) -> Json:
+    fitted = strict(schema)
+    return {"schema": schema} if fitted is None else {"schema": fitted, "strict": True}

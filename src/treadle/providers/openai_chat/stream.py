@@ -1,0 +1,295 @@
+"""What the chunks of a Chat Completions stream mean: deltas. Pure: bytes in, deltas out.
+
+Reading them off the network is exchange.py's, telling calls apart is calls.py's; the request is request.py's. Entry: `ChatDecoder`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+from treadle.errors import AgentError
+from treadle.message import ProviderPart
+from treadle.model import Delta, Notice, PartEnd, ReasoningDelta, ResponseEnd, TextDelta, WholePart
+from treadle.providers.encoding import dumped
+from treadle.providers.openai_chat.calls import PROVIDER, Calls
+from treadle.providers.openai_chat.events import (
+    CallPiece,
+    Choice,
+    Chunk,
+    CompletionDetails,
+    ContentPart,
+    Counts,
+    GroqNotes,
+    PromptDetails,
+    Said,
+    decode_chunk,
+    decode_rare,
+    text_of,
+)
+from treadle.providers.openai_chat.reasoning import ReasoningDetails
+from treadle.providers.sse import EventSplitter
+from treadle.types import StopReason, Usage
+
+_STOPS = {
+    "tool_calls": StopReason.TOOL_USE,
+    "function_call": StopReason.TOOL_USE,
+    "length": StopReason.MAX_TOKENS,
+    "max_tokens": StopReason.MAX_TOKENS,
+    "model_length": StopReason.CONTEXT_OVERFLOW,
+    "content_filter": StopReason.REFUSAL,
+    "refusal": StopReason.REFUSAL,
+    "safety": StopReason.REFUSAL,
+    "sensitive": StopReason.REFUSAL,
+    "stop_sequence": StopReason.STOP_SEQUENCE,
+}
+"""Any other word means that the answer is complete."""
+_FAILURES = {
+    "error": "the server failed",
+    "network_error": "the server failed",
+    "abort": "the server gave the answer up",
+    "insufficient_system_resource": "the server is overloaded",
+}
+_DONE = b"[DONE]"
+
+
+class ChatDecoder:
+    """One answer. Its end is not among the deltas: `end` is set once the answer is whole, `failure` once it can no longer be."""
+
+    __slots__ = (
+        "_calls",
+        "_counts",
+        "_details",
+        "_finish",
+        "_held",
+        "_id",
+        "_model",
+        "_reasoning",
+        "_refusal",
+        "_reported",
+        "_said_something",
+        "_splitter",
+        "_stop_text",
+        "end",
+        "failure",
+        "heard",
+    )
+
+    def __init__(self, reported: Callable[[bytes], AgentError]) -> None:
+        """`reported` makes an error of the text of an error event."""
+        self._reported = reported
+        self._splitter = EventSplitter()
+        self._calls = Calls()
+        self._details = ReasoningDetails()
+        self._held: list[Delta] = []
+        """What came while a call was not whole: it follows the calls."""
+        self._reasoning = ""
+        """The field under which the open reasoning part comes."""
+        self._refusal: list[str] = []
+        self._counts: Counts | None = None
+        self._id = self._model = ""
+        self._finish: str | None = None
+        self._stop_text = False
+        self._said_something = False
+        self.end: ResponseEnd | None = None
+        self.failure: AgentError | None = None
+        self.heard = False
+        """Whether the last `feed` held more than signs of life."""
+
+    def feed(self, chunk: bytes) -> list[Delta]:
+        """What the next bytes of the stream add. Raises AgentError(network) for an event that is too large."""
+        return self._take(self._splitter.feed(chunk))
+
+    def finish(self) -> list[Delta]:
+        """The stream is over. Where it was not whole, `failure` is set."""
+        deltas = self._take(self._splitter.finish())
+        if self.end is None and self.failure is None:
+            if self._finish is None:
+                self.failure = AgentError("network", "the answer ended before it was whole")
+            else:
+                self._complete(deltas)
+        return deltas
+
+    def take_body(self, body: bytes) -> list[Delta]:
+        """An answer that came as one JSON document."""
+        deltas = list[Delta]()
+        if (chunk := self._decoded(body)) is None:
+            return deltas
+        self._take_chunk(chunk, body, deltas)
+        if self.failure is None and not chunk.choices:
+            self.failure = AgentError("network", "the answer cannot be read: it has no choices")
+        if self.failure is None:
+            self._complete(deltas)
+        return deltas
+
+    # ------------------------------------------------------------ events
+
+    def _take(self, events: list[tuple[bytes, bytes]]) -> list[Delta]:
+        deltas = list[Delta]()
+        self.heard = False
+        for name, data in events:
+            if self.end is not None or self.failure is not None:
+                break
+            try:
+                chunk = decode_chunk(data)
+            except (ValueError, RecursionError):
+                self._take_rare(data, deltas)
+                continue
+            if name == b"error":
+                self.failure = self._reported(data)
+            else:
+                self._take_chunk(chunk, data, deltas)
+        self.heard = self.heard or bool(deltas)
+        return deltas
+
+    def _take_rare(self, data: bytes, deltas: list[Delta]) -> None:
+        data = data.strip()
+        if data == _DONE or (self._finish is not None and data and _DONE.startswith(data)):
+            self._take_done(deltas)
+        elif data and (chunk := self._decoded(data)) is not None:
+            self._take_chunk(chunk, data, deltas)
+
+    def _decoded(self, data: bytes) -> Chunk | None:
+        try:
+            return decode_rare(data)
+        except (ValueError, RecursionError) as e:
+            self.failure = AgentError("network", f"the answer holds something that cannot be read: {e}")
+            return None
+
+    def _take_done(self, deltas: list[Delta]) -> None:
+        """The server says that this is all; it may have left out why."""
+        if self._finish is None and not (self._said_something and self._calls.are_whole):
+            self.failure = AgentError("network", "the server ended its answer before it was whole")
+        else:
+            self._complete(deltas)
+
+    def _take_chunk(self, chunk: Chunk, data: bytes, deltas: list[Delta]) -> None:
+        if chunk.error or chunk.object == "error":
+            self.failure = self._reported(data)
+            return
+        for choice in chunk.choices or ():
+            if not choice.index:  # others are answers that nobody asked for
+                self._take_choice(choice, deltas)
+                break
+        if chunk.usage is not None:
+            self._counts, self.heard = chunk.usage, True
+        if not self._id and (chunk.id or chunk.model):
+            self._id, self._model = chunk.id or "", chunk.model or self._model
+        if chunk.x_groq is not None:
+            self._take_notes(chunk.x_groq)
+
+    def _take_notes(self, notes: GroqNotes) -> None:
+        self._counts = notes.usage or self._counts
+        if notes.error:
+            self.failure = self._reported(dumped({"error": notes.error}))
+
+    def _take_choice(self, choice: Choice, deltas: list[Delta]) -> None:
+        if (said := choice.delta or choice.message) is not None:
+            self._said_something = True
+            content = said.content
+            if said.reasoning_content or said.reasoning or said.reasoning_details:
+                self._add_reasoning(said, deltas)
+            if content and type(content) is str and not self._reasoning and not self._calls:
+                deltas.append(TextDelta(content))
+            elif content:
+                self._add_content(content, deltas)
+            if said.tool_calls or said.function_call or said.refusal:
+                self._add_rare(said, deltas)
+        if choice.text:
+            self._said_something = True
+            self._add_text(choice.text, deltas)
+        if choice.finish_reason or choice.error:
+            self._take_finish(choice)
+
+    def _take_finish(self, choice: Choice) -> None:
+        self.heard = True
+        self._finish = choice.finish_reason or ""
+        self._stop_text = isinstance(choice.stop_reason, str)
+        if (broken := _FAILURES.get(self._finish.lower())) or choice.error:
+            self.failure = self._reported(dumped({"error": choice.error or {"message": broken}}))
+
+    # ------------------------------------------------------------ what they add
+
+    def _add_content(self, content: str | list[ContentPart], deltas: list[Delta]) -> None:
+        if isinstance(content, str):
+            self._add_text(content, deltas)
+            return
+        for part in content:
+            if part.thinking:
+                self._add_thought("content", text_of(part.thinking), deltas)
+            elif part.text:
+                self._add_text(part.text, deltas)
+
+    def _add_text(self, text: str, deltas: list[Delta]) -> None:
+        self._close_reasoning(deltas)
+        self._now_or_held(TextDelta(text), deltas)
+
+    def _add_reasoning(self, said: Said, deltas: list[Delta]) -> None:
+        self.heard = True
+        told = self._details.add(said.reasoning_details or [])
+        if said.reasoning_content:
+            self._add_thought("reasoning_content", said.reasoning_content, deltas)
+        elif text := said.reasoning or told:
+            self._add_thought("reasoning", text, deltas)
+
+    def _add_thought(self, field: str, text: str, deltas: list[Delta]) -> None:
+        if self._now_or_held(ReasoningDelta(text), deltas):
+            self._reasoning = field
+
+    def _add_rare(self, said: Said, deltas: list[Delta]) -> None:
+        self.heard = True
+        pieces = said.tool_calls or ([CallPiece(function=said.function_call)] if said.function_call is not None else [])
+        if pieces:
+            self._close_reasoning(deltas)
+            self._calls.add(pieces, deltas)
+            self.failure = self._calls.failure
+        if said.refusal:
+            self._refusal.append(said.refusal)
+
+    def _now_or_held(self, delta: Delta, deltas: list[Delta]) -> bool:
+        """Held where it would cut a call in two."""
+        if self._calls and not self._calls.pause(deltas):
+            self._held.append(delta)
+            self.heard = True
+            return False
+        deltas.append(delta)
+        return True
+
+    def _close_reasoning(self, deltas: list[Delta]) -> None:
+        if self._reasoning:
+            deltas.append(PartEnd(PROVIDER, dumped({"field": self._reasoning}).decode()))
+            self._reasoning = ""
+
+    def _complete(self, deltas: list[Delta]) -> None:
+        self._close_reasoning(deltas)
+        self._calls.finish(deltas)
+        deltas += self._held
+        if self._details:
+            deltas.append(WholePart(ProviderPart(provider=PROVIDER, data=self._details.as_json())))
+        stop = self._stop_reason()
+        if stop is StopReason.REFUSAL:
+            deltas.append(Notice(f"the provider refused to go on: {''.join(self._refusal) or self._finish}"))
+        usage = _usage(self._counts or Counts())
+        self.end = ResponseEnd(stop_reason=stop, usage=usage, raw_stop_reason=self._finish or "", id=self._id, model=self._model)
+
+    def _stop_reason(self) -> StopReason:
+        if self._refusal:
+            return StopReason.REFUSAL
+        stop = StopReason.STOP_SEQUENCE if self._stop_text else _STOPS.get((self._finish or "").lower(), StopReason.COMPLETE)
+        if stop in (StopReason.COMPLETE, StopReason.TOOL_USE):  # servers mix up the two
+            return StopReason.TOOL_USE if self._calls else StopReason.COMPLETE
+        return stop
+
+
+def _usage(counts: Counts) -> Usage:
+    """Its input is all of the input, and what total adds to that is the output, though some servers leave reasoning out of theirs."""
+    prompt, completion = counts.prompt_tokens or 0, counts.completion_tokens or 0
+    of_prompt, of_completion = counts.prompt_tokens_details or PromptDetails(), counts.completion_tokens_details or CompletionDetails()
+    read = of_prompt.cached_tokens or counts.prompt_cache_hit_tokens or counts.cached_tokens or 0
+    written = of_prompt.cache_write_tokens or of_prompt.cache_creation_tokens or 0
+    return Usage(
+        input_tokens=max(0, prompt - read - written),
+        output_tokens=max(completion, (counts.total_tokens or 0) - prompt),
+        cache_read_tokens=read,
+        cache_write_tokens=written,
+        reasoning_tokens=of_completion.reasoning_tokens or 0,
+    )
