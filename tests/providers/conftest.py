@@ -10,10 +10,11 @@ from tests.providers.loopback import Server
 from tests.providers.speech import KEY, MODEL, Speech
 from tests.providers.speeches.anthropic import AnthropicSpeech
 from tests.providers.speeches.gemini import GeminiSpeech
+from tests.providers.speeches.openai_chat import ChatSpeech
 from treadle.model import Model
 from treadle.providers.anthropic import AnthropicModel, connect
 
-SPEECHES: tuple[Speech, ...] = (AnthropicSpeech(), GeminiSpeech())
+SPEECHES: tuple[Speech, ...] = (AnthropicSpeech(), GeminiSpeech(), ChatSpeech())
 
 ModelOn = Callable[..., AnthropicModel]
 
