@@ -358,7 +358,12 @@ def test_a_compaction_shows_its_receipt() -> None:
     assert shown(Compaction(at=AT, receipt='{"kind":"window","dropped":51}')) == [{"type": "compaction", "receipt": {"kind": "window", "dropped": 51}}]
 
 
-@pytest.mark.parametrize("entry", [*examples_of(ModelSwitched), *examples_of(CancelAsked)])
+def test_a_switch_to_another_model_is_a_warning() -> None:
+    (told,) = shown(ModelSwitched(at=AT, model="b:2", before="a:1", why="rate_limit: full"))
+    assert told == {"type": "warning", "text": "a:1 did not answer (rate_limit: full): b:2 is asked from here on"}
+
+
+@pytest.mark.parametrize("entry", examples_of(CancelAsked))
 def test_some_entries_are_for_the_journal_alone(entry: Entry) -> None:
     assert shown(entry) == []
 

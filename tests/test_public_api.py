@@ -15,7 +15,7 @@ import treadle
 PROMISED = [
     "Message TextPart ReasoningPart ToolCall ToolResult MediaPart ProviderPart UnknownPart Usage StopReason ModelRequest ModelResponse Settings Limits",
     "RunResult RunMetrics Model Tool Journal AgentError ToolRegistry SessionStore MAX_SESSION_MESSAGES Hub",
-    "Agent Runtime ToolContext tool FunctionTool Callbacks Happened DidNotHappen run run_sync",
+    "Agent Runtime ToolContext tool FunctionTool FallbackModel Callbacks Happened DidNotHappen run run_sync",
     "check_history repair_history",
 ]
 BESIDE = "ErrorKind Event Input Outcome RunStream Session ToolFailed"

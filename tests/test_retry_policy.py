@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 
 from treadle.errors import AgentError, ErrorKind
 from treadle.message import Message, TextPart
-from treadle.model import Delta, ModelRequest, Restart, TextDelta
+from treadle.model import Delta, ModelRequest, Restart, Switch, TextDelta
 from treadle.retry import LONGEST_WAIT_S, Attempt, RetryPolicy, ask
 from treadle.testing import FakeClock, ScriptedModel
 
@@ -85,7 +85,7 @@ class Asked:
     def _listen(self, delta: Delta) -> None:
         self.heard.append((self.attempt.number, delta))
 
-    async def _failed(self, error: AgentError, wait_s: float) -> None:
+    async def _failed(self, error: AgentError, wait_s: float, switch: Switch | None) -> None:
         self.failures.append((self.attempt.number, error.kind.value, wait_s))
 
     def text(self, attempt: int) -> str:

@@ -34,6 +34,7 @@ if TYPE_CHECKING:
     from treadle.model import Model as Model
     from treadle.model import ModelRequest as ModelRequest
     from treadle.model import ModelResponse as ModelResponse
+    from treadle.providers.fallback import FallbackModel as FallbackModel
     from treadle.result import RunResult as RunResult
     from treadle.run_stream import RunStream as RunStream
     from treadle.runtime import Runtime as Runtime
@@ -69,6 +70,7 @@ _HOME = {
     "journal": ("Journal",),
     "message": ("MediaPart", "Message", "ProviderPart", "ReasoningPart", "TextPart", "ToolCall", "ToolResult", "UnknownPart"),
     "model": ("Model", "ModelRequest", "ModelResponse"),
+    "providers.fallback": ("FallbackModel",),
     "result": ("RunResult",),
     "run_stream": ("RunStream",),
     "runtime": ("Runtime", "run", "run_sync"),

@@ -28,12 +28,11 @@ from treadle.feed import Feed
 from treadle.journal import Journal
 from treadle.message import MediaPart, Message, Part, TextPart, encode_json
 from treadle.model import Model
+from treadle.model_choice import Asker, ModelChoice
 from treadle.plan import Plan, Resumption
-from treadle.price_list import Prices
-from treadle.prices import Pricing, needed
 from treadle.recovery import Answers, missing_tool
 from treadle.redaction import Redactor, mask_logs
-from treadle.registry import Models, used_up
+from treadle.registry import Models
 from treadle.run_state import RunState
 from treadle.session import ResumeOptions, RunOptions
 from treadle.spill import Spill
@@ -61,13 +60,13 @@ class Assembly:
         """Of the last run."""
         self._seen_files: dict[str, dict[str, str]] = {}
         """By session."""
-        self.use(config)
         self.models = Models(config, clean=self.redact)
+        self.use(config)
 
     def use(self, config: Config) -> None:
         """Other credentials, from the next run on."""
         self.config = config
-        self._prices = Prices(config)
+        self._choice = ModelChoice(config, self.models, self.journal)
         self.redactor = mask_logs(Redactor(config.secrets()))
         self.environment = child_environment(config.secrets())
 
@@ -103,23 +102,23 @@ class Assembly:
                 "invalid", f"run {started.run_id} has an open call of the tool {gone!r}, which agent {agent.name!r} has no more: pass an agent that has it"
             )
         wanted = options.get("model") or (state.model if agent.model is None or isinstance(agent.model, str) else agent.model)
-        model, name = await self._model(wanted, started.run_id, started.session_id, state=state)
         limits = _over(options.get("limits"), state.ledger.limits)
-        prices = await self._priced(wanted, model, name, limits)
+        chosen = await self._choice.choose(wanted, Asker(started.run_id, started.session_id, state=state), limits)
         values = msgspec.json.decode(started.inputs, type=dict[str, Any])
         warnings = (
             []
             if agent.fingerprint == state.agent_hash
             else [f"agent {agent.name!r} has changed since this run was last driven: it goes on with what it is now"]
         )
-        settings, dropped = _settings(Settings(), started.settings, model)
+        settings, dropped = _settings(Settings(), started.settings, chosen.model)
         return Plan(
             run_id=started.run_id,
             session_id=started.session_id,
             agent=agent.name,
             agent_hash=agent.fingerprint,
-            model=model,
-            model_name=name,
+            model=chosen.model,
+            model_name=chosen.name,
+            models=chosen.names,
             system=_system(agent, values),
             settings=settings,
             limits=limits,
@@ -134,7 +133,7 @@ class Assembly:
             on_ask=options.get("on_ask", started.on_ask),
             on_unknown=options.get("on_unknown", started.on_unknown),
             fork=started.fork,
-            prices=prices,
+            prices=chosen.prices,
             warnings=(*warnings, *dropped),
         )
 
@@ -152,19 +151,19 @@ class Assembly:
     ) -> Plan:
         values, run_id = agent.values(options.get("inputs") or {}), new_id("run")
         asked = agent.model if agent.model is not None else self.config.models.large
-        model, name = await self._model(asked, run_id, session_id, fork=fork)
         limits = _limits(options.get("limits"), agent)
-        prices = await self._priced(asked, model, name, limits)
-        if "images" in model.refuses:
+        chosen = await self._choice.choose(asked, Asker(run_id, session_id, fork=fork), limits)
+        if "images" in chosen.model.refuses:
             prompt = prompt.with_parts(without_images(prompt.parts))
-        settings, warnings = _settings(options.get("settings", Settings()), agent.settings.over(self.config.defaults.settings), model)
+        settings, warnings = _settings(options.get("settings", Settings()), agent.settings.over(self.config.defaults.settings), chosen.model)
         return Plan(
             run_id=run_id,
             session_id=session_id,
             agent=agent.name,
             agent_hash=agent.fingerprint,
-            model=model,
-            model_name=name,
+            model=chosen.model,
+            model_name=chosen.name,
+            models=chosen.names,
             system=_system(agent, values),
             settings=settings,
             limits=limits,
@@ -180,33 +179,9 @@ class Assembly:
             on_ask=options.get("on_ask", "deny"),
             on_unknown=options.get("on_unknown", "tell"),
             fork=fork,
-            prices=prices,
+            prices=chosen.prices,
             warnings=warnings,
         )
-
-    async def _model(
-        self, model: str | Model, run_id: str, session_id: str | None, *, state: RunState | None = None, fork: Fork | None = None
-    ) -> tuple[Model, str]:
-        """And the name by which another process finds it. `state`: of a run that goes on."""
-        if not isinstance(model, str):
-            if state is not None and isinstance(place := getattr(model, "place", None), int):  # a script that was made anew
-                model.place = max(place, state.used_up)  # pyright: ignore[reportAttributeAccessIssue]  it has one
-            return model, model.name
-        scope = session_id or run_id
-        name = _from_anywhere(model)
-        place = 0
-        if self.models.plays(name, scope=scope):
-            place = await used_up(self.journal, name, run_id if state is not None else None, session_id, fork)
-        found = self.models.get(name, scope=scope, place=place)
-        return found, found.name if name.startswith("record:") else name
-
-    async def _priced(self, asked: str | Model, model: Model, name: str, limits: Limits) -> Callable[[str], Pricing]:
-        """What models cost, by their names. Raises AgentError(invalid) where money is limited and nobody knows what this one costs."""
-        own = self._prices.of(name) if isinstance(asked, str) else self._prices.reached_at(name, getattr(model, "base_url", None))
-        if limits.cost_usd is not None:
-            await own.load()
-            needed(own, name)
-        return lambda other: own if other == name else self._prices.of(other)
 
     # ------------------------------------------------------------ toolboxes
 
@@ -345,12 +320,6 @@ def _directory(cwd: str | Path | None) -> Path:
     if not path.is_dir():
         raise AgentError("invalid", f"cwd={str(path)!r} is no directory")
     return path.resolve()
-
-
-def _from_anywhere(model: str) -> str:
-    """A script or a tape is found again from another directory."""
-    kind, colon, path = model.partition(":")
-    return f"{kind}:{Path(path).absolute()}" if colon and kind in ("script", "tape") and path else model
 
 
 def into_this_loop() -> Inside:

@@ -5,10 +5,11 @@ Not here: reservations shared with children, and what a token costs (prices.py).
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from decimal import Decimal
 from typing import NamedTuple
 
-from treadle.prices import Rates
+from treadle.prices import Dearest
 from treadle.types import Limits, Outcome, Usage, usd
 
 BYTES_PER_TOKEN = 3
@@ -70,28 +71,28 @@ class Ledger:
         self._context_tokens = usage.total_tokens
         self._new_bytes = 0
 
-    def output_left(self, wanted: int, rates: Rates | None = None) -> Left:
-        """How many output tokens the next request may ask for, at most `wanted`. `rates`: of its model, where money is limited."""
+    def output_left(self, wanted: int, dearest: Callable[[int], Dearest] | None = None) -> Left:
+        """How many output tokens the next request may ask for, at most `wanted`. `dearest`: what so much input costs, asked where money is limited."""
         left = Left(wanted, None)
         if not self.estimates:
             return left
         expected_input = self._context_tokens + -(-self._new_bytes // BYTES_PER_TOKEN)
         if self.limits.tokens is not None and (tokens := self.limits.tokens - self.usage.total_tokens - expected_input) < left.tokens:
             left = Left(tokens, Outcome.TOKEN_LIMIT)
-        if self.limits.cost_usd is not None and rates is not None and (tokens := self._affordable(expected_input, wanted, rates)) < left.tokens:
+        if self.limits.cost_usd is not None and dearest is not None and (tokens := self._affordable(expected_input, wanted, dearest)) < left.tokens:
             left = Left(tokens, Outcome.COST_LIMIT)
         return left
 
-    def _affordable(self, expected_input: int, wanted: int, rates: Rates) -> int:
+    def _affordable(self, expected_input: int, wanted: int, dearest: Callable[[int], Dearest]) -> int:
         """Output tokens, where every token of the request is as dear as it can be: a cache may have forgotten all of it."""
         left_usd = Decimal(str(self.limits.cost_usd)) - Decimal(str(self.cost_usd or 0))
         if left_usd <= 0:
             return 0
-        dearest = rates.dearest(expected_input)
-        left_usd -= dearest.request + dearest.token_in * expected_input
+        price = dearest(expected_input)
+        left_usd -= price.request + price.token_in * expected_input
         if left_usd < 0:
             return 0
-        return int(left_usd / dearest.token_out) if dearest.token_out else wanted
+        return int(left_usd / price.token_out) if price.token_out else wanted
 
     def allows_call(self, waiting: int) -> bool:
         """Whether one more may start after `waiting` others, which have not started yet."""

@@ -17,8 +17,8 @@ from treadle.errors import AgentError
 from treadle.events import ErrorInfo
 from treadle.json_text import JsonText, decode_json, encode_json, items, members, object_of
 from treadle.message import Message, ToolResult, decode_message, decode_part
-from treadle.model import ModelResponse
-from treadle.types import Effect, Limits, Mode, OnAsk, OnUnknown, Outcome, Settings, Spending, StopReason, Time, Usage, Value
+from treadle.model import ModelResponse, Switch
+from treadle.types import Effect, Limits, Mode, OnAsk, OnUnknown, Outcome, Settings, Spending, StopReason, Time, Usage, Value, now
 
 SCHEMA = 1
 """Major version of the entries; it stands in run.started, and a reader refuses a higher one."""
@@ -156,7 +156,11 @@ class InputAdded(_Entry, frozen=True, kw_only=True, tag="input.added"):
 
 
 class ModelSwitched(_Entry, frozen=True, kw_only=True, tag="model.switched"):
+    """Another model is asked from here on; it comes right before the attempt that asks it."""
+
     model: str
+    before: str = ""
+    why: str = ""
 
 
 class Compaction(_Entry, frozen=True, kw_only=True, tag="compaction"):
@@ -287,3 +291,10 @@ def responded(message: Message, response: ModelResponse | None, *, turn: int, at
         model=response.model,
         provider_data=response.provider_data,
     )
+
+
+def switched(asked: ModelRequested, switch: Switch, failed: ErrorInfo, *, attempt: int, spent_usd: float | None) -> tuple[ModelSwitched, ModelRequested]:
+    """`asked` failed, and another model is asked in its place."""
+    at, failed = now(), msgspec.structs.replace(failed, kind=switch.kind)
+    again = msgspec.structs.replace(asked, at=at, attempt=attempt, failed=failed, wait_s=0.0, spent=switch.usage, spent_usd=spent_usd)
+    return ModelSwitched(at=at, model=switch.model, before=switch.before, why=f"{switch.kind}: {failed.message}"), again

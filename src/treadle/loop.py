@@ -18,7 +18,7 @@ from anyio.lowlevel import checkpoint, checkpoint_if_cancelled
 from treadle.budget import Left
 from treadle.calls import Batch, Held, Ready, Refused, refused
 from treadle.clock import Clock
-from treadle.entries import CancelAsked, Entry, InputAdded, ModelRequested, ModelResponded, RunFinished, responded
+from treadle.entries import CancelAsked, Entry, InputAdded, ModelRequested, ModelResponded, RunFinished, responded, switched
 from treadle.errors import AgentError, ErrorKind
 from treadle.events import LimitWarning, Warned
 from treadle.execution import Toolbox
@@ -26,7 +26,7 @@ from treadle.feed import Feed
 from treadle.journal import Journal, RunWriter
 from treadle.late import LateResults
 from treadle.message import Message, Part, ToolCall, encode_json
-from treadle.model import ModelRequest, ModelResponse
+from treadle.model import ModelRequest, ModelResponse, Switch
 from treadle.plan import Ending, Plan, error_info, metrics_of
 from treadle.prices import Pricing
 from treadle.recovery import recover
@@ -155,7 +155,7 @@ class Run:
     async def _turn(self) -> Outcome | None:
         last = self._ledger.last_turn()
         await self._append(*self._added_input(last), hold=True)
-        left = self._ledger.output_left(self.plan.max_tokens, self.plan.rates(self.state.asked_model))
+        left = self._ledger.output_left(self.plan.max_tokens, self.plan.dearest)
         if left.tokens <= 0:
             return left.limit
         response = await self._respond(left, last)
@@ -189,7 +189,7 @@ class Run:
         if last is not None:
             self._feed.say(LimitWarning, {"limit": _limit_name(last), "left": int(last is Outcome.TURN_LIMIT)})
         self._feed.begin_message(self._message_id, attempt)
-        request = ModelRequest(messages=state.history, tools=self._toolbox.definitions, system=plan.system, settings=settings)
+        request = ModelRequest(messages=state.history, tools=self._toolbox.definitions, system=plan.system, settings=settings, model=state.asked_model)
         listen = self._pricing.listening(self._feed.listener)
         try:
             return await ask(plan.model, request, attempt, listen=listen, failed=self._retry, policy=self._retries, clock=self._clock)
@@ -206,10 +206,15 @@ class Run:
         ours = LAST_TURN.format(f"limit of {_limit_name(last)}") if last is not None else EMPTY_RESPONSE if empty else None
         return added if ours is None else [*added, InputAdded(at=now(), message=Message.user(ours), by="runtime")]
 
-    async def _retry(self, error: AgentError, wait_s: float) -> None:
+    async def _retry(self, error: AgentError, wait_s: float, switch: Switch | None) -> None:
+        """`switch`: another model is asked instead of the same one once more."""
         assert self._attempt is not None, "only an attempt can fail"
         failed, number = error_info(self._as_error(error)), self._attempt.number + 1
-        await self._append(msgspec.structs.replace(self._asked, at=now(), attempt=number, failed=failed, wait_s=wait_s))
+        if switch is None:
+            await self._append(msgspec.structs.replace(self._asked, at=now(), attempt=number, failed=failed, wait_s=wait_s))
+        else:
+            spent_usd = None if switch.usage is None else await self._pricing.cost_usd(switch.usage, self._asked.at, "")
+            await self._append(*switched(self._asked, switch, failed, attempt=number, spent_usd=spent_usd))
 
     def _responded(self, parts: Sequence[Part], response: ModelResponse | None = None, cost_usd: float | None = None) -> ModelResponded:
         assert self._attempt is not None, "a response is an attempt's"

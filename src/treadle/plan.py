@@ -15,7 +15,7 @@ from treadle.events import ErrorInfo
 from treadle.journal import RunWriter
 from treadle.message import JsonText, Message, encode_json
 from treadle.model import Model
-from treadle.prices import UNKNOWN, Pricing, Rates, needed
+from treadle.prices import UNKNOWN, Dearest, Pricing, needed
 from treadle.recovery import Answers
 from treadle.redaction import Redactor
 from treadle.run_state import RunState
@@ -43,6 +43,8 @@ class Plan:
     model: Model
     model_name: str
     """By which another process finds it."""
+    models: tuple[str, ...]
+    """The names of all that may be asked."""
     system: tuple[SystemBlock, ...]
     settings: Settings
     """Resolved: max_tokens is set, and nothing stands in it that the model refuses."""
@@ -105,9 +107,10 @@ class Plan:
         assert self.settings.max_tokens is not None, "the runtime resolves max_tokens"
         return self.settings.max_tokens
 
-    def rates(self, model: str) -> Rates | None:
-        """Where money is limited. Raises AgentError(invalid) where they are not known: what cannot be measured is not asked for."""
-        return None if self.limits.cost_usd is None else needed(self.prices(model), model)(now())
+    def dearest(self, input_tokens: int) -> Dearest:
+        """Of all that may be asked. Raises AgentError(invalid) where a price is not known: what cannot be measured is not asked for."""
+        rates = [needed(self.prices(name), name)(now()) for name in self.models]
+        return Dearest(*map(max, zip(*(one.dearest(input_tokens) for one in rates), strict=True)))
 
     def turn_settings(self, max_tokens: int, *, without_tools: bool) -> Settings:
         """Those of the coming request. `without_tools`: they stay in it, and the model must not call them."""

@@ -16,6 +16,7 @@ from treadle.entries import (
     InputAdded,
     ModelRequested,
     ModelResponded,
+    ModelSwitched,
     RunFinished,
     RunResumed,
     RunStarted,
@@ -46,13 +47,10 @@ def events_of(entry: Entry) -> Iterator[tuple[type[Event], Mapping[str, Any]]]:
     match entry:
         case RunStarted() | RunResumed():
             yield events.RunStart, {"agent": entry.agent, "model": entry.model}
-        case ModelRequested(attempt=1):
-            if entry.turn > 1:
-                yield events.TurnEnd, {"turn": entry.turn - 1}
-            yield events.TurnStart, {"turn": entry.turn}
         case ModelRequested():
-            kind = entry.failed.kind if entry.failed else LOST
-            yield events.Retry, {"attempt": entry.attempt - 1, "wait_s": entry.wait_s, "kind": kind}
+            yield from _events_of_request(entry)
+        case ModelSwitched():
+            yield events.Warned, {"text": f"{entry.before} did not answer ({entry.why}): {entry.model} is asked from here on"}
         case ModelResponded():
             yield from _events_of_response(entry)
         case ToolStarted():
@@ -75,6 +73,16 @@ def events_of(entry: Entry) -> Iterator[tuple[type[Event], Mapping[str, Any]]]:
             yield from _events_of_end(entry)
         case _:
             return
+
+
+def _events_of_request(entry: ModelRequested) -> Iterator[tuple[type[Event], Mapping[str, Any]]]:
+    if entry.attempt > 1:
+        kind = entry.failed.kind if entry.failed else LOST
+        yield events.Retry, {"attempt": entry.attempt - 1, "wait_s": entry.wait_s, "kind": kind}
+        return
+    if entry.turn > 1:
+        yield events.TurnEnd, {"turn": entry.turn - 1}
+    yield events.TurnStart, {"turn": entry.turn}
 
 
 def _event_of_approval(entry: ApprovalAsked | ApprovalAnswered) -> tuple[type[Event], Mapping[str, Any]]:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -95,14 +95,17 @@ class Models:
         return model
 
 
-def abilities_of(config: Config, endpoint: Endpoint, model_id: str) -> Abilities:
-    """What is known of a model: what a person configured, over what its provider told when it was asked, over the data file."""
+def abilities_of(config: Config, endpoint: Endpoint, model_id: str, heard: Mapping[str, Abilities] | None = None) -> Abilities:
+    """What is known of a model: what a person configured, over what its provider told when it was asked, over the data file.
+
+    `heard`: by id, what was told; None: as it is remembered, where configuration files are read at all.
+    """
     from treadle.providers.known_models import known  # noqa: PLC0415  scripts and tapes need none of it
     from treadle.providers.told_models import told  # noqa: PLC0415  likewise
 
-    abilities = known(endpoint.type, endpoint.base_url, model_id)
-    if config.home is not None and (heard := told(config.home, endpoint).get(model_id)) is not None:
-        abilities = heard.over(abilities)
+    if heard is None:
+        heard = {} if config.home is None else told(config.home, endpoint)
+    abilities = heard.get(model_id, UNKNOWN).over(known(endpoint.type, endpoint.base_url, model_id))
     configured = config.providers.get(endpoint.name)
     for pattern, said in sorted(configured.abilities.items(), key=lambda item: len(item[0])) if configured is not None else ():
         if pattern.endswith("*") and model_id.startswith(pattern[:-1]):
@@ -128,7 +131,7 @@ async def used_up(journal: Journal, name: str, run_id: str | None, session_id: s
     used = 0 if fork is None else await _used_at(journal, name, fork)
     for run in before:
         state = await journal.load(run)
-        used += state.used_up if state.model == name else 0
+        used += state.used_up.get(name, 0)
         if state.started is not None and state.started.fork is not None:
             used += await _used_at(journal, name, state.started.fork)
     return used
@@ -140,11 +143,11 @@ async def _used_at(journal: Journal, name: str, fork: Fork) -> int:
         state.apply(record.entry)
     started = state.started
     assert started is not None, "a run begins with run.started"
-    used = state.used_up if state.model == name else 0
+    used = state.used_up.get(name, 0)
     if started.fork is not None:
         return used + await _used_at(journal, name, started.fork)
     if started.session_id is None:
         return used
     older = [info.run_id for info in await journal.runs(session_id=started.session_id) if info.started_at < started.at]
     states = [await journal.load(run_id) for run_id in older]
-    return used + sum(before.used_up for before in states if before.model == name)
+    return used + sum(before.used_up.get(name, 0) for before in states)

@@ -8,13 +8,17 @@ from __future__ import annotations
 from collections.abc import Awaitable, Callable
 from contextlib import aclosing
 from dataclasses import dataclass
+from typing import TypeAlias
 
+import msgspec
 from anyio.lowlevel import checkpoint_if_cancelled
 
 from treadle.clock import Clock
 from treadle.errors import AgentError
 from treadle.message import Part
-from treadle.model import Delta, Fold, Model, ModelRequest, ModelResponse, Restart
+from treadle.model import Delta, Fold, Model, ModelRequest, ModelResponse, Restart, Switch
+
+Failed: TypeAlias = Callable[[AgentError, float, Switch | None], Awaitable[None]]
 
 LONGEST_WAIT_S = 600.0
 """A Retry-After above this is cut to it; where the run has a deadline, that comes first."""
@@ -38,21 +42,30 @@ class RetryPolicy:
 class Attempt:
     """The attempt that is under way: its number, from 1, and what has come of it so far."""
 
-    __slots__ = ("_taken", "fold", "number", "reached", "retries")
+    __slots__ = ("_taken", "fold", "model", "number", "reached", "retries")
 
     def __init__(self, taken: frozenset[str] | set[str], *, number: int = 1) -> None:
         """`taken`: the ids of the run's earlier tool calls. `number`: higher where one was lost with its process."""
         self._taken = taken
         self.number = number
         self.retries = 0
-        """Fewer than `number - 1` where the provider itself began anew."""
+        """Fewer than `number - 1` where the provider itself began anew, or another took over."""
         self.fold = Fold(taken)
         self.reached = 0
         """Attempts so far that reached the provider."""
+        self.model: str | None = None
+        """The one that took over; None: the one that was asked for."""
 
     def next(self) -> None:
         self.number += 1
         self.retries += 1
+        self.fold = Fold(self._taken)
+
+    def switch(self, switch: Switch) -> None:
+        """Another model takes over; that is no retry."""
+        self.number += 1
+        self.model = switch.model
+        self.reached += switch.status is not None
         self.fold = Fold(self._taken)
 
     def partial(self) -> tuple[Part, ...]:
@@ -69,34 +82,42 @@ async def ask(
     attempt: Attempt,
     *,
     listen: Callable[[Delta], None] | None,
-    failed: Callable[[AgentError, float], Awaitable[None]],
+    failed: Failed,
     policy: RetryPolicy,
     clock: Clock,
 ) -> ModelResponse:
-    """The first whole response. `listen`, if any, hears every delta at once; `failed(error, wait_s)` is awaited
-    before each wait, while `attempt` is still the one that failed.
+    """The first whole response. `listen`, if any, hears every delta at once; `failed(error, wait_s, switch)` is awaited
+    before each wait, and where another model takes over (`switch`), while `attempt` is still the one that failed.
 
     Raises the last AgentError where it is not retryable or the retries are used up. Cancellation closes the stream, and
     leaves in `attempt` what there was.
     """
     while True:
         try:
-            return await _whole(model, request, attempt, listen)
+            return await _whole(model, request, attempt, listen, failed)
         except AgentError as error:
             if not error.retryable or attempt.retries >= policy.retries:
                 raise
             await checkpoint_if_cancelled()  # what breaks while the run is being stopped is not tried again
             wait_s = policy.wait_s(attempt.retries + 1, error, clock.jitter())
-            await failed(error, wait_s)
+            await failed(error, wait_s, None)
             attempt.next()
+            if attempt.model is not None:
+                request = msgspec.structs.replace(request, model=attempt.model)
             await clock.sleep(wait_s)
 
 
-async def _whole(model: Model, request: ModelRequest, attempt: Attempt, listen: Callable[[Delta], None] | None) -> ModelResponse:
+async def _whole(model: Model, request: ModelRequest, attempt: Attempt, listen: Callable[[Delta], None] | None, failed: Failed) -> ModelResponse:
     reached = False
     try:
         async with aclosing(model.stream(request)) as deltas:
             async for delta in deltas:
+                if type(delta) is Switch:
+                    error = AgentError("network", delta.why, status=delta.status, request_id=delta.request_id)
+                    await failed(error, 0.0, delta)
+                    attempt.switch(delta)
+                    reached = False
+                    continue
                 reached = True
                 attempt.fold.add(delta)
                 if listen is not None:

@@ -88,8 +88,8 @@ class RunState:
         """Of which nobody knows what became: what they gave may still come."""
         self.cut_by: Outcome | None = None
         """The limit that refused a call."""
-        self.used_up = 0
-        """Answers and errors that its model gave."""
+        self.used_up: dict[str, int] = {}
+        """Answers and errors that each model gave, by its name."""
         self.spending: dict[tuple[str, str], Spending] = {}
         """By day and model."""
         self.seq = 0
@@ -167,9 +167,10 @@ class RunState:
         if entry.spent is not None:
             self.ledger.spend(entry.spent, entry.spent_usd)
             self._spend(entry.at, entry.spent, entry.spent_usd)
+        if entry.failed is not None:
+            self._use_up()
         self._answering = self.asked_model
         self.retries += entry.failed is not None
-        self.used_up += entry.failed is not None
         self.invocations += entry.failed is not None and entry.failed.status is not None
         self.attempt = entry.attempt
         self.clamped = None if entry.max_tokens is None else entry.clamped_by or Outcome.TOKEN_LIMIT
@@ -185,7 +186,7 @@ class RunState:
         self.ledger.settle(entry.usage, entry.cost_usd)
         self._spend(entry.at, entry.usage, entry.cost_usd, responses=1)
         self.invocations += 1
-        self.used_up += 1
+        self._use_up()
         if entry.provider_data is not None:
             self.carried |= msgspec.json.decode(entry.provider_data, type=dict[str, object])
         said = bool(self.calls) or any(isinstance(part, TextPart) and part.text.strip() for part in message.parts)
@@ -195,8 +196,11 @@ class RunState:
         if not self.calls:
             self.closed.append(self.seq)
 
+    def _use_up(self) -> None:
+        self.used_up[self._answering] = self.used_up.get(self._answering, 0) + 1
+
     def _spend(self, at: Time, usage: Usage, cost_usd: float | None, *, responses: int = 0) -> None:
-        key = at.date().isoformat(), self._answering or self.asked_model
+        key = at.date().isoformat(), self._answering
         before = self.spending.get(key) or Spending(day=key[0], model=key[1])
         self.spending[key] = Spending(
             day=before.day,
@@ -266,14 +270,16 @@ class RunState:
     def _resumed(self, entry: RunResumed) -> None:
         self.resumed += 1
         self._segment_at = entry.at
+        if entry.model != self.model:
+            self.asked_model = entry.model
         self.agent_hash, self.model, self.mode, self.cwd = entry.agent_hash, entry.model, entry.mode, entry.cwd
-        self.asked_model = entry.model
         if entry.limits is not None:
             self.ledger.limits = entry.limits
             self.last = self.ledger.last_turn() if self.attempt else None
 
     def _finished(self, entry: RunFinished) -> None:
-        self.used_up += self.attempt > 0 and entry.error is not None
+        if self.attempt and entry.error is not None:
+            self._use_up()
         self.finished, self.attempt = entry, 0
 
     def _take(self, message: Message) -> None:

@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Literal, NamedTuple, TypeAlias, get_args
 
 import msgspec
 
+from treadle.errors import ErrorKind
 from treadle.redaction import Secret
 from treadle.types import DEFAULT_MAX_TOKENS, Effort, Mode
 
@@ -24,6 +25,8 @@ VENDORS = ("anthropic", "openai", "openai-chat", "gemini")
 STAND_INS = ("script", "tape", "record")
 """Prefixes of models that are files."""
 ALIASES = {"claude": "anthropic"}
+REFUSAL = "refusal"
+"""Beside the kinds of errors: why another model may be asked."""
 
 KeyPath: TypeAlias = tuple[str, ...]
 
@@ -302,6 +305,7 @@ SCHEMA: dict[str, Schema] = {
     "provider": Key(text, free),
     "model": Key(text, free),
     "models": {"large": Key(model_name, own_provider), "small": Key(model_name, own_provider)},
+    "fallback": {"models": Key(model_names), "on": Key(fallback_kinds)},
     "providers": Names(
         NAME,
         {

@@ -47,6 +47,15 @@ class Models(msgspec.Struct, frozen=True, kw_only=True):
     small: str = "anthropic:claude-haiku-5-5"
 
 
+class Fallback(msgspec.Struct, frozen=True, kw_only=True):
+    """Who is asked where the model of a run does not answer."""
+
+    models: tuple[str, ...] = ()
+    """In this order."""
+    on: tuple[str, ...] = ("rate_limit", "network", "timeout", "refusal")
+    """Kinds of errors, and `refusal`."""
+
+
 class Defaults(msgspec.Struct, frozen=True, kw_only=True):
     max_tokens: int = DEFAULT_MAX_TOKENS
     """Of one response."""
@@ -114,6 +123,7 @@ class Config(Guarded, frozen=True, kw_only=True):
     """Every setting with where it came from. Immutable; its repr holds no secret."""
 
     models: Models = Models()
+    fallback: Fallback = Fallback()
     providers: dict[str, Provider] = msgspec.field(default_factory=dict[str, Provider])
     """Those that somebody said something about; ask `endpoint`."""
     prices: dict[str, Price] = msgspec.field(default_factory=dict[str, Price])

@@ -12,11 +12,11 @@ from typing import TYPE_CHECKING
 
 import msgspec
 
+from treadle.config.keys import REFUSAL
 from treadle.errors import AgentError, ErrorKind
 from treadle.model import ArgumentsDelta, Delta, Model, ModelRequest, Notice, ReasoningDelta, ResponseEnd, Switch, TextDelta, ToolCallStart, WholePart
 from treadle.types import StopReason, Usage
 
-REFUSAL = "refusal"
 ON = (ErrorKind.RATE_LIMIT, ErrorKind.NETWORK, ErrorKind.TIMEOUT, REFUSAL)
 
 _SEEN = (TextDelta, ReasoningDelta, ToolCallStart, ArgumentsDelta, WholePart)

@@ -1,0 +1,111 @@
+"""Which model a run asks: by name or as an object, with those that are asked in its place, and what each of them costs.
+
+What a name means is registry.py's, the switch from one to the next the loop's and FallbackModel's. Entry: `ModelChoice`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from pathlib import Path
+from typing import NamedTuple
+
+from treadle.config import Config
+from treadle.config.keys import STAND_INS
+from treadle.entries import Fork
+from treadle.journal import Journal
+from treadle.model import Model
+from treadle.price_list import Prices
+from treadle.prices import Pricing, needed
+from treadle.providers.fallback import FallbackModel
+from treadle.registry import Models, used_up
+from treadle.run_state import RunState
+from treadle.types import Limits
+
+
+class Chosen(NamedTuple):
+    model: Model
+    name: str
+    """By which another process finds it."""
+    names: tuple[str, ...]
+    """Of all that may be asked."""
+    prices: Callable[[str], Pricing]
+    """What each of them costs."""
+
+
+class Asker(NamedTuple):
+    """Who asks: a script goes on where its conversation left it."""
+
+    run_id: str
+    session_id: str | None
+    state: RunState | None = None
+    """Of a run that goes on."""
+    fork: Fork | None = None
+
+
+class ModelChoice:
+    """One for each configuration."""
+
+    def __init__(self, config: Config, models: Models, journal: Journal) -> None:
+        self._config = config
+        self._models = models
+        self._journal = journal
+        self._prices = Prices(config)
+
+    async def choose(self, asked: str | Model, asker: Asker, limits: Limits) -> Chosen:
+        """Raises AgentError: invalid for a name that means nothing, or where money is limited and nobody knows a price; auth where there is no key."""
+        if isinstance(asked, str) and (others := self._in_its_place(asked)):
+            asked = FallbackModel(asked, *others, on=self._config.fallback.on)
+        if isinstance(asked, FallbackModel):
+            model = await self._found(asked, asker)
+            chosen = Chosen(model, model.name, model.names, self._priced(model.models, model.names))
+        elif isinstance(asked, str):
+            name, found = await self._named(asked, asker)
+            chosen = Chosen(found, name, (name,), self._prices.of)
+        else:
+            _place(asked, asker.state)
+            chosen = Chosen(asked, asked.name, (asked.name,), self._priced((asked,), (asked.name,)))
+        if limits.cost_usd is not None:
+            for name in chosen.names:
+                await chosen.prices(name).load()
+                needed(chosen.prices(name), name)
+        return chosen
+
+    def _in_its_place(self, name: str) -> list[str]:
+        """The configured ones. Who plays a file wants that file."""
+        provider, model_id = self._config.split(name)
+        others = [other for other in self._config.fallback.models if ":".join(self._config.split(other)) != f"{provider}:{model_id}"]
+        return [] if provider in STAND_INS else others
+
+    async def _found(self, fallback: FallbackModel, asker: Asker) -> FallbackModel:
+        found = {name: await self._named(name, asker) for name in fallback.models if isinstance(name, str)}
+        for model in fallback.models:
+            if not isinstance(model, str):
+                _place(model, asker.state)
+        return fallback.found(found.__getitem__) if found else fallback
+
+    async def _named(self, asked: str, asker: Asker) -> tuple[str, Model]:
+        scope = asker.session_id or asker.run_id
+        name, place = _from_anywhere(asked), 0
+        if self._models.plays(name, scope=scope):
+            run_id = asker.run_id if asker.state is not None else None
+            place = await used_up(self._journal, name, run_id, asker.session_id, asker.fork)
+        found = self._models.get(name, scope=scope, place=place)
+        return (found.name if name.startswith("record:") else name), found
+
+    def _priced(self, models: tuple[Model | str, ...], names: tuple[str, ...]) -> Callable[[str], Pricing]:
+        """An object may be reached elsewhere than its name says."""
+        addresses = {name: address for name, model in zip(names, models, strict=True) if (address := getattr(model, "base_url", None)) is not None}
+        own = {name: self._prices.reached_at(name, address) for name, address in addresses.items()}
+        return lambda name: own.get(name) or self._prices.of(name)
+
+
+def _place(model: Model, state: RunState | None) -> None:
+    """A script that was made anew goes on where the run left it."""
+    if state is not None and isinstance(place := getattr(model, "place", None), int):
+        model.place = max(place, state.used_up.get(model.name, 0))  # pyright: ignore[reportAttributeAccessIssue]  it has one
+
+
+def _from_anywhere(model: str) -> str:
+    """A script or a tape is found again from another directory."""
+    kind, colon, path = model.partition(":")
+    return f"{kind}:{Path(path).absolute()}" if colon and kind in ("script", "tape") and path else model
