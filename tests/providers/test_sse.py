@@ -84,3 +84,9 @@ def test_an_event_that_never_ends_is_cut_off(monkeypatch: pytest.MonkeyPatch) ->
     with pytest.raises(AgentError, match="more than 1000 bytes") as raised:
         splitter.feed(b"x")
     assert raised.value.kind is ErrorKind.NETWORK
+
+
+@given(st.lists(TEXT, min_size=1, max_size=9), st.integers(0, 200))
+def test_events_without_a_name_come_out_as_they_went_in(events: list[bytes], cut: int) -> None:
+    stream = b"".join(b"data: %b\n\n" % data for data in events)
+    assert split([stream[:cut], stream[cut:]]) == [(b"", data) for data in events]

@@ -14,8 +14,10 @@ EVENT_BYTES_MAX = 64 * 1024 * 1024
 """A single event beyond this is taken for a broken stream, so that memory stays bounded."""
 
 _BOM = b"\xef\xbb\xbf"
-_PLAIN_EVENT = re.compile(rb"^event: (.*)\ndata: (.*)\n\n", re.MULTILINE)
-_LINE_ENDS_OF_PLAIN_EVENT = 3
+_NAMED_EVENT = re.compile(rb"^event: (.*)\ndata: (.*)\n\n", re.MULTILINE)
+_LINE_ENDS_OF_NAMED_EVENT = 3
+_PLAIN_EVENT = re.compile(rb"^data: (.*)\n\n", re.MULTILINE)
+_LINE_ENDS_OF_PLAIN_EVENT = 2
 
 
 class EventSplitter:
@@ -72,10 +74,15 @@ class EventSplitter:
 
 def _events(whole: bytes) -> list[tuple[bytes, bytes]]:
     """The events of a text that ends with a blank line."""
-    plain: list[tuple[bytes, bytes]] = _PLAIN_EVENT.findall(whole)
-    # Where all line ends belong to such events, nothing stands between them: they are all there is, and came at a sixth of the cost.
-    if whole.count(b"\n") == _LINE_ENDS_OF_PLAIN_EVENT * len(plain):
-        return plain
+    # Where all line ends belong to events of one of two plain kinds, nothing stands between them: they are all there is, and came at a sixth of the cost.
+    if whole.startswith(b"data: "):
+        plain: list[bytes] = _PLAIN_EVENT.findall(whole)
+        if whole.count(b"\n") == _LINE_ENDS_OF_PLAIN_EVENT * len(plain):
+            return [(b"", data) for data in plain]
+    else:
+        named: list[tuple[bytes, bytes]] = _NAMED_EVENT.findall(whole)
+        if whole.count(b"\n") == _LINE_ENDS_OF_NAMED_EVENT * len(named):
+            return named
     return [event for block in whole.split(b"\n\n") if (event := _any_event(block)) is not None]
 
 
