@@ -23,7 +23,7 @@ NO_SESSION = "(no session)"
 
 @click.command(context_settings=HELP)
 @click.option("--by", type=click.Choice(get_args(By)), default="day", show_default=True, help="What a row stands for. A day is one of UTC.")
-@click.option("--last", "days", type=click.IntRange(1, 36500), metavar="DAYS", help="Only so many days, today is the first.")
+@click.option("--last", "days", type=click.IntRange(1, 36500), metavar="DAYS", help="Only so many days, today included.")
 @click.option("--limit", type=click.IntRange(1), metavar="N", default=20, show_default=True, help="At most so many rows; the total is of all.")
 @click.option("--all", "everything", is_flag=True, help="Without a limit.")
 @click.option("--json", "as_json", is_flag=True, help="One object: by, rows, total.")
