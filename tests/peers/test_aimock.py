@@ -71,6 +71,9 @@ async def test_reasoning_is_streamed_kept_and_goes_back_in_front_of_its_calls(ru
     thoughts = [part.text for message in result.messages for part in message.parts if isinstance(part, ReasoningPart)]
     assert thoughts == ["Paris comes first, I believe.", "Rome is still to be seen.", "Now I know."]
     assert [entry["response"]["status"] for entry in aimock.received()] == [200, 200, 200]
+    if wire == "openai-chat":
+        said = [message for message in aimock.bodies()[2]["messages"] if message["role"] == "assistant"]
+        assert [message["reasoning_content"] for message in said] == thoughts[:2]
 
 
 def test_the_server_does_refuse_a_tool_loop_without_its_thinking(aimock: Aimock) -> None:

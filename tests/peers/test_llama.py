@@ -131,6 +131,7 @@ async def test_tools_that_may_not_be_used_are_not_used(runtime: Runtime, wire: s
 
 
 async def test_an_output_schema_is_enforced_by_the_server(runtime: Runtime, wire: str) -> None:
+    """Left to itself, the model says {"verdict": "maybe"}."""
     if wire == "anthropic":
         pytest.skip("its Anthropic endpoint does not look at output_config")
     schema = {
@@ -139,6 +140,8 @@ async def test_an_output_schema_is_enforced_by_the_server(runtime: Runtime, wire
         "required": ["verdict", "sure"],
         "additionalProperties": False,
     }
-    result = await runtime.run(Agent(name="judge", model=MODEL, settings=Settings(output_schema=schema)), "Is it so?")
-    answer = json.loads(result.text)
+    free = await runtime.run(talker, "Judge this")
+    held = await runtime.run(Agent(name="judge", model=MODEL, settings=Settings(output_schema=schema)), "Judge this")
+    assert json.loads(free.unwrap()) == {"verdict": "maybe"}
+    answer = json.loads(held.unwrap())
     assert (answer["verdict"] in ("yes", "no"), answer["sure"] in (True, False), len(answer)) == (True, True, 2)

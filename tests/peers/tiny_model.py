@@ -24,6 +24,7 @@ SPEECHES: dict[str, tuple[str, ...]] = {
         *("<thi", "nk>", "Bergen is", " what they", " mean.", "</th", "ink>", "<tool_", "call>\n", '{ "name": "get_weather",', ' "arguments": {'),
         *('"city": ', '"Bergen"', " }}", "\n</tool_", "call>"),
     ),
+    "<|judge|>": ('{"verdict":', ' "', "maybe", '"}'),
     "<|sing|>": ("la ", "la "),
     "<|stutter|>": ("<0xE2>", "<0x82>", "<0xAC>", " then ", "<0xFF>", " and on."),
 }
@@ -73,6 +74,7 @@ For each call, return a json object within <tool_call></tool_call>:
 {%- elif 'both cities' in words %}<|calls|>
 {%- elif 'Think and look' in words %}<|ponder|>
 {%- elif 'Think' in words %}<|think|>
+{%- elif 'Judge' in words %}<|judge|>
 {%- elif 'Sing' in words %}<|sing|>
 {%- elif 'Stutter' in words %}<|stutter|>
 {%- elif tools %}<|call|>
