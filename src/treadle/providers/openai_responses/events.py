@@ -1,0 +1,261 @@
+"""The events of a Responses stream, and its plain JSON body, as typed values: only what we look into, the rest stays the text it came as.
+
+What they mean is stream.py's. Entry: `decode_event` (and `decode_rare` for what it refuses), `decode_body`.
+Source: https://developers.openai.com/api/reference/responses/streaming-events, and the types of SDK 3.51 (2026-11).
+"""
+
+from __future__ import annotations
+
+import json
+from typing import Any, TypeAlias, cast
+
+import msgspec
+
+from treadle.providers.encoding import Fields, dumped
+
+
+class Piece(msgspec.Struct, gc=False):
+    """A delta of some part of an item; servers leave out what they like of where it belongs."""
+
+    delta: str
+    output_index: int | None = None
+    content_index: int | None = None
+
+
+class TextPiece(Piece, tag_field="type", tag="response.output_text.delta", gc=False):
+    pass
+
+
+class RefusalPiece(Piece, tag_field="type", tag="response.refusal.delta", gc=False):
+    pass
+
+
+class ArgumentsPiece(Piece, tag_field="type", tag="response.function_call_arguments.delta", gc=False):
+    pass
+
+
+class InputPiece(Piece, tag_field="type", tag="response.custom_tool_call_input.delta", gc=False):
+    """Of a custom tool's, which is any text."""
+
+
+class SummaryPiece(Piece, tag_field="type", tag="response.reasoning_summary_text.delta", gc=False):
+    summary_index: int | None = None
+
+
+class ReasoningPiece(Piece, tag_field="type", tag="response.reasoning_text.delta", gc=False):
+    """Of the reasoning itself, where a server shows it."""
+
+
+class ItemAdded(msgspec.Struct, tag_field="type", tag="response.output_item.added"):
+    item: Fields
+    output_index: int | None = None
+
+
+class ItemDone(msgspec.Struct, tag_field="type", tag="response.output_item.done"):
+    item: Fields
+    output_index: int | None = None
+
+
+class InputDetails(msgspec.Struct):
+    cached_tokens: int | None = None
+    cache_write_tokens: int | None = None
+
+
+class OutputDetails(msgspec.Struct):
+    reasoning_tokens: int | None = None
+
+
+class Counts(msgspec.Struct):
+    input_tokens: int | None = None
+    """All of it, cached or not."""
+    output_tokens: int | None = None
+    input_tokens_details: InputDetails | None = None
+    output_tokens_details: OutputDetails | None = None
+
+
+class Incomplete(msgspec.Struct):
+    reason: str | None = None
+
+
+class WireResponse(msgspec.Struct):
+    id: str | None = None
+    model: str | None = None
+    status: str | None = None
+    output: list[Fields] | None = None
+    usage: Counts | None = None
+    incomplete_details: Incomplete | None = None
+    error: msgspec.Raw = msgspec.Raw(b"null")
+
+
+class Created(msgspec.Struct, tag_field="type", tag="response.created"):
+    response: WireResponse
+
+
+class Completed(msgspec.Struct, tag_field="type", tag="response.completed"):
+    response: WireResponse
+
+
+class Incompleted(msgspec.Struct, tag_field="type", tag="response.incomplete"):
+    response: WireResponse
+
+
+class Failed(msgspec.Struct):
+    """An `error` event or a failed response: its text, and the response where it holds one."""
+
+    data: bytes
+    response: WireResponse | None = None
+
+
+class KeepAlive(msgspec.Struct, tag_field="type", tag="keepalive"):
+    pass
+
+
+class PartDone(msgspec.Struct, tag_field="type", tag="response.content_part.done"):
+    part: Fields
+    output_index: int | None = None
+    content_index: int | None = None
+
+
+class TextDone(msgspec.Struct, tag_field="type", tag="response.output_text.done"):
+    """What it says is said again when its part is done."""
+
+
+class ArgumentsDone(msgspec.Struct, tag_field="type", tag="response.function_call_arguments.done"):
+    """The same."""
+
+
+class PartAdded(msgspec.Struct, tag_field="type", tag="response.content_part.added"):
+    """Its first delta begins it."""
+
+
+class Unknown(msgspec.Struct):
+    """An event that says nothing which the end of its item does not say too, or one of a later version."""
+
+
+Known: TypeAlias = (
+    TextPiece
+    | RefusalPiece
+    | ArgumentsPiece
+    | InputPiece
+    | SummaryPiece
+    | ReasoningPiece
+    | ItemAdded
+    | ItemDone
+    | Created
+    | Completed
+    | Incompleted
+    | KeepAlive
+    | PartAdded
+    | PartDone
+    | TextDone
+    | ArgumentsDone
+)
+Event: TypeAlias = Known | Piece | Failed | Unknown
+
+
+class _Envelope(msgspec.Struct):
+    type: str = ""
+    response: WireResponse | None = None
+    error: msgspec.Raw = msgspec.Raw(b"null")
+
+
+class _Place(msgspec.Struct):
+    item_id: str | None = None
+
+
+_NULL = b"null"
+_KNOWN = frozenset(
+    {
+        "response.output_text.delta",
+        "response.refusal.delta",
+        "response.function_call_arguments.delta",
+        "response.custom_tool_call_input.delta",
+        "response.reasoning_summary_text.delta",
+        "response.reasoning_text.delta",
+        "response.output_item.added",
+        "response.output_item.done",
+        "response.created",
+        "response.completed",
+        "response.incomplete",
+    }
+)
+_known = msgspec.json.Decoder(Known, strict=False)
+_envelope = msgspec.json.Decoder(_Envelope, strict=False)
+_response = msgspec.json.Decoder(WireResponse, strict=False)
+_place = msgspec.json.Decoder(_Place)
+_string = msgspec.json.Decoder(str)
+
+decode_event = _known.decode
+"""The events that make up nearly every stream, or a ValueError or RecursionError: a bare decoder, since it is called for each of them."""
+
+
+def decode_rare(data: bytes) -> Event:
+    """What `decode_event` refused. Raises ValueError or RecursionError where the text is no event at all."""
+    try:
+        return _other(_envelope.decode(data), data)
+    except (ValueError, RecursionError):
+        if data.strip() == b"[DONE]":  # how Chat Completions end, which servers let through
+            return Unknown()
+    # Text that msgspec refuses and Python's parser takes, such as half a surrogate pair.
+    document = _object(json.loads(data.decode("utf-8", "replace")))
+    if isinstance(document.get("delta"), str) and document.get("type") in _KNOWN:
+        return msgspec.convert(document, Known, strict=False)
+    mended = dumped(document)
+    return _known.decode(mended) if document.get("type") in _KNOWN else _other(_envelope.decode(mended), mended)
+
+
+def _other(envelope: _Envelope, data: bytes) -> Event:
+    if envelope.type in ("error", "response.failed"):
+        return Failed(data, envelope.response)
+    if envelope.type in _KNOWN:
+        raise ValueError(f"a {envelope.type} event is not as it should be")
+    if not envelope.type and bytes(envelope.error) != _NULL:  # a gateway's, in no event's form
+        return Failed(data)
+    return Unknown()
+
+
+def item_id_of(data: bytes) -> str | None:
+    """Which item an event speaks of, by its id."""
+    try:
+        return _place.decode(data).item_id
+    except (ValueError, RecursionError):
+        return None
+
+
+def decode_body(data: bytes) -> WireResponse | Failed:
+    """The whole of an answer that was not streamed. Raises ValueError or RecursionError where it is none."""
+    try:
+        response = _response.decode(data)
+    except (ValueError, RecursionError):
+        data = dumped(_object(json.loads(data.decode("utf-8", "replace"))))
+        response = _response.decode(data)
+    if response.output is not None and response.status != "failed":
+        return response
+    if bytes(response.error) != _NULL or response.status == "failed":
+        return Failed(data, response)
+    raise ValueError("it has neither an output nor an error")
+
+
+def _object(document: object) -> dict[str, Any]:
+    if not isinstance(document, dict):
+        raise ValueError("it is no JSON object")
+    return cast("dict[str, Any]", document)
+
+
+def text_of(fields: Fields, name: str) -> str:
+    """The string under `name`; "" where there is none."""
+    raw = fields.get(name)
+    if raw is None or not bytes(raw).startswith(b'"'):
+        return ""
+    return _string.decode(raw)
+
+
+_objects = msgspec.json.Decoder(list[Fields])
+
+
+def objects_of(fields: Fields, name: str) -> list[Fields]:
+    """The objects in the list under `name`; none where it is no such list."""
+    try:
+        return _objects.decode(fields.get(name, b"[]"))
+    except (ValueError, RecursionError):
+        return []

@@ -1,0 +1,285 @@
+"""What the events of a Responses stream mean: deltas. Pure: bytes in, deltas out.
+
+Items come one after the other, each with its end, and the last event holds all of them again: by it, what was lost on the way is found out
+and put right. Reading events off the network is exchange.py's; the request is request.py's. Entry: `ResponsesDecoder`.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable
+from typing import assert_never
+
+from treadle.errors import AgentError
+from treadle.model import Delta, Notice, ResponseEnd, Restart
+from treadle.providers.encoding import Fields
+from treadle.providers.openai_responses.events import (
+    ArgumentsDone,
+    Completed,
+    Counts,
+    Created,
+    Event,
+    Failed,
+    Incompleted,
+    InputDetails,
+    ItemAdded,
+    ItemDone,
+    KeepAlive,
+    OutputDetails,
+    PartAdded,
+    PartDone,
+    Piece,
+    TextDone,
+    Unknown,
+    WireResponse,
+    decode_body,
+    decode_event,
+    decode_rare,
+    item_id_of,
+    text_of,
+)
+from treadle.providers.openai_responses.items import Item, implied_item, open_item
+from treadle.providers.refusals import read_error
+from treadle.providers.sse import EventSplitter
+from treadle.types import StopReason, Usage
+
+_INCOMPLETE = {"max_output_tokens": StopReason.MAX_TOKENS, "content_filter": StopReason.REFUSAL}
+_POLICY = re.compile(r"(?:^|_)policy(?:_violation)?$")
+"""How codes end that say that the model may not answer this."""
+
+
+class ResponsesDecoder:
+    """One answer. Its end is not among the deltas: `end` is set once the answer is whole, `failure` once it can no longer be."""
+
+    __slots__ = ("_done", "_index", "_item", "_items", "_reported", "_response", "_splitter", "_strayed", "end", "failure", "heard")
+
+    def __init__(self, reported: Callable[[bytes], AgentError]) -> None:
+        """`reported` makes an error of the text of an error event."""
+        self._reported = reported
+        self._splitter = EventSplitter()
+        self._response: WireResponse | None = None
+        self._item: Item | None = None
+        """The one that is open."""
+        self._index: int | None = None
+        """Its place, where the server says places."""
+        self._items: list[Item] = []
+        self._done: list[Fields] = []
+        self._strayed = False
+        """What came cannot be put together in the order in which it came."""
+        self.end: ResponseEnd | None = None
+        self.failure: AgentError | None = None
+        self.heard = False
+        """Whether the last `feed` held more than signs of life."""
+
+    def feed(self, chunk: bytes) -> list[Delta]:
+        """What the next bytes of the stream add. Raises AgentError(network) for an event that is too large."""
+        return self._take(self._splitter.feed(chunk))
+
+    def finish(self) -> list[Delta]:
+        """The stream is over. Where it was not whole, `failure` is set."""
+        deltas = self._take(self._splitter.finish())
+        if self.end is None and self.failure is None:
+            self.failure = AgentError("network", "the answer ended before it was whole")
+        return deltas
+
+    def take_body(self, body: bytes) -> list[Delta]:
+        """An answer that came as one JSON document."""
+        deltas = list[Delta]()
+        try:
+            response = decode_body(body)
+        except (ValueError, RecursionError) as e:
+            self.failure = AgentError("network", f"the answer cannot be read: {e}")
+            return deltas
+        if isinstance(response, Failed):
+            self._fail(response, deltas)
+        elif response.status in ("queued", "in_progress"):
+            self.failure = AgentError("invalid", "the answer is only being made: leave `background` out of settings.extra, since nobody comes back for it")
+        else:
+            self._complete(response, deltas)
+        return deltas
+
+    # ------------------------------------------------------------ events
+
+    def _take(self, events: list[tuple[bytes, bytes]]) -> list[Delta]:
+        deltas = list[Delta]()
+        heard = False
+        for _, data in events:
+            if self.end is not None or self.failure is not None:
+                break
+            try:
+                event = decode_event(data)
+            except (ValueError, RecursionError):
+                if (event := self._rare_event(data)) is None:
+                    break
+            if isinstance(event, Piece):
+                heard = True
+                if self._index is not None and event.output_index == self._index and self._item is not None:
+                    self._item.add(event, deltas)
+                else:
+                    self._add_piece(event, data, deltas)
+            elif type(event) is not KeepAlive:
+                heard = True
+                self._take_event(event, deltas)
+        self.heard = heard
+        return deltas
+
+    def _rare_event(self, data: bytes) -> Event | None:
+        try:
+            return decode_rare(data)
+        except (ValueError, RecursionError) as e:
+            self.failure = AgentError("network", f"the stream holds an event that cannot be read: {e}")
+            return None
+
+    def _take_event(self, event: Event, deltas: list[Delta]) -> None:
+        match event:
+            case ItemAdded():
+                self._close_item(deltas)
+                self._open_item(open_item(event.item, event.output_index, deltas))
+            case ItemDone():
+                self._finish_item(event, deltas)
+            case PartDone():
+                if self._item is not None and event.output_index == self._item.index:
+                    self._item.part_done(event.part)
+            case Created():
+                self._start(event.response, deltas)
+            case Completed() | Incompleted():
+                self._complete(event.response, deltas)
+            case Failed():
+                self._fail(event, deltas)
+            case PartAdded() | TextDone() | ArgumentsDone() | KeepAlive() | Unknown():
+                pass
+            case Piece():
+                raise AssertionError("pieces are taken apart from the rest")
+            case _:
+                assert_never(event)
+
+    def _start(self, response: WireResponse, deltas: list[Delta]) -> None:
+        if self._items:
+            deltas.append(Restart())
+            self._items, self._done, self._strayed = [], [], False
+        self._item = self._index = None
+        self._response = response
+
+    # ------------------------------------------------------------ items
+
+    def _open_item(self, item: Item) -> None:
+        self._items.append(item)
+        self._item, self._index = item, item.index
+
+    def _close_item(self, deltas: list[Delta]) -> None:
+        if self._item is not None:
+            self._item.close(deltas)
+            self._item = self._index = None
+
+    def _add_piece(self, piece: Piece, data: bytes, deltas: list[Delta]) -> None:
+        """For which of the items it is meant: pieces of two calls taken for one would be a call that nobody made."""
+        item_id = item_id_of(data)
+        item = self._known(piece.output_index, item_id)
+        if item is None:
+            self._close_item(deltas)
+            if (item := implied_item(piece, item_id or "", deltas)) is None:
+                self.failure = AgentError("network", "the stream mixes up its items: a piece came for one that nobody knows")
+                return
+            self._open_item(item)
+        if item is self._item:
+            item.add(piece, deltas)
+        else:
+            self._strayed = True
+
+    def _known(self, index: int | None, item_id: str | None) -> Item | None:
+        """The item at this place, or of this id; the open one, where the server says neither."""
+        open_one = self._item
+        if index is not None:
+            if open_one is not None and open_one.index is None:
+                return open_one
+            return next((item for item in reversed(self._items) if item.index == index), None)
+        if item_id and (open_one is None or (open_one.id and open_one.id != item_id)):
+            return next((item for item in self._items if item.id == item_id), None)
+        return open_one
+
+    def _finish_item(self, event: ItemDone, deltas: list[Delta]) -> None:
+        self._done.append(event.item)
+        item = self._known(event.output_index, text_of(event.item, "id"))
+        if item is None:
+            self._close_item(deltas)
+            item = open_item(event.item, event.output_index, deltas)
+            self._open_item(item)
+        self._strayed |= not item.finish(event.item, deltas)
+        if item is self._item:
+            self._item = self._index = None
+
+    # ------------------------------------------------------------ the end
+
+    def _complete(self, response: WireResponse, deltas: list[Delta]) -> None:
+        output = response.output or []
+        truth = output if len(output) >= len(self._done) else self._done
+        lost = len(self._items) < len(truth)
+        for item, fields in zip(self._items, truth, strict=False):
+            if lost and item.id and item.id != text_of(fields, "id"):  # not only at the end
+                self._strayed = True
+            elif not item.settled:
+                self._strayed |= not item.finish(fields, deltas)
+        self._close_item(deltas)
+        if not self._strayed:
+            self._add_whole(truth[len(self._items) :], deltas)
+        elif truth:
+            deltas.append(Restart())
+            self._items = []
+            self._add_whole(truth, deltas)
+        else:
+            self.failure = AgentError("network", "the stream mixes up its items, and does not say in the end what they are")
+            return
+        self._end(response, deltas)
+
+    def _add_whole(self, items: list[Fields], deltas: list[Delta]) -> None:
+        for fields in items:
+            item = open_item(fields, None, deltas)
+            item.finish(fields, deltas)
+            self._items.append(item)
+
+    def _end(self, response: WireResponse, deltas: list[Delta]) -> None:
+        raw = response.status or "completed"
+        if raw == "cancelled":
+            self.failure = AgentError("network", "the provider says that the response was cancelled")
+            return
+        stop = StopReason.TOOL_USE if any(item.is_call for item in self._items) else StopReason.COMPLETE
+        if raw == "incomplete":
+            raw = (response.incomplete_details.reason if response.incomplete_details else None) or raw
+            stop = _INCOMPLETE.get(raw, StopReason.COMPLETE)
+            if stop is StopReason.REFUSAL:
+                deltas.append(Notice(f"the provider refused to go on: {raw}"))
+        elif any(item.refused for item in self._items):
+            raw, stop = "refusal", StopReason.REFUSAL
+            deltas.append(Notice("the model refused to answer"))
+        self._set_end(response, stop, raw)
+
+    def _fail(self, event: Failed, deltas: list[Delta]) -> None:
+        said = read_error(event.data)
+        if (code := next((word for word in said.words if _POLICY.search(word)), None)) is None:
+            self.failure = self._reported(event.data)
+            return
+        self._close_item(deltas)
+        deltas.append(Notice(f"the provider refused to go on: {code}: {said.message}"))
+        self._set_end(event.response or WireResponse(), StopReason.REFUSAL, code)
+
+    def _set_end(self, response: WireResponse, stop: StopReason, raw: str) -> None:
+        began = self._response or response
+        self.end = ResponseEnd(
+            stop_reason=stop,
+            usage=_usage(response.usage or Counts()),
+            raw_stop_reason=raw,
+            id=response.id or began.id or "",
+            model=response.model or began.model or "",
+        )
+
+
+def _usage(counts: Counts) -> Usage:
+    into, out = counts.input_tokens_details or InputDetails(), counts.output_tokens_details or OutputDetails()
+    read, written = into.cached_tokens or 0, into.cache_write_tokens or 0
+    return Usage(
+        input_tokens=max(0, (counts.input_tokens or 0) - read - written),
+        output_tokens=counts.output_tokens or 0,
+        cache_read_tokens=read,
+        cache_write_tokens=written,
+        reasoning_tokens=out.reasoning_tokens or 0,
+    )
