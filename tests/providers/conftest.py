@@ -11,10 +11,11 @@ from tests.providers.speech import KEY, MODEL, Speech
 from tests.providers.speeches.anthropic import AnthropicSpeech
 from tests.providers.speeches.gemini import GeminiSpeech
 from tests.providers.speeches.openai_chat import ChatSpeech
+from tests.providers.speeches.openai_responses import OpenAIResponsesSpeech
 from treadle.model import Model
 from treadle.providers.anthropic import AnthropicModel, connect
 
-SPEECHES: tuple[Speech, ...] = (AnthropicSpeech(), GeminiSpeech(), ChatSpeech())
+SPEECHES: tuple[Speech, ...] = (AnthropicSpeech(), OpenAIResponsesSpeech(), ChatSpeech(), GeminiSpeech())
 
 ModelOn = Callable[..., AnthropicModel]
 

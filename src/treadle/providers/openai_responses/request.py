@@ -11,7 +11,7 @@ from typing import cast
 
 import msgspec
 
-from treadle.abilities import EFFORTS, UNKNOWN, Abilities
+from treadle.abilities import UNKNOWN, Abilities
 from treadle.errors import AgentError
 from treadle.model import History, ModelRequest, ToolDefinition
 from treadle.providers.encoding import Json, dumped, head, remembered, with_extra
@@ -29,7 +29,6 @@ _COUNTED = frozenset({"model", "instructions", "tools", "tool_choice", "parallel
 """What counting tokens takes, beside the input."""
 _LEAST_IS_MINIMAL = re.compile(r"gpt-5(-mini|-nano)?(-\d{4}-\d{2}-\d{2})?")
 _ALWAYS_THINKS = re.compile(r"o\d|.*-(pro|codex)\b")
-_LEAST: Effort = EFFORTS[0]
 _BUDGETS: tuple[tuple[int, Effort], ...] = ((4_000, "low"), (16_000, "medium"), (32_000, "high"))
 """Up to how many tokens of thinking an effort stands for: the API takes no number."""
 
@@ -113,7 +112,7 @@ class RequestEncoder:
         if _LEAST_IS_MINIMAL.fullmatch(self._model_id):
             return "minimal"
         if _ALWAYS_THINKS.match(self._model_id):
-            return self._abilities.effort(_LEAST)
+            return self._abilities.effort("low")
         return "none"
 
 
