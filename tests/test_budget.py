@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+from decimal import Decimal
+
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
 from tests.strategies import values_of
 from treadle.budget import BYTES_PER_TOKEN, Ledger
+from treadle.prices import FREE, Dearest, Rates, Step, flat
 from treadle.types import Limits, Outcome, Usage
 
 
@@ -126,6 +129,91 @@ def test_a_run_whose_requests_keep_to_what_is_left_never_spends_more_than_its_li
         made.settle(usage)
         context = usage.total_tokens
         assert made.usage.total_tokens <= limit
+
+
+# ---------------------------------------------------------------- money
+
+FLAT = Rates(input=flat(2_000_000), output=flat(5_000_000), cache_read=flat(1_000), cache_write=flat(3_000_000))
+"""In dollars: 2 a token of input, 3 where it is written to a cache, 5 a token of output."""
+STEPPED = FLAT._replace(input=(Step(300, Decimal(4_000_000)), *flat(2_000_000)), output=(Step(300, Decimal(9_000_000)), *flat(5_000_000)))
+
+
+def test_without_a_limit_on_money_nobody_is_asked_what_it_costs() -> None:
+    def dearest(tokens: int) -> Dearest:
+        raise AssertionError
+
+    assert ledger(tokens=1_000).output_left(10, dearest) == (10, None)
+
+
+def test_the_output_is_what_is_left_after_the_dearest_input() -> None:
+    made = ledger(cost_usd=1_000)
+    made.add_input(BYTES_PER_TOKEN * 100)
+    assert made.output_left(8192, FLAT.dearest) == ((1_000 - 300) // 5, Outcome.COST_LIMIT)
+    assert made.output_left(140, FLAT.dearest) == (140, None)
+    made.settle(Usage(input_tokens=100, output_tokens=20), 300.0)
+    assert made.output_left(8192, FLAT.dearest) == ((1_000 - 300 - 3 * 120) // 5, Outcome.COST_LIMIT)
+
+
+def test_what_each_request_costs_by_itself_is_left_too() -> None:
+    assert ledger(cost_usd=10).output_left(8192, FLAT._replace(request=Decimal(6)).dearest).tokens == 0
+    assert ledger(cost_usd=10).output_left(8192, FLAT._replace(request=Decimal(5)).dearest).tokens == 1
+
+
+def test_money_that_is_spent_leaves_nothing_also_where_the_rest_is_free() -> None:
+    free = Rates(input=FREE, output=FREE, cache_read=FREE, cache_write=FREE)
+    made = ledger(cost_usd=1)
+    assert made.output_left(8192, free.dearest) == (8192, None)
+    made.settle(Usage(), 1.0)
+    assert made.output_left(8192, free.dearest) == (0, Outcome.COST_LIMIT)
+
+
+def test_the_tighter_of_two_limits_is_named() -> None:
+    assert ledger(cost_usd=50, tokens=11).output_left(8192, FLAT.dearest) == (10, Outcome.COST_LIMIT)
+    assert ledger(cost_usd=50, tokens=10).output_left(8192, FLAT.dearest) == (10, Outcome.TOKEN_LIMIT)
+
+
+def test_a_step_that_new_text_can_reach_is_taken_for_reached() -> None:
+    made = ledger(cost_usd=10_000)
+    made.add_input(300)
+    assert made.output_left(8192, STEPPED.dearest).tokens == (10_000 - 3 * 100) // 5
+    made.add_input(3)
+    assert made.output_left(8192, STEPPED.dearest).tokens == (10_000 - 4 * 101) // 9
+
+
+turns = st.lists(st.tuples(st.integers(0, 900), st.integers(0, 40), st.integers(0, 100), st.integers(0, 100)), max_size=8)
+
+
+@given(st.integers(1, 20_000), turns, st.integers(1, 500), st.sampled_from([FLAT, STEPPED]))
+def test_spent_money_passes_its_limit_by_no_more_than_the_input_that_was_not_foreseen(
+    limit: int, given_turns: list[tuple[int, int, int, int]], wanted: int, rates: Rates
+) -> None:
+    """A request has new text, tokens beyond those that we take it for, and may find any part of itself in a cache, or none."""
+    made, context = ledger(cost_usd=limit), 0
+    for size, unforeseen, read, written in given_turns:
+        made.add_input(size)
+        left = made.output_left(wanted, rates.dearest).tokens
+        if left < 1:
+            break
+        unforeseen = min(unforeseen, size - size // BYTES_PER_TOKEN)  # no token is shorter than a byte
+        total = context + size // BYTES_PER_TOKEN + unforeseen
+        cached = total * read // 100
+        stored = (total - cached) * written // 100
+        usage = Usage(input_tokens=total - cached - stored, cache_read_tokens=cached, cache_write_tokens=stored, output_tokens=left)
+        made.settle(usage, rates.cost_usd(usage))
+        context = usage.total_tokens
+        assert made.cost_usd is not None
+        assert Decimal(str(made.cost_usd)) <= limit + unforeseen * rates.dearest(total).token_in
+
+
+def test_what_has_no_price_is_said_and_left_out() -> None:
+    made = ledger()
+    made.settle(Usage(), None)
+    assert (made.cost_usd, made.left_out) == (None, ())
+    made.spend(Usage(), 0.5)
+    assert made.cost_usd == 0.5
+    assert "once a model was used" in made.left_out[0]
+    made.settle(Usage(), None)
+    assert "2 times a model was used" in made.left_out[0]
 
 
 @given(st.lists(values_of(Usage), max_size=4))

@@ -16,6 +16,10 @@ BYTES_PER_TOKEN = 3
 """Fewer than any tokenizer needs for prose or code on average: what is not counted yet is rather over- than underestimated."""
 
 
+LIMIT_NAMES = {Outcome.TURN_LIMIT: "turns", Outcome.CALL_LIMIT: "tool_calls"}
+"""What a last turn is due to, in the words of `Limits`."""
+
+
 class Left(NamedTuple):
     """What the coming response may hold."""
 
@@ -57,12 +61,12 @@ class Ledger:
         self.unpriced += cost_usd is None
 
     @property
-    def left_out(self) -> str | None:
+    def left_out(self) -> tuple[str, ...]:
         """What `cost_usd` does not say, where it says something."""
         if self.cost_usd is None or not self.unpriced:
-            return None
+            return ()
         times = "once" if self.unpriced == 1 else f"{self.unpriced} times"
-        return f"the cost of this run is not all: {times} a model was used whose price is not known; prices in the configuration can say it"
+        return (f"the cost of this run is not all: {times} a model was used whose price is not known; prices in the configuration can say it",)
 
     def settle(self, usage: Usage, cost_usd: float | None = None) -> None:
         """A response came: its counts say exactly how large the conversation is."""
@@ -88,7 +92,7 @@ class Ledger:
         left_usd = Decimal(str(self.limits.cost_usd)) - Decimal(str(self.cost_usd or 0))
         if left_usd <= 0:
             return 0
-        price = dearest(expected_input)
+        price = dearest(self._context_tokens + self._new_bytes)  # a step of the rates is reached for sure where it can be
         left_usd -= price.request + price.token_in * expected_input
         if left_usd < 0:
             return 0

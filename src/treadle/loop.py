@@ -15,7 +15,7 @@ import anyio
 import msgspec
 from anyio.lowlevel import checkpoint, checkpoint_if_cancelled
 
-from treadle.budget import Left
+from treadle.budget import LIMIT_NAMES, Left
 from treadle.calls import Batch, Held, Ready, Refused, refused
 from treadle.clock import Clock
 from treadle.entries import CancelAsked, Entry, InputAdded, ModelRequested, ModelResponded, RunFinished, responded, switched
@@ -187,7 +187,7 @@ class Run:
         self._asked = ModelRequested(at=now(), turn=self._ledger.turns + 1, attempt=attempt.number, max_tokens=clamped, clamped_by=left.limit)
         await self._append(self._asked)
         if last is not None:
-            self._feed.say(LimitWarning, {"limit": _limit_name(last), "left": int(last is Outcome.TURN_LIMIT)})
+            self._feed.say(LimitWarning, {"limit": LIMIT_NAMES[last], "left": int(last is Outcome.TURN_LIMIT)})
         self._feed.begin_message(self._message_id, attempt)
         request = ModelRequest(messages=state.history, tools=self._toolbox.definitions, system=plan.system, settings=settings, model=state.asked_model)
         listen = self._pricing.listening(self._feed.listener)
@@ -203,7 +203,7 @@ class Run:
         if self.state.attempt:  # the driver before had said ours already
             return added
         empty = self.state.empty_responses and not added
-        ours = LAST_TURN.format(f"limit of {_limit_name(last)}") if last is not None else EMPTY_RESPONSE if empty else None
+        ours = LAST_TURN.format(f"limit of {LIMIT_NAMES[last]}") if last is not None else EMPTY_RESPONSE if empty else None
         return added if ours is None else [*added, InputAdded(at=now(), message=Message.user(ours), by="runtime")]
 
     async def _retry(self, error: AgentError, wait_s: float, switch: Switch | None) -> None:
@@ -288,10 +288,8 @@ class Run:
         waiting = outcome is Outcome.APPROVAL_NEEDED and bool(state.open_calls)
         closing = [] if waiting else self._close("The run timed out" if outcome is Outcome.TIMEOUT else "The run was stopped")
         lost, stored = None, False
-        for text in self._inbox:
-            self._feed.say(Warned, {"text": f"the run ended before its model could read: {text}"})
-        if (left_out := self._ledger.left_out) is not None:
-            self._feed.say(Warned, {"text": left_out})
+        for text in (*(f"the run ended before its model could read: {text}" for text in self._inbox), *self._ledger.left_out):
+            self._feed.say(Warned, {"text": text})
         with anyio.move_on_after(GRACE_S, shield=True) as grace:
             try:
                 await self._append(*closing, hold=True)
@@ -322,7 +320,3 @@ class Run:
     def _ending(self, outcome: Outcome, error: AgentError | None, duration_s: float, *, waiting: bool = False) -> Ending:
         metrics, spending = metrics_of(self.state, duration_s=duration_s, invocations=self._reached), tuple(self.state.spending.values())
         return Ending(outcome=outcome, text=self.state.text, error=error, metrics=metrics, spending=spending, waiting=waiting)
-
-
-def _limit_name(limit: Outcome) -> str:
-    return "turns" if limit is Outcome.TURN_LIMIT else "tool_calls"

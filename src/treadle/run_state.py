@@ -152,7 +152,7 @@ class RunState:
     def _started(self, entry: RunStarted) -> None:
         self.started, self._segment_at, self.ready_at = entry, entry.at, self.seq
         self.agent_hash, self.model, self.mode, self.cwd = entry.agent_hash, entry.model, entry.mode, entry.cwd
-        self.asked_model = entry.model
+        self.asked_model = self._answering = entry.model
         self.ledger.limits = entry.limits
         for message in entry.messages:
             self._take(message)
