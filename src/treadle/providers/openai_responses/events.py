@@ -247,7 +247,10 @@ def text_of(fields: Fields, name: str) -> str:
     raw = fields.get(name)
     if raw is None or not bytes(raw).startswith(b'"'):
         return ""
-    return _string.decode(raw)
+    try:
+        return _string.decode(raw)
+    except ValueError:
+        return json.loads(bytes(raw).decode("utf-8", "replace"))
 
 
 _objects = msgspec.json.Decoder(list[Fields])

@@ -29,8 +29,6 @@ _COUNTED = frozenset({"model", "instructions", "tools", "tool_choice", "parallel
 """What counting tokens takes, beside the input."""
 _LEAST_IS_MINIMAL = re.compile(r"gpt-5(-mini|-nano)?(-\d{4}-\d{2}-\d{2})?")
 _ALWAYS_THINKS = re.compile(r"o\d|.*-(pro|codex)\b")
-_BUDGETS: tuple[tuple[int, Effort], ...] = ((4_000, "low"), (16_000, "medium"), (32_000, "high"))
-"""Up to how many tokens of thinking an effort stands for: the API takes no number."""
 
 
 class RequestEncoder:
@@ -102,7 +100,7 @@ class RequestEncoder:
         if settings.effort is not None:
             fields["effort"] = self._abilities.effort(settings.effort)
         elif isinstance(thinking, int) and thinking is not True:
-            fields["effort"] = self._abilities.effort(next((effort for most, effort in _BUDGETS if thinking <= most), "xhigh"))
+            fields["effort"] = self._abilities.effort(_effort_for(thinking))
         if thinking is not None:
             fields["summary"] = "auto"  # without it nothing of the thinking can be seen
         return fields
@@ -114,6 +112,11 @@ class RequestEncoder:
         if _ALWAYS_THINKS.match(self._model_id):
             return self._abilities.effort("low")
         return "none"
+
+
+def _effort_for(budget: int) -> Effort:
+    """About as much thinking as so many tokens: the API takes no number."""
+    return "low" if budget <= 4_000 else "medium" if budget <= 16_000 else "high" if budget <= 32_000 else "xhigh"
 
 
 def _encoder_of(history: History) -> MessageEncoder:
