@@ -16,7 +16,6 @@ EVENT_BYTES_MAX = 64 * 1024 * 1024
 _BOM = b"\xef\xbb\xbf"
 _NAMED_EVENT = re.compile(rb"^event: (.*)\ndata: (.*)\n\n", re.MULTILINE)
 _LINE_ENDS_OF_NAMED_EVENT = 3
-_PLAIN_EVENT = re.compile(rb"^data: (.*)\n\n", re.MULTILINE)
 _LINE_ENDS_OF_PLAIN_EVENT = 2
 
 
@@ -36,6 +35,8 @@ class EventSplitter:
         """The events that end in `chunk`, in order. Raises AgentError(network) where one grows beyond EVENT_BYTES_MAX."""
         if self._swallow_lf or b"\r" in chunk:
             chunk = self._with_plain_line_ends(chunk)
+        if not self._held and not self._at_start and chunk.endswith(b"\n\n"):
+            return _events(chunk)
         before = self._held[-1][-1:] if self._held else b""
         blank_line = (before + chunk).rfind(b"\n\n")
         if blank_line < 0:
@@ -76,7 +77,7 @@ def _events(whole: bytes) -> list[tuple[bytes, bytes]]:
     """The events of a text that ends with a blank line."""
     # Where all line ends belong to events of one of two plain kinds, nothing stands between them: they are all there is, and came at a sixth of the cost.
     if whole.startswith(b"data: "):
-        plain: list[bytes] = _PLAIN_EVENT.findall(whole)
+        plain = whole[len(b"data: ") : -len(b"\n\n")].split(b"\n\ndata: ")
         if whole.count(b"\n") == _LINE_ENDS_OF_PLAIN_EVENT * len(plain):
             return [(b"", data) for data in plain]
     else:
