@@ -157,8 +157,8 @@ class ContentDecoder:
         if b"TokenCount" in bytes(chunk.usage_metadata):  # the first ones may say no more than that there will be some
             self._usage = chunk.usage_metadata
             self.heard = True
-        if (feedback := chunk.prompt_feedback) is not None and feedback.block_reason:
-            self._blocked = feedback
+        if chunk.prompt_feedback is not None and chunk.prompt_feedback.block_reason:
+            self._blocked = chunk.prompt_feedback
             self.heard = True
         for candidate in chunk.candidates or ():
             if candidate.index:  # another answer to the same question: one was wanted
@@ -167,23 +167,23 @@ class ContentDecoder:
             if candidate.content is not None:
                 for part in candidate.content.parts or ():
                     if isinstance(part, Piece):
-                        self._take_piece(part, deltas)
+                        if part.text and self._open is TextDelta and not (part.thought or part.thought_signature or part.function_call):
+                            deltas.append(TextDelta(part.text))  # what nearly every chunk is: a text goes on
+                            self._length += len(part.text)
+                        else:
+                            self._take_piece(part, deltas)
                     else:
                         self._take_fields(part, deltas)
-            self._take_around(candidate)
+            if candidate.finish_reason is not None:
+                self._finish = candidate
+            self.continuation = candidate.continuation_token or self.continuation
+            self._keep("groundingMetadata", candidate.grounding_metadata)
+            self._keep("citationMetadata", candidate.citation_metadata)
+            self._keep("urlContextMetadata", candidate.url_context_metadata)
 
-    def _take_around(self, candidate: Candidate[Piece] | Candidate[Fields]) -> None:
-        if candidate.finish_reason:
-            self._finish = candidate
-        if candidate.continuation_token:
-            self.continuation = candidate.continuation_token
-        for name, said in (
-            ("groundingMetadata", candidate.grounding_metadata),
-            ("citationMetadata", candidate.citation_metadata),
-            ("urlContextMetadata", candidate.url_context_metadata),
-        ):
-            if is_said(said):
-                self._beside[name] = said
+    def _keep(self, name: str, said: msgspec.Raw) -> None:
+        if said is not NOTHING and is_said(said):
+            self._beside[name] = said
 
     # ------------------------------------------------------------ parts
 
@@ -191,20 +191,18 @@ class ContentDecoder:
         kept = {SIGNATURE: piece.thought_signature} if piece.thought_signature else _NOTHING_KEPT
         if piece.function_call is not None:
             self._take_call(piece.function_call, kept, deltas)
-        elif piece.text is not None:
-            self._take_text(piece.text, ReasoningDelta if piece.thought else TextDelta, kept, deltas)
-        elif kept:
-            self._take_other(kept, deltas)
+        else:
+            self._take_text(piece.text or "", ReasoningDelta if piece.thought else TextDelta, kept, deltas)
 
     def _take_fields(self, part: Fields, deltas: list[Delta]) -> None:
         fields = {name: raw for name, raw in part.items() if is_said(raw)}
         text = text_of(fields, "text")
         if "functionCall" in fields:
             self._take_call(call_of(fields), {name: raw for name, raw in fields.items() if name != "functionCall"}, deltas)
-        elif text is not None:
+        elif text is not None or not fields.keys() - {"thought", SIGNATURE}:
             kept = {name: raw for name, raw in fields.items() if name not in ("text", "thought")} if SIGNATURE in fields else _NOTHING_KEPT
-            self._take_text(text, ReasoningDelta if bytes(fields.get("thought", b"")) == b"true" else TextDelta, kept, deltas)
-        elif fields.keys() - {"thought"}:
+            self._take_text(text or "", ReasoningDelta if bytes(fields.get("thought", b"")) == b"true" else TextDelta, kept, deltas)
+        else:
             self._take_other(fields, deltas)
 
     def _take_text(self, text: str, kind: type[TextDelta | ReasoningDelta], kept: Kept, deltas: list[Delta]) -> None:
