@@ -75,6 +75,11 @@ class Endpoint(Guarded, frozen=True, kw_only=True):
     headers: dict[str, Secret]
 
     @property
+    def credential(self) -> str:
+        """Where its key came from, as an error tells it."""
+        return f"the key of {self.key_origin}" if self.key_origin else f"the key: providers.{self.name}.api_key in the configuration"
+
+    @property
     def kind(self) -> Literal["api_key", "auth_token", "none"]:
         return "api_key" if self.api_key else "auth_token" if self.auth_token else "none"
 

@@ -1,12 +1,13 @@
 """Lists of models in OpenAI's form, and what compatible servers add to it: how much a model takes, what it can do, what it costs.
 
-OpenAI itself gives ids and nothing else. No server has to be known here: a field counts where it is there. Entry: `compatible_list`.
+OpenAI itself gives ids and nothing else. No server has to be known here: a field counts where it is there. Entry: `list_models`.
 Source: the pages of OpenRouter, Mistral, Groq, Together, Fireworks, Moonshot, vLLM, llama.cpp and LM Studio (2026-11).
 """
 
 from __future__ import annotations
 
 from treadle.abilities import Abilities, StructuredOutput
+from treadle.config.endpoint import Endpoint
 from treadle.errors import AgentError
 from treadle.providers.connection import Connection
 from treadle.providers.listing import Fields, Listed, entries, fetched, first, flag, listed, mapping, number, tokens, words
@@ -16,6 +17,12 @@ _NO_LANGUAGE = frozenset({"embedding", "embeddings", "image", "audio", "video", 
 """Types of models that cannot be asked anything."""
 _LLAMA_CPP, _LM_STUDIO = "llamacpp", "organization_owner"
 """Whom these servers name as the owner of their models."""
+
+
+async def list_models(connection: Connection, endpoint: Endpoint) -> list[Listed]:
+    """All that can be asked below this address, in the one page that such a list has. Raises AgentError."""
+    refusals = Refusals(endpoint.credential)
+    return await compatible_list(connection, entries(await fetched(connection, "/models", refusals)), refusals, root="/..")
 
 
 async def compatible_list(connection: Connection, found: list[Fields], refusals: Refusals, *, root: str) -> list[Listed]:

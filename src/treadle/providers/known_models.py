@@ -53,7 +53,7 @@ def known(endpoint_type: str, base_url: str | None, model_id: str) -> Abilities:
     """What is known of a model at this address; None: the vendor's own.
 
     A vendor's word holds where the vendor answers, and for its own models behind a gateway that speaks its wire. Elsewhere only that counts
-    which lies in the weights (images, tools, thinking): how much a server takes, and in which words it is asked, is its own business.
+    which lies in the weights (images, tools, thinking; that no call can be forced): how much a server takes, and in which words it is asked, is its own business.
     """
     if (vendor := _vendor_at(endpoint_type, base_url)) is not None:
         return _said(vendor, model_id.lower(), endpoint_type)
@@ -100,7 +100,8 @@ def _in_the_weights(model_id: str) -> Abilities:
     """Of the same model under whatever name it is served: `openai/gpt-oss-120b`, `gpt-oss:120b`, `anthropic/claude-opus-4.6`."""
     name = model_id.rpartition("/")[2].lower().replace(":", "-")
     found = _named(_everywhere(), name.replace(".", "-") if name.startswith("claude-") else name) or UNKNOWN
-    return Abilities(images=found.images, tools=found.tools, reasoning=found.reasoning)
+    forced_tools = False if found.forced_tools is False else None
+    return Abilities(images=found.images, tools=found.tools, forced_tools=forced_tools, reasoning=found.reasoning)
 
 
 @functools.cache

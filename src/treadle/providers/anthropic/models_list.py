@@ -22,7 +22,7 @@ PAGE_MODELS = 1000
 
 async def list_models(connection: Connection, endpoint: Endpoint) -> list[Listed]:
     """All that can be asked at this address, page by page. Raises AgentError."""
-    refusals = Refusals(f"the key: {endpoint.key_origin}" if endpoint.key_origin else "the key", request_id="request-id")
+    refusals = Refusals(endpoint.credential, request_id="request-id")
     path = f"/v1/models?limit={PAGE_MODELS}"
     page = await fetched(connection, path, refusals)
     found = entries(page)
