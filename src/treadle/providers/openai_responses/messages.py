@@ -100,7 +100,7 @@ class MessageEncoder:
             case ProviderPart():
                 return _hosted(_own_item(part), answered)
             case MediaPart():
-                return [{"role": "assistant", "content": described(part)}]
+                return [_message(described(part))]
             case _:
                 return []
 
@@ -157,8 +157,13 @@ def _text(part: TextPart) -> Json:
     elif text_of(fields, "type") == "refusal":
         content = [{"type": "refusal", "refusal": part.text}]
     else:
-        return {"role": "assistant", "content": part.text, **phase}
-    return {"type": "message", "role": "assistant", "content": content, **phase}
+        content = part.text
+    return _message(content) | phase
+
+
+def _message(content: object) -> Json:
+    """With its type, which the API does without, and llama.cpp does not."""
+    return {"type": "message", "role": "assistant", "content": content}
 
 
 def _reasoning(part: ReasoningPart) -> list[Item]:

@@ -245,7 +245,7 @@ class ResponsesDecoder:
         stop = StopReason.TOOL_USE if any(item.is_call for item in self._items) else StopReason.COMPLETE
         if raw == "incomplete":
             raw = (response.incomplete_details.reason if response.incomplete_details else None) or raw
-            stop = _INCOMPLETE.get(raw, StopReason.COMPLETE)
+            stop = _INCOMPLETE.get(raw, StopReason.MAX_TOKENS)  # whatever the reason: it is not whole
             if stop is StopReason.REFUSAL:
                 deltas.append(Notice(f"the provider refused to go on: {raw}"))
         elif any(item.refused for item in self._items):
