@@ -16,16 +16,27 @@ from treadle.integrity import check_history
 from treadle.message import ReasoningPart
 
 
-def understood(body: dict[str, Any], wire: str) -> list[tuple[str, str, list[tuple[str, str]]]]:
-    """The conversation as the server reads it, whatever the wire: role, text, and of calls their names and arguments."""
-    conversation = list[tuple[str, str, list[tuple[str, str]]]]()
-    for message in body["messages"]:
-        calls = [(call["function"]["name"], call["function"]["arguments"]) for call in message.get("tool_calls", [])]
-        text = message["content"] or ""
+def messages_of(body: dict[str, Any], wire: str) -> list[dict[str, Any]]:
+    """As the server reads them, in the words of Chat Completions; made alike where the wires differ."""
+    messages = list[dict[str, Any]]()
+    for read in body["messages"]:
+        message = {"tool_calls": [], **read, "content": read["content"] or ""}
         if wire == "gemini" and message["role"] == "tool":  # a result is an object there
-            text = json.loads(text)["output"]
-        conversation.append((message["role"], text, calls))
-    return conversation
+            message["content"] = json.loads(message["content"])["output"]
+        if messages and message["role"] == messages[-1]["role"] == "assistant":  # each item of a response is a message to it
+            messages[-1]["tool_calls"] += message["tool_calls"]
+            messages[-1]["content"] += message["content"]
+        else:
+            messages.append(message)
+    return messages
+
+
+def understood(body: dict[str, Any], wire: str) -> list[tuple[str, str, list[tuple[str, str]]]]:
+    """Role, text, and of calls their names and arguments."""
+    return [
+        (message["role"], message["content"], [(call["function"]["name"], call["function"]["arguments"]) for call in message["tool_calls"]])
+        for message in messages_of(body, wire)
+    ]
 
 
 async def test_a_streamed_tool_round_trip_is_the_same_conversation_on_the_other_side(runtime: Runtime, aimock: Aimock, wire: str) -> None:
@@ -45,7 +56,8 @@ async def test_a_streamed_tool_round_trip_is_the_same_conversation_on_the_other_
         ("assistant", "Let me look at the thermometer. ", [("get_weather", '{"city":"Paris","days":2}')]),
         ("tool", "Paris: 18C for 2 day(s)", []),
     ]
-    assert second["body"]["messages"][3]["tool_call_id"] == second["body"]["messages"][2]["tool_calls"][0]["id"]
+    *_, assistant, answer = messages_of(second["body"], wire)
+    assert answer["tool_call_id"] == assistant["tool_calls"][0]["id"]
 
 
 async def test_three_calls_of_one_answer_are_answered_each_under_its_id(runtime: Runtime, aimock: Aimock, wire: str) -> None:
@@ -55,10 +67,9 @@ async def test_three_calls_of_one_answer_are_answered_each_under_its_id(runtime:
     assert result.unwrap() == "All the same."
     assert sorted(asked) == ["Oslo", "Rome", "Öresund 🌊"]
     assert check_history(result.messages) == []
-    *_, assistant, oslo, rome, oresund = aimock.bodies()[1]["messages"]
+    *_, assistant, oslo, rome, oresund = messages_of(aimock.bodies()[1], wire)
     assert [call["id"] for call in assistant["tool_calls"]] == [m["tool_call_id"] for m in (oslo, rome, oresund)]
-    results = [text for role, text, _ in understood(aimock.bodies()[1], wire) if role == "tool"]
-    assert [text.partition(":")[0] for text in results] == ["Oslo", "Rome", "Öresund 🌊"]
+    assert [m["content"].partition(":")[0] for m in (oslo, rome, oresund)] == ["Oslo", "Rome", "Öresund 🌊"]
 
 
 async def test_reasoning_is_streamed_kept_and_goes_back_in_front_of_its_calls(runtime: Runtime, aimock: Aimock, wire: str) -> None:

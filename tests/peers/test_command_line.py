@@ -47,7 +47,7 @@ def test_a_refused_key_is_told_in_one_sentence_with_what_to_do(treadle: Treadle,
     write_config(tmp_path / "home", wire, aimock.url, aimock.headers)
     done = treadle("run", "--ephemeral", "--model", MODEL, "Refuse the key")
     assert (done.returncode, done.stdout) == (1, "")
-    assert "api_key in the configuration" in done.stderr
+    assert "invalid key. Check the key" in done.stderr
 
 
 @pytest.mark.parametrize("wire", ["openai-chat", "openai", "anthropic"])

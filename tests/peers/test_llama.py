@@ -84,7 +84,9 @@ async def test_a_conversation_goes_on_over_several_runs(runtime: Runtime) -> Non
     assert check_history(second.messages) == []
 
 
-async def test_an_answer_that_is_cut_by_max_tokens_ends_the_run_as_truncated(runtime: Runtime) -> None:
+async def test_an_answer_that_is_cut_by_max_tokens_ends_the_run_as_truncated(runtime: Runtime, wire: str) -> None:
+    if wire == "openai":
+        pytest.skip("its Responses endpoint calls a cut answer completed, and gives no reason")
     result = await runtime.run(Agent(name="singer", model=MODEL, settings=Settings(max_tokens=9)), "Sing to me")
     assert (result.outcome, result.text.strip()) == (Outcome.TRUNCATED, "la " * 8 + "la")
 
@@ -132,8 +134,8 @@ async def test_tools_that_may_not_be_used_are_not_used(runtime: Runtime, wire: s
 
 async def test_an_output_schema_is_enforced_by_the_server(runtime: Runtime, wire: str) -> None:
     """Left to itself, the model says {"verdict": "maybe"}."""
-    if wire == "anthropic":
-        pytest.skip("its Anthropic endpoint does not look at output_config")
+    if wire != "openai-chat":
+        pytest.skip("only its Chat Completions look at a schema")
     schema = {
         "type": "object",
         "properties": {"verdict": {"enum": ["yes", "no"]}, "sure": {"type": "boolean"}},
