@@ -30,6 +30,7 @@ from treadle.providers.openai_responses.events import (
     PartDone,
     Piece,
     TextDone,
+    TextPiece,
     Unknown,
     WireResponse,
     decode_body,
@@ -111,7 +112,7 @@ class ResponsesDecoder:
             except (ValueError, RecursionError):
                 if (event := self._rare_event(data)) is None:
                     break
-            if isinstance(event, Piece):
+            if type(event) is TextPiece or isinstance(event, Piece):
                 heard = True
                 if self._index is not None and event.output_index == self._index and self._item is not None:
                     self._item.add(event, deltas)
