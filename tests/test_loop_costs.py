@@ -11,8 +11,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from tests.doubles import PlayedModel, agent, asks, call, end, gives, open_runtime, says, watch
-from treadle import events
+from tests.doubles import PlayedModel, agent, asks, call, end, fails, gives, open_runtime, says, watch
+from treadle import FallbackModel, events
 from treadle.budget import BYTES_PER_TOKEN
 from treadle.config import Config, Price
 from treadle.entries import ModelRequested, ModelResponded, RunFinished
@@ -174,6 +174,22 @@ async def test_a_run_that_goes_on_keeps_what_it_has_spent_and_its_limit() -> Non
         last = await rt.resume(first.run_id, waits, approve={open_call.id})
         assert (last.outcome, last.metrics.cost_usd) == ("completed", 70.0)
         assert (await rt.journal.load(first.run_id)).ledger.limits.cost_usd == 300
+
+
+async def test_a_run_that_had_switched_and_goes_on_with_the_first_model_alone_pays_what_that_one_costs() -> None:
+    def named(name: str, *entries: dict[str, Any]) -> ScriptedModel:
+        return ScriptedModel(entries, name=name)
+
+    look, ask = gives("look", needs_approval=True), asks(call("look"), usage=used(1, 0))
+    async with open_runtime(config=Config(prices={"a:1": Price(input=1_000_000, output=0), "b:2": Price(input=0, output=0)})) as rt:
+        both = FallbackModel(named("a:1", fails("rate_limit")), named("b:2", ask))
+        held = await rt.run(agent(both, look), "go", on_ask="wait")
+        (open_call,) = (await rt.journal.load(held.run_id)).open_calls
+        alone = agent(named("a:1", says("lost"), says("done", usage=used(7, 0))), look)
+        done = await rt.resume(held.run_id, alone, approve={open_call.id})
+        spending = (await rt.journal.info(held.run_id)).spending
+    assert (held.metrics.cost_usd, done.text, done.metrics.cost_usd) == (0.0, "done", 7.0)
+    assert [(part.model, part.cost_usd) for part in spending] == [("b:2", 0.0), ("a:1", 7.0)]
 
 
 class Greedy(ScriptedModel):

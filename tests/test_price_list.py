@@ -16,9 +16,12 @@ from genai_prices.types import Usage as TheirUsage
 from hypothesis import given
 from hypothesis import strategies as st
 
+from tests.doubles import PlayedModel, agent, end, open_runtime
 from treadle.config import Config, Price, Provider
+from treadle.model import TextDelta
 from treadle.price_list import Prices, listed
-from treadle.types import Usage
+from treadle.prices import UNKNOWN
+from treadle.types import Limits, Usage
 
 AT = datetime(2026, 11, 20, 12, tzinfo=UTC)
 USED = Usage(input_tokens=1_000, output_tokens=50, cache_read_tokens=100_000, cache_write_tokens=200)
@@ -130,7 +133,14 @@ async def test_another_provider_is_known_by_its_address(base_url: str, vendor: s
 
 @pytest.mark.parametrize("base_url", ["http://127.0.0.1:8080", "http://localhost:1/v1", "https://gateway.example.org"])
 async def test_elsewhere_the_same_model_has_no_known_price(base_url: str) -> None:
-    assert await cost("anthropic:claude-opus-5-5", providers={"anthropic": Provider(type="anthropic", base_url=base_url)}) is None
+    providers = {"anthropic": Provider(type="anthropic", base_url=base_url)}
+    assert await cost("anthropic:claude-opus-5-5", providers=providers) is None
+
+
+@pytest.mark.parametrize("base_url", ["http://127.0.0.1:8080", "http://localhost:1/v1", "http://[::1]:80"])
+def test_for_a_server_on_this_machine_no_list_is_loaded(base_url: str) -> None:
+    providers = {"local": Provider(type="openai-chat", base_url=base_url)}
+    assert Prices(Config(providers=providers)).of("local:any") is UNKNOWN
 
 
 async def test_an_object_is_priced_where_it_is_reached_and_not_where_its_name_would_be() -> None:
@@ -182,19 +192,46 @@ import treadle
 from treadle.model import ResponseEnd, TextDelta
 from treadle.types import StopReason, Usage
 
+def loads():
+    return any(thread.name == "treadle-prices" for thread in threading.enumerate())
+
 class Model:
     name = "anthropic:claude-opus-5-5"
     refuses = frozenset()
     async def stream(self, request):
-        assert "genai_prices" not in sys.modules, "loaded before the request was sent"
+        assert "genai_prices" not in sys.modules and not loads(), "loaded before the request was sent"
         yield TextDelta("hi")
-        assert any(thread.name == "treadle-prices" for thread in threading.enumerate()) or "genai_prices" in sys.modules, "not loaded beside the response"
+        assert "genai_prices" in sys.modules or loads(), "not loaded beside the response"
         yield ResponseEnd(stop_reason=StopReason.COMPLETE, usage=Usage(input_tokens=1_000_000))
 
 async def main():
     async with treadle.Runtime() as runtime:
         result = await runtime.run(treadle.Agent(name="a", model=Model()), "go")
     print(result.outcome, result.metrics.cost_usd, "httpx2" in sys.modules)
+
+anyio.run(main)
+"""
+
+STOPPED = """
+import anyio
+import treadle
+from treadle.model import ResponseEnd
+from treadle.types import StopReason, Usage
+
+class Model:
+    name = "anthropic:claude-opus-5-5"
+    refuses = frozenset()
+    async def stream(self, request):
+        yield ResponseEnd(stop_reason=StopReason.COMPLETE, usage=Usage(input_tokens=1_000_000))
+        stream.cancel()
+
+async def main():
+    global stream
+    async with treadle.Runtime() as runtime:
+        async with runtime.stream(treadle.Agent(name="a", model=Model()), "go") as stream:
+            async for event in stream:
+                pass
+    print(stream.result.outcome, stream.result.metrics.cost_usd)
 
 anyio.run(main)
 """
@@ -220,6 +257,19 @@ def said_by(program: str) -> str:
 
 def test_the_list_is_loaded_beside_the_first_response_and_not_before_it() -> None:
     assert said_by(LATE) == "completed 4.0 True\n"
+
+
+def test_a_response_is_not_lost_to_a_run_that_is_stopped_while_the_list_loads() -> None:
+    assert said_by(STOPPED) == "cancelled 4.0\n"
+
+
+async def test_with_a_limit_on_money_the_price_is_known_before_the_run() -> None:
+    model = PlayedModel([TextDelta("hi"), end(usage=Usage(input_tokens=1_000_000))])
+    model.name = "anthropic:claude-opus-5-5"
+    async with open_runtime() as rt:
+        result = await rt.run(agent(model), "go", limits=Limits(cost_usd=10))
+    assert (result.outcome, result.metrics.cost_usd) == ("completed", 4.0)
+    assert model.requests[0].settings.max_tokens == 8192
 
 
 def test_who_plays_a_script_loads_no_list() -> None:

@@ -178,6 +178,8 @@ class RunResumed(_Entry, frozen=True, kw_only=True, tag="run.resumed"):
     agent: str
     agent_hash: str
     model: str
+    asked: str | None = None
+    """The model that is asked from here on, where this driver cannot ask the one that answered last."""
     mode: Mode
     cwd: str
     limits: Limits | None = None

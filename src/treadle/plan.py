@@ -100,7 +100,8 @@ class Plan:
         """The first entry of a further driver."""
         limits = None if self.limits == self.state.ledger.limits else self.limits
         who = {"agent": self.agent, "agent_hash": self.agent_hash, "model": self.model_name}
-        return RunResumed(at=now(), fence=fence, **who, mode=self.mode, cwd=str(self.cwd), limits=limits)
+        asked = None if self.state.asked_model in self.models else self.model_name
+        return RunResumed(at=now(), fence=fence, **who, asked=asked, mode=self.mode, cwd=str(self.cwd), limits=limits)
 
     @property
     def max_tokens(self) -> int:

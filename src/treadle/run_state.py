@@ -270,8 +270,8 @@ class RunState:
     def _resumed(self, entry: RunResumed) -> None:
         self.resumed += 1
         self._segment_at = entry.at
-        if entry.model != self.model:
-            self.asked_model = entry.model
+        if entry.asked is not None or entry.model != self.model:
+            self.asked_model = entry.asked or entry.model
         self.agent_hash, self.model, self.mode, self.cwd = entry.agent_hash, entry.model, entry.mode, entry.cwd
         if entry.limits is not None:
             self.ledger.limits = entry.limits
