@@ -91,7 +91,10 @@ def own_fields(part: TextPart | ReasoningPart | ToolCall, provider: str) -> Fiel
     """What `provider` gave us to send back with this part; nothing of another's."""
     if part.provider != provider or part.provider_data is None:
         return {}
-    return msgspec.json.decode(part.provider_data, type=Fields)
+    try:
+        return msgspec.json.decode(raw(part.provider_data), type=Fields)
+    except (ValueError, RecursionError):  # somebody else wrote it
+        return {}
 
 
 def identifier(name: str, *, longest: int = 64) -> str:

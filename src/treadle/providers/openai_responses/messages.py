@@ -15,8 +15,9 @@ from collections.abc import Iterable
 
 import msgspec
 
+from treadle.abilities import UNKNOWN, Abilities
 from treadle.message import MediaPart, Message, Part, ProviderPart, ReasoningPart, TextPart, ToolCall, ToolResult
-from treadle.providers.encoding import Fields, Json, arguments_of, described, dumped, identifier, own_fields, raw
+from treadle.providers.encoding import Fields, Json, arguments_of, described, dumped, identifier, own_fields, raw, shown
 from treadle.providers.openai_responses.events import text_of
 from treadle.providers.openai_responses.items import CUSTOM, PROVIDER
 
@@ -55,16 +56,18 @@ Item = Json | msgspec.Raw
 class MessageEncoder:
     """Encodes the messages of one history in order."""
 
-    __slots__ = ("_custom", "begin")
+    __slots__ = ("_abilities", "_custom", "begin")
 
-    def __init__(self) -> None:
+    def __init__(self, abilities: Abilities = UNKNOWN) -> None:
         self.begin = b""
         """The first message that was sent."""
+        self._abilities = abilities
         self._custom: set[str] = set()
         """Ids of the calls of custom tools: their results are items of another type."""
 
     def encode(self, message: Message, settled: bool) -> bytes:
         """The items, joined by commas; b"" where nothing of the message is sent."""
+        message = shown(message, self._abilities)
         match message.role:
             case "assistant":
                 items = self._said(message.parts, settled)
@@ -220,8 +223,11 @@ def _media(part: MediaPart) -> Json:
             return {"type": "input_file", "file_url": part.url}
         return {"type": "input_file", "filename": part.name or f"file.{_DOCUMENTS[kind]}", "file_data": _data_url(part)}
     if part.data is not None and (kind.startswith("text/") or kind in _TEXTS):
-        named = f"{part.name}:\n" if part.name else ""
-        return _input_text(named + base64.b64decode(part.data).decode("utf-8", "replace"))
+        try:
+            text = base64.b64decode(part.data).decode("utf-8", "replace")
+        except ValueError:
+            return _input_text(described(part))
+        return _input_text(f"{part.name}:\n{text}" if part.name else text)
     return _input_text(described(part))
 
 

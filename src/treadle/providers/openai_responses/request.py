@@ -14,7 +14,7 @@ import msgspec
 from treadle.abilities import UNKNOWN, Abilities
 from treadle.errors import AgentError
 from treadle.model import History, ModelRequest, ToolDefinition
-from treadle.providers.encoding import Json, dumped, head, remembered, with_extra
+from treadle.providers.encoding import Json, dumped, head, remembered, wire_for, with_extra
 from treadle.providers.json_schema import parameters, strict
 from treadle.providers.openai_responses.messages import MessageEncoder
 from treadle.types import DEFAULT_MAX_TOKENS, Effort, Settings
@@ -38,23 +38,30 @@ class RequestEncoder:
         self._model_id = model_id
         self._abilities = abilities
         self._cache_keys = cache_keys
+        self._wire = wire_for(WIRE, abilities)
 
     def encode(self, request: ModelRequest) -> bytes:
         """The body. Raises AgentError(invalid) for extras that cannot be sent."""
         history = request.messages if isinstance(request.messages, History) else History(request.messages)
-        encoder = _encoder_of(history)
-        items = history.encoded(WIRE, encoder.encode)
+        encoder = self._encoder_of(history)
+        items = history.encoded(self._wire, encoder.encode)
         if not items:
             raise AgentError("invalid", "there is no message to send: the last one must say something")
         said = (self, request.tools, request.system, request.settings)
-        first = remembered(history, f"{WIRE} {self._model_id}", said, lambda: self._head(request, encoder.begin))
+        first = remembered(history, f"{self._wire} {self._model_id}", said, lambda: self._head(request, encoder.begin))
         return b"".join([first, items, b"]}"])
 
     def encode_count(self, request: ModelRequest) -> bytes:
         """The same, for counting its tokens."""
-        items = bytes(History(request.messages).encoded(WIRE, MessageEncoder().encode))
+        items = bytes(History(request.messages).encoded(self._wire, MessageEncoder(self._abilities).encode))
         counted = {name: value for name, value in self._fields(request).items() if name in _COUNTED}
         return dumped({**counted, "input": msgspec.Raw(b"[" + items + b"]")})
+
+    def _encoder_of(self, history: History) -> MessageEncoder:
+        made = history.memo.get(self._wire)
+        if made is None:
+            made = history.memo[self._wire] = (MessageEncoder(self._abilities),)
+        return cast("MessageEncoder", made[0])
 
     def _head(self, request: ModelRequest, begin: bytes) -> bytes:
         fields = self._fields(request)
@@ -117,13 +124,6 @@ class RequestEncoder:
 def _effort_for(budget: int) -> Effort:
     """About as much thinking as so many tokens: the API takes no number."""
     return "low" if budget <= 4_000 else "medium" if budget <= 16_000 else "high" if budget <= 32_000 else "xhigh"
-
-
-def _encoder_of(history: History) -> MessageEncoder:
-    made = history.memo.get(WIRE)
-    if made is None:
-        made = history.memo[WIRE] = (MessageEncoder(),)
-    return cast("MessageEncoder", made[0])
 
 
 def _include(theirs: object, *, encrypted: bool) -> list[object]:
