@@ -115,7 +115,7 @@ async def test_a_prompt_that_does_not_fit_ends_the_run_as_an_overflow(runtime: R
     assert (result.outcome, result.error.kind, result.error.status) == (Outcome.CONTEXT_OVERFLOW, ErrorKind.CONTEXT_OVERFLOW, 400)
 
 
-@pytest.mark.parametrize("wire", ["anthropic"])
+@pytest.mark.parametrize("wire", ["openai-chat", "anthropic"])
 async def test_tokens_are_counted_before_they_are_sent_as_they_are_billed_after(runtime: Runtime) -> None:
     request = ModelRequest(messages=[Message.user("Say something")], settings=Settings(max_tokens=20))
     counted = await runtime.models.get(MODEL, scope="count").count_tokens(request)
