@@ -30,7 +30,7 @@ async def compatible_list(connection: Connection, found: list[Fields], refusals:
 
     `root`: of the server, as seen from the connection's base URL: "" or "/..".
     """
-    owners = {entry.get("owned_by") for entry in found}
+    owners = {str(entry.get("owned_by")) for entry in found}
     if _LLAMA_CPP in owners and len(found) == 1:
         found = [{**found[0], "props": await _beside(connection, f"{root}/props", refusals)}]
     elif _LM_STUDIO in owners:
@@ -64,7 +64,7 @@ def _million(usd: float | None) -> float | None:
 
 
 def _talks(entry: Fields) -> bool:
-    if entry.get("type") in _NO_LANGUAGE or False in (flag(mapping(entry, "capabilities"), "completion_chat"), flag(entry, "supports_chat")):
+    if str(entry.get("type")) in _NO_LANGUAGE or False in (flag(mapping(entry, "capabilities"), "completion_chat"), flag(entry, "supports_chat")):
         return False
     output = words(mapping(entry, "architecture"), "output_modalities")
     return output is None or "text" in output
