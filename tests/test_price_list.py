@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import subprocess
 import sys
 from contextlib import suppress
@@ -236,6 +237,42 @@ async def main():
 anyio.run(main)
 """
 
+FORKED = """
+import anyio, os, threading
+import treadle
+from treadle.model import ResponseEnd, TextDelta
+from treadle.types import StopReason, Usage
+
+class Model:
+    name = "anthropic:claude-opus-5-5"
+    refuses = frozenset()
+    async def stream(self, request):
+        yield TextDelta("hi")
+        yield ResponseEnd(stop_reason=StopReason.COMPLETE, usage=Usage(input_tokens=1_000_000))
+        if (child := os.fork()) == 0:
+            beside = threading.Thread(target=anyio.run, args=(again,), daemon=True)
+            beside.start()
+            beside.join(10)
+            os._exit(9 if beside.is_alive() else 0)
+        print("child", os.waitpid(child, 0)[1], flush=True)
+
+class Other(Model):
+    async def stream(self, request):
+        yield TextDelta("hi")
+        yield ResponseEnd(stop_reason=StopReason.COMPLETE, usage=Usage(input_tokens=1_000_000))
+
+async def again():
+    async with treadle.Runtime() as runtime:
+        await runtime.run(treadle.Agent(name="a", model=Other()), "go")
+
+async def main():
+    async with treadle.Runtime() as runtime:
+        result = await runtime.run(treadle.Agent(name="a", model=Model()), "go")
+    print(result.outcome, result.metrics.cost_usd)
+
+anyio.run(main)
+"""
+
 PLAYED = """
 import anyio, sys
 import treadle
@@ -261,6 +298,11 @@ def test_the_list_is_loaded_beside_the_first_response_and_not_before_it() -> Non
 
 def test_a_response_is_not_lost_to_a_run_that_is_stopped_while_the_list_loads() -> None:
     assert said_by(STOPPED) == "cancelled 4.0\n"
+
+
+@pytest.mark.skipif(not hasattr(os, "fork"), reason="there are no forks here")
+def test_a_child_that_was_forked_while_the_list_loads_goes_on_without_prices() -> None:
+    assert said_by(FORKED).endswith("child 0\ncompleted 4.0\n")
 
 
 async def test_with_a_limit_on_money_the_price_is_known_before_the_run() -> None:

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
+import os
 import threading
 from collections.abc import Mapping
 from concurrent.futures import Future
@@ -145,6 +146,13 @@ class _List:
         future = self.load()
         return future.result() if future.done() else await uninterrupted(asyncio.wrap_future(future))
 
+    def abandon(self) -> None:
+        """In a forked child: the thread is not there, and what it had half imported cannot be imported again."""
+        self._lock = threading.Lock()
+        if self._future is not None and not self._future.done():
+            self._future = Future()
+            self._future.set_result(None)
+
     @staticmethod
     def _run(future: Future[DataSnapshot | None]) -> None:
         try:
@@ -157,6 +165,8 @@ class _List:
 
 
 _LIST = _List()
+if hasattr(os, "register_at_fork"):  # not on Windows
+    os.register_at_fork(after_in_child=_LIST.abandon)
 
 
 def listed(snapshot: DataSnapshot, vendor: str | None, address: str | None, model_id: str) -> Tariff | None:
