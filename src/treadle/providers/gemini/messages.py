@@ -13,8 +13,9 @@ from typing import TypeAlias
 
 import msgspec
 
+from treadle.abilities import UNKNOWN, Abilities
 from treadle.message import MediaPart, Message, Part, ProviderPart, ReasoningPart, TextPart, ToolCall, ToolResult
-from treadle.providers.encoding import Fields, Json, arguments_of, described, dumped, identifier, own_fields, raw
+from treadle.providers.encoding import Fields, Json, arguments_of, described, dumped, identifier, own_fields, raw, shown
 from treadle.providers.gemini.naming import GENERATION_OF_LEVELS, is_older
 from treadle.providers.gemini.stream import MODEL, PREFIX, PROVIDER, SIGNATURE
 
@@ -36,10 +37,11 @@ Content: TypeAlias = Json | msgspec.Raw
 class MessageEncoder:
     """Encodes the messages of one history in order, for one model: another's signatures are not sent to it."""
 
-    __slots__ = ("_called", "_model_id", "_newer", "speaker")
+    __slots__ = ("_abilities", "_called", "_model_id", "_newer", "speaker")
 
-    def __init__(self, model_id: str) -> None:
+    def __init__(self, model_id: str, abilities: Abilities = UNKNOWN) -> None:
         self._model_id = model_id
+        self._abilities = abilities
         self._newer = not is_older(model_id, GENERATION_OF_LEVELS)
         self._called: dict[str, str] = {}
         """The names of the last calls, by their ids: a result has to bear the same."""
@@ -48,6 +50,7 @@ class MessageEncoder:
 
     def encode(self, message: Message, settled: bool) -> bytes:
         """The contents, joined by commas; b"" where nothing of the message is sent."""
+        message = shown(message, self._abilities)
         if message.role != "assistant":
             contents = [dumped({"role": "user", "parts": parts}) for parts in self._said_to_model(message) if parts]
             self.speaker = "user" if contents else self.speaker
@@ -125,7 +128,7 @@ class MessageEncoder:
             if isinstance(part, ToolResult):
                 results.append(self._result(part, others))
             else:
-                others += _shown(part)
+                others += _told(part)
         yield results
         yield others
 
@@ -136,9 +139,9 @@ class MessageEncoder:
             media = [inner for inner in part.content if isinstance(inner, MediaPart)]
             inside = [m for m in media if self._newer and m.data is not None and m.media_type in _IN_RESULTS]
             held = [_inline(m) for m in inside]
-            shown = [piece for m in media if m not in inside for piece in _shown(m)]
-            text = "\n".join(filter(None, [text, "What it gave is shown below." if shown else ""]))
-            others += shown
+            below = [piece for m in media if m not in inside for piece in _told(m)]
+            text = "\n".join(filter(None, [text, "What it gave is shown below." if below else ""]))
+            others += below
         response["response"] = {"error": text or "It failed without saying why."} if part.is_error else {"output": text}
         return {"functionResponse": {**response, "parts": held} if held else response}
 
@@ -160,7 +163,7 @@ def _pieces(text: str, fields: Fields) -> Iterator[Content]:
         yield {"text": text[before:], **fields}
 
 
-def _shown(part: Part) -> list[Content]:
+def _told(part: Part) -> list[Content]:
     match part:
         case TextPart() if part.text:
             return [{"text": part.text}]

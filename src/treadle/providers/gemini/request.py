@@ -12,7 +12,7 @@ import msgspec
 from treadle.abilities import UNKNOWN, Abilities
 from treadle.errors import AgentError
 from treadle.model import History, ModelRequest, ToolDefinition
-from treadle.providers.encoding import Json, head, remembered, with_extra
+from treadle.providers.encoding import Json, head, remembered, wire_for, with_extra
 from treadle.providers.gemini.messages import GO_ON, MessageEncoder
 from treadle.providers.gemini.naming import GENERATION_OF_LEVELS, is_older, resource_of
 from treadle.providers.gemini.schemas import fitted
@@ -45,7 +45,7 @@ class RequestEncoder:
         self._model_id = model_id
         self._abilities = abilities
         self._levels = not is_older(model_id, GENERATION_OF_LEVELS)
-        self._key = f"{WIRE} {model_id}"
+        self._key = wire_for(f"{WIRE} {model_id}", abilities)
 
     def encode(self, request: ModelRequest) -> bytes:
         """The body. Raises AgentError(invalid) for extras that cannot be sent."""
@@ -62,7 +62,7 @@ class RequestEncoder:
 
     def _contents(self, history: History) -> bytes:
         """In brackets; the user has the last word, since the API answers nobody else."""
-        encoder = cast("MessageEncoder", history.memo.setdefault(self._key, (MessageEncoder(self._model_id),))[0])
+        encoder = cast("MessageEncoder", history.memo.setdefault(self._key, (MessageEncoder(self._model_id, self._abilities),))[0])
         contents = history.encoded(self._key, encoder.encode)
         if not contents:
             raise AgentError("invalid", "there is no message to send: the last one must say something")
