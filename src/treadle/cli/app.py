@@ -14,6 +14,7 @@ COMMANDS = {
     "run": ("treadle.cli.run:run", "Run a prompt to its end, headless."),
     "runs": ("treadle.cli.runs.group:runs", "List, show, resume, replay, fork and keep runs."),
     "sessions": ("treadle.cli.sessions:sessions", "List, show, search and keep conversations."),
+    "models": ("treadle.cli.models:models", "List models: what answers, sizes, prices, abilities."),
     "demo": ("treadle.cli.demo:demo", "Watch it find, fix and prove a bug. Needs no key."),
     "config": ("treadle.cli.config:config", "Show, check and set settings."),
     "doctor": ("treadle.cli.doctor:doctor", "Test keys, connection and tools."),
