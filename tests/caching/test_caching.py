@@ -27,6 +27,8 @@ from treadle.types import Limits, Settings, StopReason, SystemBlock
 
 ROOT = Path(__file__).resolve().parents[2]
 GOOD = 0.95
+SIGNED = {"gemini"}
+"""Where calls hold the reasoning that led to them, sealed: they too change once their run is over."""
 
 
 def check(bills: Sequence[Bill], speech: Speech) -> None:
@@ -69,7 +71,7 @@ async def test_a_long_run_reads_from_the_cache_all_that_it_has_sent_before(speec
 
 def assert_varied(result: RunResult[Any]) -> None:
     results = [one for message in result.messages for one in message.tool_results]
-    assert sum(one.is_error for one in results) >= 5
+    assert sum(one.is_error for one in results) >= 4
     assert max(len(one.text) for one in results) > 15_000
     assert any(not isinstance(one.content, str) for one in results), "an image"
     assert sum("please" in message.text for message in result.messages if message.role == "user") == 2, "somebody spoke up"
@@ -80,8 +82,10 @@ async def test_the_next_run_goes_on_where_no_reasoning_has_to_be_left_out(speech
     answers = Conversation(speech).answers(14, thinking=False)
     async with pricing(speech.wire, *answers, *answers) as server, conversing(speech, server) as session:
         await sent(session)
+        first = len(server.bills)
         await sent(session, "Once more.")
-    check(server.bills[1:], speech)
+    check(server.bills[1:first], speech)
+    check(server.bills[first + (speech.wire in SIGNED) :], speech)
 
 
 async def test_the_next_run_shares_what_came_before_the_first_reasoning_and_then_goes_on(speech: Speech) -> None:

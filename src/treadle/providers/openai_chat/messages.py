@@ -52,15 +52,22 @@ class MessageEncoder:
                 items = self._from_user(message.parts)
         if not items:
             return b""
-        if self._after_tools and self._server.after_tools and items[0]["role"] not in ("tool", "assistant"):
-            items.insert(0, {"role": "assistant", "content": self._server.after_tools})
-        self._after_tools = items[-1]["role"] == "tool"
-        encoded = b",".join([dumped(item) for item in items])
+        encoded = b",".join([dumped(item) for item in self._in_turn(items)])
         if message.role == "assistant":
             self.asked = self.end
         self._length += len(encoded) + (self._length > 0)
         self.end = self._length - len(b"}]}") if self._marked and _can_be_marked(items[-1]) else 0
         return encoded
+
+    def _in_turn(self, items: list[Json]) -> list[Json]:
+        """With what the assistant must have said between results and what comes after them."""
+        turns = list[Json]()
+        for item in items:
+            if self._after_tools and self._server.after_tools and item["role"] not in ("tool", "assistant"):
+                turns.append({"role": "assistant", "content": self._server.after_tools})
+            self._after_tools = item["role"] == "tool"
+            turns.append(item)
+        return turns
 
     def system(self, text: str) -> Json:
         """The message that stands before all others."""
