@@ -60,6 +60,10 @@ _KINDS = {
             "not_found_error",
             "validationException",  # Bedrock
             "invalid_prompt",
+            "data_residency_mismatch",
+            *("invalid_image", "invalid_image_format", "invalid_image_mode", "invalid_image_url", "invalid_base64_image", "unsupported_image_media_type"),
+            *("image_too_large", "image_too_small", "image_file_too_large", "empty_image_file", "image_parse_error"),
+            *("failed_to_download_image", "image_file_not_found"),
             "invalid_value",
             "FAILED_PRECONDITION",
             "INVALID_ARGUMENT",
