@@ -144,7 +144,7 @@ def _model(config: Config, offline: bool) -> Iterator[Finding]:
         return
     yield Finding("key", "ok", f"{endpoint.kind} from {endpoint.key_origin}" if endpoint.key_origin else "none, and none is needed")
     sdk = "; the anthropic SDK is installed too, for clients you make yourself" if find_spec("anthropic") else ""
-    yield Finding("connection", "ok", f"our own, to {endpoint.base_url or 'the vendor'}{sdk}")
+    yield Finding("connection", "ok", f"our own, to {endpoint.base_url or 'the vendor'}, as {endpoint.type}{sdk}")
     if not offline:
         yield anyio.run(_ask, config, name)
 
