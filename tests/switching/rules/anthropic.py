@@ -58,6 +58,7 @@ def _pairs(problems: Problems, messages: Sequence[Json]) -> None:
         problems.unless(len(set(asked)) == len(asked) and not seen & {*asked}, f"turn {i}", "`tool_use` ids must be unique")
         seen.update(asked)
         problems.unless(sorted(answered) == sorted(before), f"turn {i}", f"the calls {before} want a result each, directly after them, and get {answered}")
+        problems.unless(not asked or i + 1 < len(messages), f"turn {i}", f"the calls {asked} want a result each, directly after them, and get none")
         first = [block["type"] for block in message["content"][: len(answered)]]
         problems.unless(first == ["tool_result"] * len(answered), f"turn {i}", "results come first in their message")
 
