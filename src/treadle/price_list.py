@@ -64,7 +64,8 @@ class Prices:
             return Known(configured(price))
         if said is None or (address is not None and on_this_machine(address)):  # who plays a file, or answers here, is in no list
             return UNKNOWN
-        return _Listed(_Place(_NAMES[said.type], None) if address is None else _Place(None, address), model_id)
+        vendor = _NAMES.get(said.type) if address is None else None
+        return UNKNOWN if vendor is None and address is None else _Listed(_Place(vendor, address), model_id)
 
     def _said(self, name: str) -> Provider | None:
         """None: no provider, but a file, or somebody's own code."""
