@@ -60,8 +60,7 @@ def told(chunks: Sequence[Json]) -> list[Json]:
 
 def _parts(chunks: Sequence[Json]) -> Iterator[Json]:
     for chunk in chunks:
-        for part in json.loads(json.dumps(chunk["candidates"][0]["content"].get("parts", []))):
-            yield part
+        yield from json.loads(json.dumps(chunk["candidates"][0]["content"].get("parts", [])))
 
 
 def _go_on(call: Json, piece: Json) -> None:

@@ -13,6 +13,7 @@ from typing import Any, Generic, TypeVar, cast
 import msgspec
 
 from treadle.providers.encoding import Fields
+from treadle.providers.surrogates import mended_json
 
 P = TypeVar("P")
 
@@ -96,6 +97,7 @@ _rare = msgspec.json.Decoder(Chunk[Fields], strict=False)
 _array = msgspec.json.Decoder(list[msgspec.Raw])
 _string = msgspec.json.Decoder(str)
 _counts = msgspec.json.Decoder(Counts, strict=False)
+_partial = msgspec.json.Decoder(list[PartialArgument], strict=False)
 _calls = msgspec.json.Decoder(FunctionCall, strict=False)
 
 decode_chunk = msgspec.json.Decoder(Chunk[Piece], strict=False).decode
@@ -190,7 +192,7 @@ def call_of(fields: Fields) -> FunctionCall:
         args, partial = document.pop("args", None), document.pop("partialArgs", None)
         call = msgspec.convert(document, FunctionCall, strict=False)
         call.args = NOTHING if args is None else _raw(args)
-        call.partial_args = None if partial is None else msgspec.json.decode(_raw(partial), type=list[PartialArgument], strict=False)
+        call.partial_args = None if partial is None else _partial.decode(mended_json(json.dumps(partial)))
         return call
 
 

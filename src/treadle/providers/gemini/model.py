@@ -70,8 +70,7 @@ def connect_to(endpoint: Endpoint) -> HttpConnection:
 
 
 def model_over(connection: Connection, endpoint: Endpoint, model_id: str, abilities: Abilities) -> GeminiModel:
-    bearer, name = endpoint.auth_token is not None, f"{endpoint.name}:{model_id}"
-    return GeminiModel(model_id, connection=connection, bearer=bearer, name=name, abilities=abilities)
+    return GeminiModel(model_id, connection=connection, name=f"{endpoint.name}:{model_id}", abilities=abilities, credential=endpoint.credential)
 
 
 def _credentials(api_key: str | None, auth_token: str | None, base_url: str | None) -> dict[str, str]:
@@ -93,15 +92,15 @@ class GeminiModel:
     (`{"googleSearch": {}}`) follow them; objects, such as `generationConfig`, are merged with ours.
     """
 
-    def __init__(self, model_id: str, *, connection: Connection, bearer: bool = False, name: str | None = None, abilities: Abilities = UNKNOWN) -> None:
-        """`bearer`: a token is used, not a key."""
+    def __init__(self, model_id: str, *, connection: Connection, name: str | None = None, abilities: Abilities = UNKNOWN, credential: str = _KEY_FROM) -> None:
+        """`credential` says where the key came from, for the message of an auth error."""
         self.abilities = abilities.over(_WITHOUT_TOOLS) if is_older(model_id, GENERATION_OF_LEVELS) else abilities
         self._name = name or f"gemini:{model_id}"
         self._model_id = model_id
         self._path = f"/{resource_of(model_id)}"
         self._connection = connection
         self._encoder = RequestEncoder(model_id, abilities)
-        self._refusals = Refusals(_TOKEN_FROM if bearer else _KEY_FROM)
+        self._refusals = Refusals(credential)
 
     @property
     def name(self) -> str:
