@@ -92,6 +92,8 @@ def test_costs_are_added_up_by_day_model_and_session(cli: Cli) -> None:
     assert len(cli("runs", "cost", "--by", "model", "--json", "--limit", "2").json["rows"]) == 2
     shown = cli("runs", "cost", "--by", "session")
     assert "$0.60" in shown.out
+    assert [line.split()[0] for line in shown.out.splitlines()[1:5]] == ["ada", "bob", "unpriced", "total"]
+    assert "hello ada" in shown.out
     assert "unknown" in shown.out
     assert "$0.90 + unknown" in shown.out
     assert "1 response had no known price" in shown.out

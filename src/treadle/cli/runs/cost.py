@@ -66,11 +66,16 @@ def _numbers(row: Cost) -> dict[str, Any]:
 
 
 def _print(rows: Sequence[Cost], found: Costs, by: By, titles: Mapping[str, str], secrets: Redactor) -> None:
-    names = [cut(one_line(secrets.text(titles.get(row.key or "") or row.key or NO_SESSION), 200), NAME_COLUMNS) for row in rows]
+    def shown(text: str) -> str:
+        return one_line(secrets.text(text), 200)
+
     hidden = len(found.rows) - len(rows)
     head = [by, "runs", "responses", "input", "cache read", "cache write", "output", "cost"]
-    cells = [[name, *_cells(row)] for name, row in zip(names, rows, strict=True)]
+    cells = [[cut(shown(row.key or NO_SESSION), NAME_COLUMNS), *_cells(row)] for row in rows]
     total = ["total", *_cells(found.total)]
+    if by == "session":
+        head, total = [*head, "title"], [*total, ""]
+        cells = [[*line, shown(titles.get(row.key or "", ""))] for line, row in zip(cells, rows, strict=True)]
 
     def style(column: int, text: str) -> Style:
         return "dim" if text == "unknown" else "cyan" if column == 0 and text != "total" else ""
