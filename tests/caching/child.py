@@ -1,6 +1,6 @@
-"""Another process that has the conversation: begins a run that comes to wait for a person, or goes on with it.
+"""Another process that has the conversation, over each wire: begins runs that come to wait for a person, or goes on with them.
 
-`python -m tests.caching.child WIRE URL JOURNAL [RUN_ID]` prints the run's id and outcome. Entry: `main`.
+`python -m tests.caching.child JOURNAL WIRE=URL... [WIRE=URL=RUN_ID...]` prints `WIRE RUN_ID OUTCOME` for each. Entry: `main`.
 """
 
 from __future__ import annotations
@@ -12,21 +12,29 @@ import anyio
 from tests.caching.conversation import Conversation
 from tests.providers.conftest import SPEECHES
 from treadle.config import Config
+from treadle.result import RunResult
 from treadle.runtime import Runtime
 
 
-async def main(wire: str, url: str, journal: str, run_id: str = "") -> None:
+async def main(journal: str, *runs: str) -> None:
+    async with Runtime.open(journal, config=Config()) as rt:
+        for run in runs:
+            wire, url, *run_ids = run.split("=")
+            result = await driven(rt, wire, url, *run_ids)
+            print(wire, result.run_id, result.outcome.value)
+
+
+async def driven(rt: Runtime, wire: str, url: str, run_id: str = "") -> RunResult[str]:
     speech = next(speech for speech in SPEECHES if speech.wire == wire)
     connection = speech.connection(url, timeout_s=10)
     agent = Conversation(speech).agent(speech.model(connection))
-    async with Runtime.open(journal, config=Config()) as rt:
-        if run_id:
-            open_call = (await rt.journal.load(run_id)).open_calls[0]
-            result = await rt.resume(run_id, agent, approve=[open_call.id])
-        else:
-            result = await rt.run(agent, "Sort the parcels.", on_ask="wait")
-    await connection.aclose()
-    print(result.run_id, result.outcome.value)
+    try:
+        if not run_id:
+            return await rt.run(agent, "Sort the parcels.", on_ask="wait")
+        open_call = (await rt.journal.load(run_id)).open_calls[0]
+        return await rt.resume(run_id, agent, approve=[open_call.id])
+    finally:
+        await connection.aclose()
 
 
 if __name__ == "__main__":

@@ -6,7 +6,7 @@ import os
 import subprocess
 import sys
 from collections.abc import AsyncGenerator, Callable, Sequence
-from contextlib import asynccontextmanager
+from contextlib import AsyncExitStack, asynccontextmanager
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -19,8 +19,10 @@ from tests.caching.conversation import TURNS, WIDE, Conversation
 from tests.caching.pricing import Bill, PricingServer, pricing
 from tests.doubles import open_runtime
 from tests.providers.conftest import SPEECHES
+from tests.providers.loopback import Answer, document
 from tests.providers.speech import Speech, call, reasoning, stream, text
 from treadle.model import Delta, Model, ModelRequest
+from treadle.providers.fallback import FallbackModel
 from treadle.result import RunResult
 from treadle.session import Session
 from treadle.types import Limits, Settings, StopReason, SystemBlock
@@ -117,26 +119,58 @@ async def test_a_fork_shares_all_that_it_was_forked_from(speech: Speech) -> None
     check(server.bills[15:], speech)
 
 
-async def test_a_run_goes_on_in_another_process_with_the_bytes_it_had(speech: Speech, tmp_path: Path) -> None:
+async def test_one_that_takes_its_place_again_finds_what_it_had_sent(speech: Speech) -> None:
+    """Another model answered meanwhile: a history keeps the bytes of each wire apart."""
+    other = next(other for other in SPEECHES if other.wire != speech.wire)
+    early, meanwhile = Conversation(speech).answers(8)[:-1], Conversation(other).answers(8)[:-1]
+    late = [stream(speech, reasoning("Back."), call("look", '{"n": 1}', id="call_back"), end=StopReason.TOOL_USE), stream(speech, text("Done."))]
+    async with pricing(speech.wire, *early, busy(speech), *late) as server, pricing(other.wire, *meanwhile, busy(other)) as second, open_runtime() as rt:
+        connections = [speech.connection(server.url, timeout_s=10), other.connection(second.url, timeout_s=10)]
+        models = [speech.model(connections[0]), other.model(connections[1], name="other:it")]
+        session = rt.session(agent=Conversation(speech, lambda words: session.steer(words)).agent(FallbackModel(*models)))
+        result = await sent(session)
+        for connection in connections:
+            await connection.aclose()
+    assert result.text == "Done."
+    check(server.bills[2:], speech)
+    check(second.bills[1:], other)
+    assert server.bills[8].size > 1.5 * server.bills[7].size, "the other's turns are in it"
+
+
+def busy(speech: Speech) -> Answer:
+    return document(speech.error(529, "busy"), status=529)
+
+
+async def test_a_run_goes_on_in_another_process_with_the_bytes_it_had(tmp_path: Path) -> None:
+    """All wires at once: a process takes its time to start."""
+    journal = f"sqlite:///{tmp_path / 'journal.db'}"
+    async with AsyncExitStack() as stack:
+        servers = {speech.wire: await stack.enter_async_context(pricing(speech.wire, *interrupted(speech))) for speech in SPEECHES}
+        begun = await spoken(journal, *(f"{wire}={server.url}" for wire, server in servers.items()), seed="1")
+        ended = await spoken(journal, *(f"{wire}={servers[wire].url}={run_id}" for wire, run_id, _ in begun), seed="2")
+    assert {outcome for _, _, outcome in begun} == {"approval_needed"}
+    assert [(wire, outcome) for wire, _, outcome in ended] == [(speech.wire, "completed") for speech in SPEECHES]
+    for speech in SPEECHES:
+        server = servers[speech.wire]
+        assert len(server.bills) == 5
+        check(server.bills[1:], speech)
+        assert all(prompt.settings == server.cache.prompts[0].settings for prompt in server.cache.prompts)
+
+
+def interrupted(speech: Speech) -> list[Answer]:
+    """A run that waits for a person in its fourth turn."""
     asked = [stream(speech, reasoning("Hm."), call("look", '{"n": 10}', id=f"call_{n}"), end=StopReason.TOOL_USE) for n in range(3)]
     held = stream(speech, reasoning("Hm."), call("search", '{"query": "x"}', id="call_8"), call("burn", "{}", id="call_9"), end=StopReason.TOOL_USE)
-    async with pricing(speech.wire, *asked, held, stream(speech, text("Done."))) as server:
-        arguments = [speech.wire, server.url, f"sqlite:///{tmp_path / 'journal.db'}"]
-        run_id, waits = await spoken(*arguments, seed="1")
-        _, ended = await spoken(*arguments, run_id, seed="2")
-    assert (waits, ended) == ("approval_needed", "completed")
-    assert len(server.bills) == 5
-    check(server.bills[1:], speech)
-    assert all(prompt.settings == server.cache.prompts[0].settings for prompt in server.cache.prompts)
+    return [*asked, held, stream(speech, text("Done."))]
 
 
-async def spoken(*arguments: str, seed: str) -> list[str]:
-    """What another process prints whose strings hash differently."""
+async def spoken(*arguments: str, seed: str) -> list[list[str]]:
+    """The words of each line that another process prints, whose strings hash differently."""
     command = [sys.executable, "-m", "tests.caching.child", *arguments]
-    run = partial(subprocess.run, command, cwd=ROOT, env=os.environ | {"PYTHONHASHSEED": seed}, capture_output=True, text=True, check=False, timeout=20)
+    run = partial(subprocess.run, command, cwd=ROOT, env=os.environ | {"PYTHONHASHSEED": seed}, capture_output=True, text=True, check=False, timeout=30)
     child = await anyio.to_thread.run_sync(run)
     assert child.returncode == 0, child.stderr
-    return child.stdout.split()
+    return [line.split() for line in child.stdout.splitlines()]
 
 
 # ---------------------------------------------------------------- what is noticed

@@ -10,21 +10,10 @@ from tests.switching.rules.problems import Json, Problems
 _SAID_BY = {"user": {"input_text", "input_image", "input_file"}, "assistant": {"output_text", "refusal"}}
 _IN_OUTPUT = {"input_text", "input_image", "input_file"}
 _HOSTED = {
-    "web_search_call",
-    "file_search_call",
-    "code_interpreter_call",
-    "image_generation_call",
-    "mcp_list_tools",
-    "mcp_call",
-    "tool_search_call",
-    "tool_search_output",
-    "computer_call",
-    "local_shell_call",
-    "shell_call",
-    "apply_patch_call",
-    "custom_tool_call",
-    "compaction",
-    "program",
+    *("web_search_call", "file_search_call", "code_interpreter_call", "image_generation_call", "mcp_list_tools", "mcp_call", "mcp_approval_request"),
+    *("tool_search_call", "tool_search_output", "computer_call", "computer_call_output", "local_shell_call", "local_shell_call_output"),
+    *("shell_call", "shell_call_output", "apply_patch_call", "apply_patch_call_output", "custom_tool_call", "custom_tool_call_output"),
+    *("compaction", "program", "program_output"),
 }
 _ID_BEGINS = {"message": "msg", "function_call": "fc", "reasoning": "rs", "web_search_call": "ws"}
 
