@@ -12,6 +12,7 @@ from pathlib import Path
 import pytest
 
 from tests.peers.aimock import Aimock
+from tests.peers.tiny_model import CONTEXT
 from tests.peers.wires import MODEL, write_config
 
 Treadle = Callable[..., subprocess.CompletedProcess[str]]
@@ -56,3 +57,12 @@ def test_a_llama_server_answers(treadle: Treadle, llama_url: str, wire: str, tmp
     done = treadle("run", "--ephemeral", "--model", MODEL, "--output", "json", "Think about it")
     assert done.returncode == 0, done.stderr
     assert json.loads(done.stdout)["output"] == "A thought it was."
+
+
+@pytest.mark.parametrize("wire", ["openai-chat", "openai", "anthropic"])
+def test_the_models_of_a_llama_server_are_listed(treadle: Treadle, llama_url: str, wire: str, tmp_path: Path) -> None:
+    write_config(tmp_path / "home", wire, llama_url, {})
+    done = treadle("models", "--provider", "local", "--json")
+    assert done.returncode == 0, done.stderr
+    (listed,) = json.loads(done.stdout)["providers"]
+    assert [(model["id"], model["context_tokens"]) for model in listed["models"]] == [("tiny", CONTEXT)]
