@@ -14,6 +14,9 @@ from tests.providers.conftest import SPEECHES
 from treadle.config import Config
 from treadle.result import RunResult
 from treadle.runtime import Runtime
+from treadle.types import Settings
+
+EXTRAS = Settings(extra={"metadata": {"team": "post", "area": "north", "5": "six"}})
 
 
 async def main(journal: str, *runs: str) -> None:
@@ -30,7 +33,7 @@ async def driven(rt: Runtime, wire: str, url: str, run_id: str = "") -> RunResul
     agent = Conversation(speech).agent(speech.model(connection))
     try:
         if not run_id:
-            return await rt.run(agent, "Sort the parcels.", on_ask="wait")
+            return await rt.run(agent, "Sort the parcels.", on_ask="wait", settings=EXTRAS)
         open_call = (await rt.journal.load(run_id)).open_calls[0]
         return await rt.resume(run_id, agent, approve=[open_call.id])
     finally:

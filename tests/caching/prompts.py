@@ -68,6 +68,15 @@ def _before_responses(fields: Fields) -> Iterator[Block]:
         yield Block(bytes(fields["instructions"]))
 
 
+def _to_chat(fields: Fields) -> Iterator[Block]:
+    """Each message; in parts where its content comes in parts, which may bear breakpoints as Claude's do."""
+    for message in _listed(fields, "messages"):
+        rest = _fields.decode(message)
+        if bytes(rest.get("content", _NONE)).startswith(b"[{"):
+            yield from map(_unmarked, _items.decode(rest.pop("content")))
+        yield Block(b"".join(rest.values()))
+
+
 def _before_gemini(fields: Fields) -> Iterator[Block]:
     if "systemInstruction" in fields:
         yield Block(bytes(fields["systemInstruction"]))
@@ -92,7 +101,7 @@ def _listed(fields: Fields, name: str) -> list[msgspec.Raw]:
 _BLOCKS: dict[str, tuple[Callable[[Fields], Iterator[Block]], Callable[[Fields], Iterator[Block]]]] = {
     "anthropic": (_before_claude, _to_claude),
     "openai": (_before_responses, partial(_whole, name="input")),
-    "openai-chat": (partial(_whole, name="tools"), partial(_whole, name="messages")),
+    "openai-chat": (partial(_whole, name="tools"), _to_chat),
     "gemini": (_before_gemini, _to_gemini),
 }
 _PROMPT = {"tools", "system", "instructions", "systemInstruction", "messages", "input", "contents"}

@@ -23,6 +23,8 @@ from tests.providers.loopback import Answer, document
 from tests.providers.speech import Speech, call, reasoning, stream, text
 from treadle.model import Delta, Model, ModelRequest
 from treadle.providers.fallback import FallbackModel
+from treadle.providers.openai_chat import ChatModel
+from treadle.providers.openai_chat.servers import server_at
 from treadle.result import RunResult
 from treadle.session import Session
 from treadle.types import Limits, Settings, StopReason, SystemBlock
@@ -33,13 +35,13 @@ SIGNED = {"gemini"}
 """Where calls hold the reasoning that led to them, sealed: they too change once their run is over."""
 
 
-def check(bills: Sequence[Bill], speech: Speech) -> None:
-    """Each is for a request that continues the one before it."""
+def check(bills: Sequence[Bill], speech: Speech, *, marked: bool = False) -> None:
+    """Each is for a request that continues the one before it. `marked`: breakpoints must be where they are looked for, as always at Claude's."""
     broken = {i: bill.parted for i, bill in enumerate(bills) if bill.parted is not None}
     assert not broken, "\n".join(f"request {i} breaks the prefix: {where}" for i, where in broken.items())
     could = sum(bill.could for bill in bills)
     assert sum(bill.read for bill in bills) >= GOOD * could
-    if speech.wire == "anthropic":
+    if marked or speech.wire == "anthropic":
         assert sum(bill.marked for bill in bills) >= GOOD * could, "Claude finds it at no breakpoint"
 
 
@@ -69,6 +71,26 @@ async def test_a_long_run_reads_from_the_cache_all_that_it_has_sent_before(speec
     settings = [prompt.settings for prompt in server.cache.prompts]
     assert all(said == settings[0] for said in settings[1:-1]), "nothing changes but the choice of tools in the last turn"
     assert settings[-1].keys() - settings[0].keys() <= {"tool_choice", "toolConfig"}
+
+
+async def test_claude_reads_all_of_it_but_where_the_last_turn_forbids_it_tools() -> None:
+    speech = next(speech for speech in SPEECHES if speech.wire == "anthropic")
+    async with pricing(speech.wire, *Conversation(speech).answers()) as server, conversing(speech, server) as session:
+        await sent(session, limits=Limits(turns=TURNS))
+    missed = [i for i, bill in enumerate(server.bills) if bill.marked < bill.could]
+    assert missed == [len(server.bills) - 1], "another choice of tools is another conversation to Claude's cache"
+
+
+async def test_claude_behind_a_router_reads_as_much() -> None:
+    speech = next(speech for speech in SPEECHES if speech.wire == "openai-chat")
+    async with pricing(speech.wire, *Conversation(speech).answers()) as server:
+        connection = speech.connection(server.url, timeout_s=10)
+        model = ChatModel("anthropic/claude-test", connection=connection, server=server_at("https://openrouter.ai/api/v1"))
+        async with open_runtime() as rt:
+            session = rt.session(agent=Conversation(speech, lambda words: session.steer(words)).agent(model))
+            await sent(session, limits=Limits(turns=TURNS))
+        await connection.aclose()
+    check(server.bills[2:], speech, marked=True)
 
 
 def assert_varied(result: RunResult[Any]) -> None:
@@ -155,6 +177,7 @@ async def test_a_run_goes_on_in_another_process_with_the_bytes_it_had(tmp_path: 
         assert len(server.bills) == 5
         check(server.bills[1:], speech)
         assert all(prompt.settings == server.cache.prompts[0].settings for prompt in server.cache.prompts)
+        assert server.cache.prompts[-1].settings["metadata"] == b'{"team":"post","area":"north","5":"six"}'
 
 
 def interrupted(speech: Speech) -> list[Answer]:
