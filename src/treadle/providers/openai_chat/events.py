@@ -105,6 +105,20 @@ class Chunk(msgspec.Struct, gc=False):
     x_groq: GroqNotes | None = None
 
 
+def plain_text(chunk: Chunk) -> str | None:
+    """The text of a chunk that holds nothing else: what comes by the thousand."""
+    if not chunk.choices or chunk.usage is not None or chunk.error is not None or chunk.x_groq is not None:
+        return None
+    choice = chunk.choices[0]
+    if (said := choice.delta) is None or choice.finish_reason is not None or choice.index or choice.error is not None or choice.text is not None:
+        return None
+    if said.reasoning is not None or said.reasoning_content is not None or said.reasoning_details is not None:
+        return None
+    if said.tool_calls is not None or said.function_call is not None or said.refusal is not None:
+        return None
+    return said.content if type(said.content) is str else None
+
+
 _INTEGER = re.compile(r"\d{1,18}")
 
 decode_chunk = msgspec.json.Decoder(Chunk).decode

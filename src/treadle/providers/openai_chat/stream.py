@@ -24,6 +24,7 @@ from treadle.providers.openai_chat.events import (
     Said,
     decode_chunk,
     decode_rare,
+    plain_text,
     text_of,
 )
 from treadle.providers.openai_chat.reasoning import ReasoningDetails
@@ -63,6 +64,7 @@ class ChatDecoder:
         "_held",
         "_id",
         "_model",
+        "_plain",
         "_reasoning",
         "_refusal",
         "_reported",
@@ -87,6 +89,8 @@ class ChatDecoder:
         self._refusal: list[str] = []
         self._counts: Counts | None = None
         self._id = self._model = ""
+        self._plain = False
+        """Whether a chunk of text would be nothing but text."""
         self._finish: str | None = None
         self._stop_text = False
         self._said_something = False
@@ -134,11 +138,14 @@ class ChatDecoder:
             except (ValueError, RecursionError):
                 self._take_rare(data, deltas)
                 continue
-            if name == b"error":
+            if self._plain and (text := plain_text(chunk)):
+                deltas.append(TextDelta(text))
+            elif name == b"error":
                 self.failure = self._reported(data)
             else:
                 self._take_chunk(chunk, data, deltas)
-        self.heard = self.heard or bool(deltas)
+        if deltas:
+            self.heard = True
         return deltas
 
     def _take_rare(self, data: bytes, deltas: list[Delta]) -> None:
@@ -176,6 +183,7 @@ class ChatDecoder:
             self._id, self._model = chunk.id or "", chunk.model or self._model
         if chunk.x_groq is not None:
             self._take_notes(chunk.x_groq)
+        self._plain = bool(self._id) and not self._reasoning and not self._calls
 
     def _take_notes(self, notes: GroqNotes) -> None:
         self._counts = notes.usage or self._counts
@@ -185,13 +193,10 @@ class ChatDecoder:
     def _take_choice(self, choice: Choice, deltas: list[Delta]) -> None:
         if (said := choice.delta or choice.message) is not None:
             self._said_something = True
-            content = said.content
             if said.reasoning_content or said.reasoning or said.reasoning_details:
                 self._add_reasoning(said, deltas)
-            if content and type(content) is str and not self._reasoning and not self._calls:
-                deltas.append(TextDelta(content))
-            elif content:
-                self._add_content(content, deltas)
+            if said.content:
+                self._add_content(said.content, deltas)
             if said.tool_calls or said.function_call or said.refusal:
                 self._add_rare(said, deltas)
         if choice.text:
