@@ -53,7 +53,8 @@ def known(endpoint_type: str, base_url: str | None, model_id: str) -> Abilities:
     """What is known of a model at this address; None: the vendor's own.
 
     A vendor's word holds where the vendor answers, and for its own models behind a gateway that speaks its wire. Elsewhere only that counts
-    which lies in the weights (images, tools, thinking; that no call can be forced): how much a server takes, and in which words it is asked, is its own business.
+    which lies in the weights (images, tools, thinking; that no call can be forced): how much a server takes, and in which words it is asked,
+    is its own business.
     """
     if (vendor := _vendor_at(endpoint_type, base_url)) is not None:
         return _said(vendor, model_id.lower(), endpoint_type)
