@@ -1,13 +1,14 @@
 """Treadle as a peer of shared/bench's harness, and the loop alone, without a wire: one process, one measurement, JSON on the last line.
 
 The harness (what a measurement is, and its checks) is shared/bench/runners/common.py's. Entry, as run.py calls it:
-`treadle_runner.py treadle|treadle-disk|treadle-loop METRIC [the harness's options]`.
+`treadle_runner.py treadle|treadle-disk|treadle-openai|treadle-loop METRIC [the harness's options]`.
 """
 
 from __future__ import annotations
 
 import argparse
 import asyncio
+import dataclasses
 import gc
 import importlib
 import json
@@ -22,6 +23,7 @@ from typing_extensions import override
 from treadle import Agent, Limits, Outcome, Runtime, Session, Settings, tool
 from treadle.config import load
 from treadle.events import TextDelta
+from treadle.providers import openai_responses
 from treadle.providers.scripted import ScriptedModel
 
 HARNESS = Path(__file__).resolve().parent.parent.parent / "shared" / "bench" / "runners"
@@ -91,6 +93,25 @@ class TreadleOnDisk(Treadle):
         self._directory.cleanup()
 
 
+class TreadleOverOpenAI(Treadle):
+    """The same over OpenAI's Responses API, which the mock speaks too."""
+
+    name = "treadle-openai"
+
+    def __init__(self, base_url: str) -> None:
+        super().__init__(base_url)
+        self._connection = openai_responses.connect(api_key="sk-mock-key-of-the-benchmark", base_url=f"{base_url}/v1")
+
+    @override
+    def build(self, model: str, max_turns: int = 60) -> Agent:
+        return dataclasses.replace(super().build(model, max_turns), model=openai_responses.OpenAIResponsesModel(model, connection=self._connection))
+
+    @override
+    async def close(self) -> None:
+        await super().close()
+        await self._connection.aclose()
+
+
 # ---------------------------------------------------------------- the loop alone
 
 
@@ -128,7 +149,7 @@ def _script(turns: int) -> ScriptedModel:
     return ScriptedModel([*calls, {"text": ANSWER, "usage": usage}])
 
 
-PEERS = {"treadle": Treadle, "treadle-disk": TreadleOnDisk}
+PEERS = {"treadle": Treadle, "treadle-disk": TreadleOnDisk, "treadle-openai": TreadleOverOpenAI}
 
 
 def main() -> None:

@@ -106,30 +106,46 @@ class Failed(msgspec.Struct):
     response: WireResponse | None = None
 
 
-class KeepAlive(msgspec.Struct, tag_field="type", tag="keepalive"):
-    pass
-
-
 class PartDone(msgspec.Struct, tag_field="type", tag="response.content_part.done"):
     part: Fields
     output_index: int | None = None
     content_index: int | None = None
 
 
-class TextDone(msgspec.Struct, tag_field="type", tag="response.output_text.done"):
-    """What it says is said again when its part is done."""
+class Passed(msgspec.Struct, gc=False):
+    """An event that says nothing which another does not say too."""
 
 
-class ArgumentsDone(msgspec.Struct, tag_field="type", tag="response.function_call_arguments.done"):
-    """The same."""
+class KeepAlive(Passed, tag_field="type", tag="keepalive", gc=False):
+    """Not even that somebody is at work."""
 
 
-class PartAdded(msgspec.Struct, tag_field="type", tag="response.content_part.added"):
-    """Its first delta begins it."""
+class InProgress(Passed, tag_field="type", tag="response.in_progress", gc=False):
+    pass
 
 
-class Unknown(msgspec.Struct):
-    """An event that says nothing which the end of its item does not say too, or one of a later version."""
+class PartAdded(Passed, tag_field="type", tag="response.content_part.added", gc=False):
+    pass
+
+
+class TextDone(Passed, tag_field="type", tag="response.output_text.done", gc=False):
+    pass
+
+
+class ArgumentsDone(Passed, tag_field="type", tag="response.function_call_arguments.done", gc=False):
+    pass
+
+
+class SummaryPartAdded(Passed, tag_field="type", tag="response.reasoning_summary_part.added", gc=False):
+    pass
+
+
+class SummaryDone(Passed, tag_field="type", tag="response.reasoning_summary_text.done", gc=False):
+    pass
+
+
+class SummaryPartDone(Passed, tag_field="type", tag="response.reasoning_summary_part.done", gc=False):
+    pass
 
 
 Known: TypeAlias = (
@@ -141,16 +157,20 @@ Known: TypeAlias = (
     | ReasoningPiece
     | ItemAdded
     | ItemDone
+    | PartDone
     | Created
     | Completed
     | Incompleted
     | KeepAlive
+    | InProgress
     | PartAdded
-    | PartDone
     | TextDone
     | ArgumentsDone
+    | SummaryPartAdded
+    | SummaryDone
+    | SummaryPartDone
 )
-Event: TypeAlias = Known | Piece | Failed | Unknown
+Event: TypeAlias = Piece | Passed | ItemAdded | ItemDone | PartDone | Created | Completed | Incompleted | Failed
 
 
 class _Envelope(msgspec.Struct):
@@ -195,7 +215,7 @@ def decode_rare(data: bytes) -> Event:
         return _other(_envelope.decode(data), data)
     except (ValueError, RecursionError):
         if data.strip() == b"[DONE]":  # how Chat Completions end, which servers let through
-            return Unknown()
+            return Passed()
     # Text that msgspec refuses and Python's parser takes, such as half a surrogate pair.
     document = _object(json.loads(data.decode("utf-8", "replace")))
     if isinstance(document.get("delta"), str) and document.get("type") in _KNOWN:
@@ -211,7 +231,7 @@ def _other(envelope: _Envelope, data: bytes) -> Event:
         raise ValueError(f"a {envelope.type} event is not as it should be")
     if not envelope.type and bytes(envelope.error) != _NULL:  # a gateway's, in no event's form
         return Failed(data)
-    return Unknown()
+    return Passed()
 
 
 def item_id_of(data: bytes) -> str | None:
@@ -245,12 +265,13 @@ def _object(document: object) -> dict[str, Any]:
 def text_of(fields: Fields, name: str) -> str:
     """The string under `name`; "" where there is none."""
     raw = fields.get(name)
-    if raw is None or not bytes(raw).startswith(b'"'):
+    if raw is None:
         return ""
     try:
         return _string.decode(raw)
     except ValueError:
-        return json.loads(bytes(raw).decode("utf-8", "replace"))
+        value: object = json.loads(bytes(raw).decode("utf-8", "replace"))
+        return value if isinstance(value, str) else ""
 
 
 _objects = msgspec.json.Decoder(list[Fields])

@@ -32,6 +32,7 @@ CUSTOM = "custom_tool_call"
 
 _PLAIN_END = PartEnd()
 _NULL = b"null"
+_NONE = b"[]"
 _MESSAGE: Fields = {"type": msgspec.Raw(b'"message"')}
 _REASONING: Fields = {"type": msgspec.Raw(b'"reasoning"')}
 
@@ -107,7 +108,8 @@ def _present(fields: Fields, *but: str) -> Fields:
 
 
 def _same(a: str, b: str) -> bool:
-    return a == b or mended(a) == mended(b)
+    """But for what is white around it, which some servers do not tell twice alike."""
+    return a == b or mended(a).strip() == mended(b).strip()
 
 
 # ---------------------------------------------------------------- what is said
@@ -154,7 +156,7 @@ class _Message(Item):
 
     def _end(self, content: Fields, refusal: bool) -> PartEnd:
         data: dict[str, object] = {**self._phase}
-        if objects_of(content, "annotations"):
+        if bytes(content.get("annotations", _NONE)) not in (_NONE, _NULL):
             data["annotations"] = content["annotations"]
         if refusal:
             data["type"] = "refusal"

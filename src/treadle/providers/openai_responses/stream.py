@@ -14,7 +14,6 @@ from treadle.errors import AgentError
 from treadle.model import Delta, Notice, ResponseEnd, Restart
 from treadle.providers.encoding import Fields
 from treadle.providers.openai_responses.events import (
-    ArgumentsDone,
     Completed,
     Counts,
     Created,
@@ -26,12 +25,10 @@ from treadle.providers.openai_responses.events import (
     ItemDone,
     KeepAlive,
     OutputDetails,
-    PartAdded,
     PartDone,
+    Passed,
     Piece,
-    TextDone,
     TextPiece,
-    Unknown,
     WireResponse,
     decode_body,
     decode_event,
@@ -118,7 +115,9 @@ class ResponsesDecoder:
                     self._item.add(event, deltas)
                 else:
                     self._add_piece(event, data, deltas)
-            elif type(event) is not KeepAlive:
+            elif isinstance(event, Passed):
+                heard = heard or type(event) is not KeepAlive
+            else:
                 heard = True
                 self._take_event(event, deltas)
         self.heard = heard
@@ -147,10 +146,8 @@ class ResponsesDecoder:
                 self._complete(event.response, deltas)
             case Failed():
                 self._fail(event, deltas)
-            case PartAdded() | TextDone() | ArgumentsDone() | KeepAlive() | Unknown():
-                pass
-            case Piece():
-                raise AssertionError("pieces are taken apart from the rest")
+            case Piece() | Passed():
+                pass  # taken before
             case _:
                 assert_never(event)
 
