@@ -66,7 +66,7 @@ class ChatDecoder:
         "_model",
         "_plain",
         "_reasoning",
-        "_refusal",
+        "_refused",
         "_reported",
         "_said_something",
         "_splitter",
@@ -86,7 +86,7 @@ class ChatDecoder:
         """What came while a call was not whole: it follows the calls."""
         self._reasoning = ""
         """The field under which the open reasoning part comes."""
-        self._refusal: list[str] = []
+        self._refused = False
         self._counts: Counts | None = None
         self._id = self._model = ""
         self._plain = False
@@ -120,7 +120,7 @@ class ChatDecoder:
             return deltas
         self._take_chunk(chunk, body, deltas)
         if self.failure is None and not chunk.choices:
-            self.failure = AgentError("network", "the answer cannot be read: it has no choices")
+            self.failure = AgentError("network", "the answer has no choices: it is none of Chat Completions")
         if self.failure is None:
             self._complete(deltas)
         return deltas
@@ -191,7 +191,8 @@ class ChatDecoder:
             self.failure = self._reported(dumped({"error": notes.error}))
 
     def _take_choice(self, choice: Choice, deltas: list[Delta]) -> None:
-        if (said := choice.delta or choice.message) is not None:
+        # Some say all of it again at the end of a stream.
+        if (said := choice.delta or (None if self._said_something else choice.message)) is not None:
             self._said_something = True
             if said.reasoning_content or said.reasoning or said.reasoning_details:
                 self._add_reasoning(said, deltas)
@@ -248,7 +249,8 @@ class ChatDecoder:
             self._calls.add(pieces, deltas)
             self.failure = self._calls.failure
         if said.refusal:
-            self._refusal.append(said.refusal)
+            self._refused = True
+            self._add_text(said.refusal, deltas)
 
     def _now_or_held(self, delta: Delta, deltas: list[Delta]) -> bool:
         """Held where it would cut a call in two."""
@@ -272,16 +274,16 @@ class ChatDecoder:
             deltas.append(WholePart(ProviderPart(provider=PROVIDER, data=self._details.as_json())))
         stop = self._stop_reason()
         if stop is StopReason.REFUSAL:
-            deltas.append(Notice(f"the provider refused to go on: {''.join(self._refusal) or self._finish}"))
+            deltas.append(Notice("the model refused to answer" if self._refused else f"the provider refused to go on: {self._finish}"))
         usage = _usage(self._counts or Counts())
         self.end = ResponseEnd(stop_reason=stop, usage=usage, raw_stop_reason=self._finish or "", id=self._id, model=self._model)
 
     def _stop_reason(self) -> StopReason:
-        if self._refusal:
+        if self._refused:
             return StopReason.REFUSAL
-        stop = StopReason.STOP_SEQUENCE if self._stop_text else _STOPS.get((self._finish or "").lower(), StopReason.COMPLETE)
+        stop = _STOPS.get((self._finish or "").lower(), StopReason.COMPLETE)
         if stop in (StopReason.COMPLETE, StopReason.TOOL_USE):  # servers mix up the two
-            return StopReason.TOOL_USE if self._calls else StopReason.COMPLETE
+            stop = StopReason.TOOL_USE if self._calls else StopReason.STOP_SEQUENCE if self._stop_text else StopReason.COMPLETE
         return stop
 
 
