@@ -310,6 +310,12 @@ def test_the_last_counts_count() -> None:
     assert answer(*chunks).usage == Usage(input_tokens=24, output_tokens=42, cache_read_tokens=60, reasoning_tokens=30)
 
 
+def test_counts_may_come_with_the_text_alone() -> None:
+    texts = [chunk({"text": "x"}, usageMetadata={"promptTokenCount": n, "candidatesTokenCount": n}) for n in (1, 2, 3)]
+    assert answer(*texts, END).usage == Usage(input_tokens=3, output_tokens=3)
+    assert answer(*texts, chunk(finish="STOP", usageMetadata={"promptTokenCount": 9})).usage == Usage(input_tokens=9)
+
+
 @pytest.mark.parametrize("usage", [{"promptTokenCount": "many"}, {"promptTokenCount": 1, "cachedContentTokenCount": 5}, {"promptTokenCount": "7"}, [], None])
 def test_odd_counts_do_not_cost_the_answer(usage: object) -> None:
     response = answer(chunk({"text": "Yes."}, finish="STOP", usageMetadata=usage))

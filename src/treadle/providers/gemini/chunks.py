@@ -1,6 +1,6 @@
 """The pieces of an answer as typed values: only what we look into, the rest stays the text it came as.
 
-What they mean is stream.py's. Entry: `decode_chunk` (and `decode_rare` for what it refuses), `chunks_of`.
+What they mean is stream.py's. Entry: `decode_bare`, for what it refuses `decode_chunk`, for what that refuses `decode_rare`.
 Source: https://ai.google.dev/api/generate-content, and the types of google-genai 3.4 (2026-11).
 """
 
@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterator
-from typing import Any, Generic, TypeVar, cast
+from typing import Any, Generic, Literal, TypeVar, cast
 
 import msgspec
 
@@ -39,7 +39,7 @@ class FunctionCall(msgspec.Struct, gc=False, rename="camel"):
 
 
 class Piece(msgspec.Struct, gc=False, rename="camel", forbid_unknown_fields=True):
-    """A part of the kinds that come by the thousand; one that holds anything else is kept as its fields."""
+    """A part of the kinds that we look into; one that holds anything else is kept as its fields."""
 
     text: str | None = None
     thought: bool | None = None
@@ -66,6 +66,34 @@ class Candidate(msgspec.Struct, Generic[P], gc=False, rename="camel"):
     grounding_metadata: msgspec.Raw = NOTHING
     citation_metadata: msgspec.Raw = NOTHING
     url_context_metadata: msgspec.Raw = NOTHING
+
+
+class BarePiece(msgspec.Struct, gc=False, forbid_unknown_fields=True):
+    text: str
+    thought: bool = False
+
+
+class BareContent(msgspec.Struct, gc=False):
+    parts: tuple[BarePiece]
+
+
+class BareCandidate(msgspec.Struct, gc=False, rename="camel"):
+    content: BareContent
+    index: Literal[0] = 0
+    finish_reason: None = None
+    continuation_token: None = None
+    grounding_metadata: None = None
+    citation_metadata: None = None
+    url_context_metadata: None = None
+
+
+class BareChunk(msgspec.Struct, gc=False, rename="camel"):
+    """What comes by the thousand: one piece of unsigned text, and nothing else that counts."""
+
+    candidates: tuple[BareCandidate]
+    usage_metadata: msgspec.Raw = NOTHING
+    prompt_feedback: None = None
+    error: None = None
 
 
 class PromptFeedback(msgspec.Struct, rename="camel"):
@@ -100,8 +128,11 @@ _counts = msgspec.json.Decoder(Counts, strict=False)
 _partial = msgspec.json.Decoder(list[PartialArgument], strict=False)
 _calls = msgspec.json.Decoder(FunctionCall, strict=False)
 
+decode_bare = msgspec.json.Decoder(BareChunk).decode
+"""Nearly all chunks of a long answer, or a ValueError or RecursionError: a bare decoder, since it is called for each of them."""
+
 decode_chunk = msgspec.json.Decoder(Chunk[Piece], strict=False).decode
-"""The chunks that make up nearly every answer, or a ValueError or RecursionError: a bare decoder, since it is called for each of them."""
+"""Any chunk whose parts hold nothing that is unknown, or a ValueError or RecursionError."""
 
 
 def decode_rare(data: bytes) -> Chunk[Fields]:

@@ -95,9 +95,11 @@ class GeminiModel:
     def __init__(self, model_id: str, *, connection: Connection, name: str | None = None, abilities: Abilities = UNKNOWN, credential: str = _KEY_FROM) -> None:
         """`credential` says where the key came from, for the message of an auth error."""
         self.abilities = abilities.over(_WITHOUT_TOOLS) if is_older(model_id, GENERATION_OF_LEVELS) else abilities
+        self._refuses = abilities.refused() | (_THOUGHTS if is_older(model_id, GENERATION_OF_THOUGHTS) else frozenset[str]())
         self._name = name or f"gemini:{model_id}"
         self._model_id = model_id
         self._path = f"/{resource_of(model_id)}"
+        self._asked_at = f"{self._path}:streamGenerateContent?alt=sse"
         self._connection = connection
         self._encoder = RequestEncoder(model_id, abilities)
         self._refusals = Refusals(credential)
@@ -109,7 +111,7 @@ class GeminiModel:
     @property
     def refuses(self) -> frozenset[str]:
         """Models before 2.5 do not think, and refuse to be asked."""
-        return self.abilities.refused() | (_THOUGHTS if is_older(self._model_id, GENERATION_OF_THOUGHTS) else frozenset[str]())
+        return self._refuses
 
     def stream(self, request: ModelRequest) -> AsyncGenerator[Delta, None]:
         return structured(self._stream, request, self.abilities)
@@ -119,8 +121,7 @@ class GeminiModel:
         body = asked = self._encoder.encode(request)
         decoder = ContentDecoder(self._refusals.in_stream, self._model_id)
         while True:
-            path = f"{self._path}:streamGenerateContent?alt=sse"
-            async with aclosing(exchanged(self._connection, path, body, {}, decoder=decoder, refusals=self._refusals)) as deltas:
+            async with aclosing(exchanged(self._connection, self._asked_at, body, {}, decoder=decoder, refusals=self._refusals)) as deltas:
                 async for delta in deltas:
                     if decoder.continuation is None or type(delta) is not ResponseEnd:
                         yield delta

@@ -52,22 +52,22 @@ class RequestEncoder:
         history = request.messages if isinstance(request.messages, History) else History(request.messages)
         said = (self, request.tools, request.system, request.settings)
         frame = remembered(history, f"{self._key} frame", said, lambda: self._frame(self._fields(request)))
-        return b"".join([frame.before, self._contents(history), frame.after])
+        return b"".join([frame.before, *self._contents(history), frame.after])
 
     def encode_count(self, request: ModelRequest) -> bytes:
         """The same, for counting its tokens."""
         fields = {name: value for name, value in self._fields(request).items() if name in _COUNTED}
         frame = self._frame({"model": resource_of(self._model_id), **fields})
-        return b"".join([b'{"generateContentRequest":', frame.before, self._contents(History(request.messages)), frame.after, b"}"])
+        return b"".join([b'{"generateContentRequest":', frame.before, *self._contents(History(request.messages)), frame.after, b"}"])
 
-    def _contents(self, history: History) -> bytes:
-        """In brackets; the user has the last word, since the API answers nobody else."""
+    def _contents(self, history: History) -> list[bytes | bytearray]:
+        """In brackets, to be joined; the user has the last word, since the API answers nobody else."""
         encoder = cast("MessageEncoder", history.memo.setdefault(self._key, (MessageEncoder(self._model_id, self._abilities),))[0])
         contents = history.encoded(self._key, encoder.encode)
         if not contents:
             raise AgentError("invalid", "there is no message to send: the last one must say something")
         last = b"," + GO_ON if encoder.speaker == "model" else b""
-        return b"".join([b"[", contents, last, b"]"])
+        return [b"[", contents, last, b"]"]
 
     def _frame(self, fields: Json) -> _Frame:
         first = head({name: fields[name] for name in _FIRST if name in fields})

@@ -25,6 +25,7 @@ from treadle.providers.gemini.chunks import (
     call_of,
     chunks_of,
     counts_of,
+    decode_bare,
     decode_chunk,
     decode_rare,
     is_said,
@@ -88,7 +89,8 @@ class ContentDecoder:
         self._finish: Candidate[Piece] | Candidate[Fields] | None = None
         """The one that said why it ended."""
         self._blocked: PromptFeedback | None = None
-        self._usage = NOTHING
+        self._usage = self._usage_passing = NOTHING
+        """The last counts, and what a text that goes on says of them since."""
         self._usage_before = Usage()
         """Of the requests that this answer continues."""
         self._beside: dict[str, msgspec.Raw] = {}
@@ -106,7 +108,20 @@ class ContentDecoder:
         deltas = list[Delta]()
         self.heard = False
         for _, data in self._splitter.feed(chunk):
-            self._take(data, deltas)
+            try:
+                bare = decode_bare(data)
+            except (ValueError, RecursionError):
+                self._take(data, deltas)
+                continue
+            piece = bare.candidates[0].content.parts[0]
+            kind = ReasoningDelta if piece.thought else TextDelta
+            if self._open is kind and piece.text and self.failure is None:
+                deltas.append(kind(piece.text))
+                self._length += len(piece.text)
+                self._usage_passing = bare.usage_metadata
+                self.heard = True
+            else:
+                self._take(data, deltas)
         return deltas
 
     def finish(self) -> list[Delta]:
@@ -131,7 +146,8 @@ class ContentDecoder:
     def go_on(self) -> None:
         """What is fed from now on continues this answer."""
         self._continued, self.continuation = self.continuation or "", None
-        self._usage_before, self._usage = self._usage_before + _usage(self._usage), NOTHING
+        self._usage_before = self._usage_before + self._spent()
+        self._usage = self._usage_passing = NOTHING
         self._splitter = EventSplitter()
         self._finish = self.end = None
 
@@ -155,7 +171,7 @@ class ContentDecoder:
         self._id = chunk.response_id or self._id
         self._model = chunk.model_version or self._model
         if b"TokenCount" in bytes(chunk.usage_metadata):  # the first ones may say no more than that there will be some
-            self._usage = chunk.usage_metadata
+            self._usage, self._usage_passing = chunk.usage_metadata, NOTHING
             self.heard = True
         if chunk.prompt_feedback is not None and chunk.prompt_feedback.block_reason:
             self._blocked = chunk.prompt_feedback
@@ -167,11 +183,7 @@ class ContentDecoder:
             if candidate.content is not None:
                 for part in candidate.content.parts or ():
                     if isinstance(part, Piece):
-                        if part.text and self._open is TextDelta and not (part.thought or part.thought_signature or part.function_call):
-                            deltas.append(TextDelta(part.text))  # what nearly every chunk is: a text goes on
-                            self._length += len(part.text)
-                        else:
-                            self._take_piece(part, deltas)
+                        self._take_piece(part, deltas)
                     else:
                         self._take_fields(part, deltas)
             if candidate.finish_reason is not None:
@@ -303,7 +315,10 @@ class ContentDecoder:
         self.end = self._ended(stop, raw)
 
     def _ended(self, stop: StopReason, raw: str) -> ResponseEnd:
-        return ResponseEnd(stop_reason=stop, usage=self._usage_before + _usage(self._usage), raw_stop_reason=raw, id=self._id, model=self._model)
+        return ResponseEnd(stop_reason=stop, usage=self._usage_before + self._spent(), raw_stop_reason=raw, id=self._id, model=self._model)
+
+    def _spent(self) -> Usage:
+        return _usage(self._usage_passing if b"TokenCount" in bytes(self._usage_passing) else self._usage)
 
 
 def _refused(what: str, reason: str | None, ratings: list[SafetyRating] | None, message: str | None) -> Notice:
