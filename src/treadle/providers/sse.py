@@ -16,7 +16,7 @@ EVENT_BYTES_MAX = 64 * 1024 * 1024
 _BOM = b"\xef\xbb\xbf"
 _NAMED_EVENT = re.compile(rb"^event: (.*)\ndata: (.*)\n\n", re.MULTILINE)
 _LINE_ENDS_OF_NAMED_EVENT = 3
-_LINE_ENDS_OF_PLAIN_EVENT = 2
+_DATA = b"data: "
 
 
 class EventSplitter:
@@ -33,9 +33,12 @@ class EventSplitter:
 
     def feed(self, chunk: bytes) -> list[tuple[bytes, bytes]]:
         """The events that end in `chunk`, in order. Raises AgentError(network) where one grows beyond EVENT_BYTES_MAX."""
+        aligned = not (self._held or self._at_start or self._swallow_lf)
+        if aligned and chunk.endswith(b"\r\n\r\n") and (events := _unnamed(chunk, b"\r\n")) is not None:
+            return events
         if self._swallow_lf or b"\r" in chunk:
             chunk = self._with_plain_line_ends(chunk)
-        if not self._held and not self._at_start and chunk.endswith(b"\n\n"):
+        if aligned and chunk.endswith(b"\n\n"):
             return _events(chunk)
         before = self._held[-1][-1:] if self._held else b""
         blank_line = (before + chunk).rfind(b"\n\n")
@@ -75,16 +78,24 @@ class EventSplitter:
 
 def _events(whole: bytes) -> list[tuple[bytes, bytes]]:
     """The events of a text that ends with a blank line."""
-    # Where all line ends belong to events of one of two plain kinds, nothing stands between them: they are all there is, and came at a sixth of the cost.
-    if whole.startswith(b"data: "):
-        plain = whole[len(b"data: ") : -len(b"\n\n")].split(b"\n\ndata: ")
-        if whole.count(b"\n") == _LINE_ENDS_OF_PLAIN_EVENT * len(plain):
-            return [(b"", data) for data in plain]
-    else:
-        named: list[tuple[bytes, bytes]] = _NAMED_EVENT.findall(whole)
-        if whole.count(b"\n") == _LINE_ENDS_OF_NAMED_EVENT * len(named):
-            return named
+    if (unnamed := _unnamed(whole, b"\n")) is not None:
+        return unnamed
+    named: list[tuple[bytes, bytes]] = _NAMED_EVENT.findall(whole)
+    # Where all line ends belong to such events, nothing stands between them: they are all there is, and came at a sixth of the cost.
+    if whole.count(b"\n") == _LINE_ENDS_OF_NAMED_EVENT * len(named):
+        return named
     return [event for block in whole.split(b"\n\n") if (event := _any_event(block)) is not None]
+
+
+def _unnamed(whole: bytes, line_end: bytes) -> list[tuple[bytes, bytes]] | None:
+    """Of a text that ends with a blank line, and in which each event is one line of data; None where there is anything else."""
+    if not whole.startswith(_DATA):
+        return None
+    pieces = whole[len(_DATA) : -2 * len(line_end)].split(line_end + line_end + _DATA)
+    line_ends = 2 * len(pieces)
+    if whole.count(b"\n") != line_ends or whole.count(b"\r") != (line_ends if line_end == b"\r\n" else 0):
+        return None
+    return [(b"", piece) for piece in pieces]
 
 
 def _any_event(block: bytes) -> tuple[bytes, bytes] | None:
