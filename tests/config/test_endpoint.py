@@ -48,6 +48,11 @@ def test_a_configured_token_wins_over_every_variable(tmp_path: Path) -> None:
     assert (endpoint.kind, key(endpoint)[0], endpoint.preamble) == ("auth_token", "my-token", "I am.")
 
 
+def test_what_stands_at_an_address_can_be_said(tmp_path: Path) -> None:
+    text = "providers: {here: {type: openai-chat, base_url: 'http://127.0.0.1:9/v1', server: vllm}}"
+    assert configured(tmp_path, text).endpoint("here").server == "vllm"
+
+
 def test_of_a_configured_key_and_token_the_key_is_used(tmp_path: Path) -> None:
     config = configured(tmp_path, "providers: {anthropic: {auth_token: my-token, api_key: my-key}}")
     assert config.endpoint("anthropic").kind == "api_key"

@@ -48,6 +48,8 @@ class Provider(Guarded, frozen=True, kw_only=True):
     api_key: Secret | None = None
     auth_token: Secret | None = None
     base_url: str | None = None
+    server: str = ""
+    """What stands there, where its address does not tell: the name of a row of openai_chat/servers.py."""
     preamble: str = ""
     """The first system block, by itself, where `auth_token` is used."""
     timeout_s: float = 600
@@ -66,6 +68,7 @@ class Endpoint(Guarded, frozen=True, kw_only=True):
     type: str
     base_url: str | None
     """None: the vendor's own. No slash at its end."""
+    server: str = ""
     api_key: Secret | None
     auth_token: Secret | None
     key_origin: str
@@ -105,6 +108,7 @@ def reach(name: str, provider: Provider, origin: Callable[[str], str], *, api_ke
         name=name,
         type=provider.type,
         base_url=address,
+        server=provider.server,
         api_key=key if field == "api_key" else None,
         auth_token=key if field == "auth_token" else None,
         key_origin=source if key else "",

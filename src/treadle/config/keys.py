@@ -313,6 +313,7 @@ SCHEMA: dict[str, Schema] = {
             "api_key": Key(credential, secret=True),
             "auth_token": Key(credential, secret=True),
             "base_url": Key(base_url),
+            "server": Key(text),
             "preamble": Key(any_text),
             "timeout_s": Key(positive),
             "model": Key(text),

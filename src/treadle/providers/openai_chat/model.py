@@ -22,7 +22,7 @@ from treadle.providers.estimate import estimated_tokens
 from treadle.providers.exchange import asked_once, exchanged
 from treadle.providers.http import TIMEOUT_S, HttpConnection
 from treadle.providers.openai_chat.request import RequestEncoder
-from treadle.providers.openai_chat.servers import OTHER, Server, server_at, server_owning
+from treadle.providers.openai_chat.servers import NAMES, OTHER, Server, server_at, server_owning
 from treadle.providers.openai_chat.stream import ChatDecoder
 from treadle.providers.refusals import Refusals
 from treadle.providers.structured import mode_for, structured
@@ -67,8 +67,14 @@ def connect_to(endpoint: Endpoint) -> HttpConnection:
 
 
 def model_over(connection: Connection, endpoint: Endpoint, model_id: str, abilities: Abilities) -> ChatModel:
-    """A provider that is named like a server of the table is taken for one, wherever it stands."""
-    server, name = server_at(endpoint.base_url or BASE_URL, endpoint.name), f"{endpoint.name}:{model_id}"
+    """Of the server that the configuration names, else of the one at that address, else of the one that the provider is called after.
+
+    Raises AgentError(invalid) where the configuration names one that is not in the table.
+    """
+    if endpoint.server and endpoint.server not in NAMES:
+        raise AgentError("invalid", f"providers.{endpoint.name}.server is {endpoint.server!r}; use one of: {', '.join(NAMES)}")
+    server = server_at(endpoint.base_url or BASE_URL, endpoint.server, endpoint.name)
+    name = f"{endpoint.name}:{model_id}"
     return ChatModel(model_id, connection=connection, server=server, name=name, abilities=abilities, credential=endpoint.credential)
 
 

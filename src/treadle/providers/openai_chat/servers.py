@@ -178,14 +178,14 @@ SERVERS: tuple[Server, ...] = (
 NAMES = tuple(server.name for server in SERVERS)
 
 
-def server_at(base_url: str, hint: str = "") -> Server:
-    """The row whose name is the `hint`, else the one whose host it is; OTHER where neither is known."""
+def server_at(base_url: str, said: str = "", called: str = "") -> Server:
+    """The row that is `said` to be there, else the one whose host it is, else the one that the provider is `called` after; OTHER where none is."""
     parts = urlsplit(base_url)
     host = (parts.hostname or "").lower()
-    there = (host, f"{host}:{parts.port or ''}")
-    named = (server for server in SERVERS if server.name == hint)
-    found = (server for server in SERVERS if any(place == known or place.endswith("." + known) for known in server.hosts for place in there))
-    return next(named, None) or next(found, OTHER)
+    places = (host, f"{host}:{parts.port or ''}")
+    there = [server for server in SERVERS if any(place == known or place.endswith(f".{known}") for known in server.hosts for place in places)]
+    named = {server.name: server for server in SERVERS}
+    return named.get(said) or next(iter(there), None) or named.get(called, OTHER)
 
 
 def server_owning(owner: str) -> Server:
