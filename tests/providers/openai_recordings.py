@@ -8,7 +8,7 @@ from itertools import groupby
 from pathlib import Path
 from typing import Any
 
-from treadle.message import Message, Part, ProviderPart, ReasoningPart, TextPart, ToolCall, ToolResult
+from treadle.message import MediaPart, Message, Part, ProviderPart, ReasoningPart, TextPart, ToolCall, ToolResult
 from treadle.model import ModelRequest, ToolDefinition
 from treadle.providers.openai_responses.messages import MessageEncoder
 from treadle.types import Settings, SystemBlock
@@ -48,15 +48,21 @@ def response_of(response: Json) -> Json:
     if response["body"].lstrip().startswith("{"):
         return json.loads(response["body"])
     events = events_of(response)
-    whole = events[-1]["response"]
+    whole = next(event["response"] for event in reversed(events) if "response" in event)
     return {**whole, "output": [event["item"] for event in events if event["type"] == "response.output_item.done"] or whole["output"]}
+
+
+def response_error(response: Json) -> Json:
+    if response["body"].lstrip().startswith("{"):
+        return json.loads(response["body"])["error"]
+    event = next(event for event in events_of(response) if event["type"] in ("error", "response.failed"))
+    return event.get("error") or event.get("response", {}).get("error") or event
 
 
 # ---------------------------------------------------------------- what means the same
 
 
 _FLAT = str.maketrans({"\u2013": "-", "\u2014": "-", "\u2018": "'", "\u2019": "'", "\u201c": '"', "\u201d": '"'})
-_HOSTED_KEPT = ("role", "type", "content", "call_id", "name", "arguments", "output", "summary", "encrypted_content", "phase")
 
 
 def same(value: Any) -> Any:
@@ -78,7 +84,10 @@ def same(value: Any) -> Any:
         plain.pop("status", None)
     if plain.get("type") == "reasoning":
         plain = {k: v for k, v in plain.items() if (k, v) != ("content", [])}
+    if plain.get("type") == "input_image":
+        plain.setdefault("detail", "auto")
     if "role" in plain:
+        plain["role"] = {"developer": "system"}.get(plain["role"], plain["role"])
         content = plain.get("content")
         if isinstance(content, list) and len(content) == 1 and set(content[0]) == {"type", "text"}:
             plain["content"] = content[0]["text"]
@@ -101,7 +110,7 @@ def request_of(body: Json, responses: Iterable[Sequence[Part]]) -> ModelRequest:
     """The request that the loop would have made: what the model said is taken from our responses, where one of them says the same."""
     said = {_key(items_of(parts)): parts for parts in responses}
     given = [{"role": "user", "content": body["input"]}] if isinstance(body["input"], str) else body["input"]
-    names = {item["call_id"]: item["name"] for item in given if item.get("type") == "function_call"}
+    names = {item["call_id"]: item["name"] for item in given if item.get("type") in ("function_call", "custom_tool_call")}
     messages: list[Message] = []
     for role, items in groupby(given, _role):
         messages += _messages(role, list(items), said, names)
@@ -116,12 +125,12 @@ def request_of(body: Json, responses: Iterable[Sequence[Part]]) -> ModelRequest:
 
 def _key(items: list[Json]) -> str:
     """What the recorded programs sent back of an answer: items of hosted tools they made anew from what they had kept."""
-    kept = [item for item in items if item.get("role") or item.get("type") in ("function_call", "reasoning")]
+    kept = [item for item in items if item.get("role") or item.get("type") in ("function_call", "custom_tool_call", "reasoning")]
     return json.dumps(kept, sort_keys=True)
 
 
 def _role(item: Json) -> str:
-    if item.get("type") == "function_call_output":
+    if item.get("type") in ("function_call_output", "custom_tool_call_output"):
         return "tool"
     return item.get("role", "assistant")
 
@@ -129,12 +138,29 @@ def _role(item: Json) -> str:
 def _messages(role: str, items: list[Json], said: dict[str, Sequence[Part]], names: dict[str, str]) -> list[Message]:
     match role:
         case "tool":
-            return [Message.tool([ToolResult(call_id=i["call_id"], name=names[i["call_id"]], content=i["output"]) for i in items])]
+            results = [(i["call_id"], i["output"] if isinstance(i["output"], str) else tuple(_given(i["output"]))) for i in items]
+            return [Message.tool([ToolResult(call_id=call_id, name=names.get(call_id, "?"), content=content) for call_id, content in results])]  # pyright: ignore[reportArgumentType]  texts and media
         case "assistant":
             parts = said.get(_key([same(item) for item in items]))
             return [Message.assistant([_written(item) for item in items] if parts is None else parts)]
         case _:
-            return [Message.of("system" if role == "developer" else role, same(item)["content"]) for item in items]  # pyright: ignore[reportArgumentType]  one of the roles
+            return [Message.of("system" if role == "developer" else role, _given(same(item)["content"])) for item in items]  # pyright: ignore[reportArgumentType]  one of the roles
+
+
+def _given(content: str | list[Json]) -> list[Part]:
+    if isinstance(content, str):
+        return [TextPart(text=content)]
+    parts: list[Part] = []
+    for part in content:
+        url = part.get("image_url") or part.get("file_data") or part.get("file_url") or ""
+        media_type, _, data = url.removeprefix("data:").partition(";base64,")
+        if part["type"] == "input_text":
+            parts.append(TextPart(text=part["text"]))
+        elif data:
+            parts.append(MediaPart(media_type=media_type, data=data, name=part.get("filename")))
+        else:
+            parts.append(MediaPart(media_type="image/png" if part["type"] == "input_image" else "application/pdf", url=url))
+    return parts
 
 
 def _written(item: Json) -> Part:
@@ -147,6 +173,9 @@ def _written(item: Json) -> Part:
             kept = {k: v for k, v in item.items() if k != "type"}
             text = "\n\n".join(part["text"] for part in item["summary"])
             return ReasoningPart(text=text, provider="openai", provider_data=json.dumps(kept))
+        case "custom_tool_call":
+            data = {"provider": "openai", "provider_data": '{"type":"custom_tool_call"}'}
+            return ToolCall(id=item["call_id"], name=item["name"], arguments_json=json.dumps({"input": item["input"]}), **data)
         case "function_call":
             more = {k: v for k, v in item.items() if k not in ("type", "id", "call_id", "name", "arguments", "status")}
             data = {"provider": "openai", "provider_data": json.dumps(more)} if more else {}
@@ -155,19 +184,26 @@ def _written(item: Json) -> Part:
             return ProviderPart(provider="openai", data=json.dumps(item))
 
 
+_OURS = ("model", "input", "instructions", "stream", "store", "tools", "tool_choice", "reasoning", "max_output_tokens", "temperature")
+
+
 def _settings(body: Json) -> Settings:
     reasoning = body.get("reasoning") or {}
-    extra = {k: v for k, v in body.items() if k in ("include", "temperature", "text") and v is not None}
-    beyond = [{k: v for k, v in t.items() if k not in ("parameters", "description")} for t in body.get("tools", [])]
+    extra = {k: v for k, v in body.items() if k not in _OURS and v is not None}
+    beyond = [{k: v for k, v in t.items() if k not in ("parameters", "description")} for t in body.get("tools") or []]
     if any(t["type"] != "function" or set(t) > {"type", "name", "strict"} for t in beyond):
         extra["tools"] = [{k: v for k, v in t.items() if k != "strict"} for t in beyond]
-    if more := {k: v for k, v in reasoning.items() if k != "effort"}:
+    effort = reasoning.get("effort")
+    if more := {k: v for k, v in reasoning.items() if v is not None and (k != "effort" or effort in ("none", "minimal"))}:
         extra["reasoning"] = more
     choice = body.get("tool_choice")
+    if isinstance(choice, dict) and choice.get("type") != "function":
+        extra["tool_choice"] = choice
     return Settings(
         max_tokens=body.get("max_output_tokens"),
-        effort=reasoning.get("effort"),
-        tool_choice={"required": "any"}.get(choice, choice) if isinstance(choice, str) else None,
+        temperature=body.get("temperature"),
+        effort=None if effort in ("none", "minimal") else effort,
+        tool_choice=choice.get("name") if isinstance(choice, dict) else {"required": "any"}.get(str(choice), choice),
         cache=False,
         extra=extra or None,
     )

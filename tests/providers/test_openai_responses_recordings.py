@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from tests.providers.loopback import serving
-from tests.providers.openai_recordings import FOLDER, NAMES, exchanges, is_refused, items_of, request_of, response_of, same
+from tests.providers.openai_recordings import FOLDER, NAMES, exchanges, is_refused, items_of, request_of, response_error, response_of, same
 from tests.providers.recordings import answer
 from tests.providers.speech import HELLO, KEY
 from treadle.errors import AgentError, ErrorKind
@@ -21,7 +21,8 @@ from treadle.types import StopReason, Usage
 
 pytestmark = pytest.mark.skipif(not FOLDER.is_dir(), reason="the folder `shared` with the recordings is not beside this checkout")
 
-KINDS = {400: ErrorKind.INVALID, 401: ErrorKind.AUTH, 403: ErrorKind.AUTH, 404: ErrorKind.INVALID, 429: ErrorKind.RATE_LIMIT, 200: ErrorKind.RATE_LIMIT}
+KINDS = {400: ErrorKind.INVALID, 401: ErrorKind.AUTH, 403: ErrorKind.AUTH, 404: ErrorKind.INVALID, 429: ErrorKind.RATE_LIMIT, 500: ErrorKind.NETWORK}
+IN_STREAM = {"insufficient_quota": ErrorKind.RATE_LIMIT, "rate_limit_exceeded": ErrorKind.RATE_LIMIT, "context_length_exceeded": ErrorKind.CONTEXT_OVERFLOW}
 CALLS = ("function_call", "custom_tool_call")
 HOSTED = ("_call", "_call_output", "_list_tools", "tool_search_output", "mcp_approval_request")
 
@@ -103,13 +104,14 @@ def _comparable(items: list[dict[str, Any]]) -> list[Any]:
 
 
 def _assert_told(response: dict[str, Any], error: AgentError) -> None:
-    assert error.kind is KINDS[response["status"]]
     assert error.status == response["status"]
     assert KEY not in error.message
+    said = response_error(response)
+    assert str(said["message"])[:60] in error.message
     if response["status"] == 200:
-        assert "insufficient_quota" in error.message
-    else:
-        assert response["body"].split('"message": "')[-1][:20].split("\\")[0] in error.message or "message" in response["body"]
+        assert error.kind is IN_STREAM.get(said.get("code"), ErrorKind.NETWORK)
+    elif "context_length" not in response["body"]:
+        assert error.kind is KINDS[response["status"]]
 
 
 def _replayed(body: bytes) -> tuple[ModelResponse | None, AgentError | None]:
