@@ -150,6 +150,8 @@ async def test_a_count_is_asked_of_the_model(asking: Asking) -> None:
 
 # ---------------------------------------------------------------- an answer in several requests
 
+LONG = ModelRequest(messages=[Message.user("Hello")], settings=Settings(max_tokens=100_000))
+
 
 def counts(prompt: int, said: int) -> Json:
     return {"promptTokenCount": prompt, "candidatesTokenCount": said}
@@ -160,7 +162,7 @@ async def test_an_answer_that_is_too_long_for_one_response_is_one_answer(asking:
     second = Answer(steps=(sse({"text": "a "}), sse(finish="CONTINUATION", token="t2", counts=counts(11, 1))))
     third = Answer(steps=(sse({"text": "time."}, finish="STOP", counts=counts(12, 1)),))
     async with serving(first, second, third) as server:
-        response = await fold_stream(asking(server.url).stream(HELLO))
+        response = await fold_stream(asking(server.url).stream(LONG))
     assert response.parts == (TextPart(text="Once upon a time."),)
     assert (response.stop_reason, response.usage) == (StopReason.COMPLETE, Usage(input_tokens=32, output_tokens=4))
     bodies = [seen.json for seen in server.seen]
@@ -172,7 +174,7 @@ async def test_an_answer_that_is_too_long_for_one_response_is_one_answer(asking:
 async def test_an_answer_that_gets_no_further_is_cut(asking: Asking, token: str | None) -> None:
     stuck = [Answer(steps=(sse({"text": "On "}, finish="CONTINUATION", token=t),)) for t in ("t1", token)]
     async with serving(*stuck) as server:
-        response = await fold_stream(asking(server.url).stream(HELLO))
+        response = await fold_stream(asking(server.url).stream(LONG))
     assert (response.text, response.stop_reason, response.raw_stop_reason) == ("On On ", StopReason.MAX_TOKENS, "CONTINUATION")
     assert len(server.seen) == 2
 
@@ -181,7 +183,7 @@ async def test_a_continuation_that_fails_fails_the_answer(asking: Asking) -> Non
     first = Answer(steps=(sse({"text": "Once "}, finish="CONTINUATION", token="t1"),))
     async with serving(first, Answer(steps=(sse({"text": "upon "}), Step.CUT))) as server:
         with pytest.raises(AgentError) as raised:
-            await fold_stream(asking(server.url).stream(HELLO))
+            await fold_stream(asking(server.url).stream(LONG))
     assert raised.value.kind is ErrorKind.NETWORK
 
 
@@ -189,8 +191,14 @@ async def test_leaving_in_the_middle_of_a_continuation_closes_it(asking: Asking)
     first = Answer(steps=(sse({"text": "Once "}, finish="CONTINUATION", token="t1"),))
     async with serving(first, Answer(steps=(sse({"text": "upon "}), Step.HANG))) as server:
         with anyio.fail_after(5):
-            async with aclosing(asking(server.url).stream(HELLO)) as deltas:
+            async with aclosing(asking(server.url).stream(LONG)) as deltas:
                 async for delta in deltas:
                     if delta == TextDelta("upon "):
                         break
             await server.gone.wait()
+
+
+async def test_a_shorter_answer_that_stops_so_is_a_pause(asking: Asking) -> None:
+    async with serving(Answer(steps=(sse({"text": "Once "}, finish="CONTINUATION", token="t1"),))) as server:
+        response = await fold_stream(asking(server.url).stream(HELLO))
+    assert (response.text, response.stop_reason, response.raw_stop_reason) == ("Once ", StopReason.PAUSE, "CONTINUATION")

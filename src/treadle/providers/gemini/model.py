@@ -25,9 +25,12 @@ from treadle.providers.gemini.stream import ContentDecoder
 from treadle.providers.http import TIMEOUT_S, HttpConnection
 from treadle.providers.refusals import Refusals
 from treadle.providers.structured import structured
+from treadle.types import DEFAULT_MAX_TOKENS
 
 BASE_URL = "https://generativelanguage.googleapis.com"
 API_VERSION = "v1beta"
+RESPONSE_TOKENS_MAX = 65_536
+"""The most that one streamed response can have, whatever was asked for. Source: the developer's guide to Gemini 4 Argon (2026-11)."""
 
 _VERSION = re.compile(r"//[^/]+.*/v\d+[a-z0-9]*(?:/|$)")
 _KEY_FROM = "the key: GEMINI_API_KEY, or api_key in the configuration"
@@ -116,12 +119,20 @@ class GeminiModel:
     def stream(self, request: ModelRequest) -> AsyncGenerator[Delta, None]:
         return structured(self._stream, request, self.abilities)
 
-    async def _stream(self, request: ModelRequest) -> AsyncGenerator[Delta, None]:
+    def _stream(self, request: ModelRequest) -> AsyncGenerator[Delta, None]:
+        body, decoder = self._encoder.encode(request), ContentDecoder(self._refusals.in_stream, self._model_id)
+        if (request.settings.max_tokens or DEFAULT_MAX_TOKENS) > RESPONSE_TOKENS_MAX:
+            return self._continued(body, decoder)
+        return self._exchanged(body, decoder)
+
+    def _exchanged(self, body: bytes, decoder: ContentDecoder) -> AsyncGenerator[Delta, None]:
+        return exchanged(self._connection, self._asked_at, body, {}, decoder=decoder, refusals=self._refusals)
+
+    async def _continued(self, body: bytes, decoder: ContentDecoder) -> AsyncGenerator[Delta, None]:
         """An answer that is longer than one response may be goes on in the next one; here it is one."""
-        body = asked = self._encoder.encode(request)
-        decoder = ContentDecoder(self._refusals.in_stream, self._model_id)
+        asked = body
         while True:
-            async with aclosing(exchanged(self._connection, self._asked_at, body, {}, decoder=decoder, refusals=self._refusals)) as deltas:
+            async with aclosing(self._exchanged(body, decoder)) as deltas:
                 async for delta in deltas:
                     if decoder.continuation is None or type(delta) is not ResponseEnd:
                         yield delta

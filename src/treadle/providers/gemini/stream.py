@@ -98,7 +98,7 @@ class ContentDecoder:
         self._id = self._model = ""
         self._continued = ""
         self.continuation: str | None = None
-        """Set with `end` where the provider has more to say, once this is sent with the same request."""
+        """Set with `end`, a pause, where the provider has more to say once this is sent with the same request."""
         self.end: ResponseEnd | None = None
         self.failure: AgentError | None = None
         self.heard = False
