@@ -49,7 +49,8 @@ def response_of(response: Json) -> Json:
         return json.loads(response["body"])
     events = events_of(response)
     whole = next(event["response"] for event in reversed(events) if "response" in event)
-    return {**whole, "output": [event["item"] for event in events if event["type"] == "response.output_item.done"] or whole["output"]}
+    done = sorted((e for e in events if e["type"] == "response.output_item.done"), key=lambda event: event.get("output_index", 0))
+    return {**whole, "output": [event["item"] for event in done] or whole["output"]}
 
 
 def response_error(response: Json) -> Json:

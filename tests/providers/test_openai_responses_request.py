@@ -156,6 +156,11 @@ def test_a_call_that_nobody_here_can_run_is_answered_so(kind: str) -> None:
     assert "not run" not in json.dumps(items(call, answer))
 
 
+def test_a_call_that_the_provider_ran_itself_needs_no_answer() -> None:
+    call = {"type": "shell_call", "call_id": "call_1", "environment": {"type": "container_reference", "container_id": "cntr_1"}, "action": {"commands": ["ls"]}}
+    assert items(ProviderPart(provider="openai", data=json.dumps(call))) == [call]
+
+
 def test_half_characters_do_not_break_a_history() -> None:
     said = items(
         TextPart(text="a\ud83d"),

@@ -184,7 +184,8 @@ def _hosted(fields: Fields, answered: set[str]) -> list[Item]:
     if not kind or kind == "computer_call":  # which wants a picture of a screen in return
         return []
     item: Json = {name: value for name, value in fields.items() if name != "id" or kind in _KEEP_THEIR_ID}
-    if kind in _UNANSWERED and (call_id := text_of(fields, "call_id")) not in answered:
+    at_provider = b"container" in bytes(fields.get("environment", b""))  # where some calls have no output of their own
+    if kind in _UNANSWERED and not at_provider and (call_id := text_of(fields, "call_id")) not in answered:
         return [item, {**_UNANSWERED[kind], "call_id": call_id}]
     return [item]
 
