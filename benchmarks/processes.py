@@ -80,7 +80,7 @@ class Bench:
         if not (FLOORS / "mock_llm.py").is_file():
             raise Skipped("the folder shared/bench with the mock model and the floors is not beside this checkout")
         if self._server is None:
-            argv = [sys.executable, str(FLOORS / "mock_llm.py")]
+            argv = [sys.executable, str(HERE / "mock.py")]
             self._server = subprocess.Popen(argv, stdout=subprocess.PIPE, text=True, env={**os.environ, "PYTHONDONTWRITEBYTECODE": "1"})
             if self.pinned:
                 os.sched_setaffinity(self._server.pid, {self._cores[1]})
