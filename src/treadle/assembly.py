@@ -234,6 +234,7 @@ class _Contexts:
             idempotency_key=idempotency_key(plan.run_id, call_id),
             spill=self._assembly.spill.write,
             seen_files=self._seen,
+            places=ready.places,
             environment=self._assembly.environment,
             report=partial(self._report, call_id),
             is_cancelled=toolbox.is_stopping,

@@ -5,8 +5,8 @@ How a single call is run is execution.py's; what the results mean for the run is
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Iterator, Sequence
-from dataclasses import dataclass
+from collections.abc import Awaitable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
 from typing import Any, Literal, Protocol
 
 import anyio
@@ -35,6 +35,8 @@ class Ready:
     attempt: int = 1
     started: bool = False
     """Its start is in the journal, by a driver that died: that entry stands for this attempt too."""
+    places: Mapping[str, str] = field(default_factory=dict[str, str])
+    """Where the paths of the call led when it was judged."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -91,6 +91,8 @@ class ToolContext(msgspec.Struct, Generic[DepsOut], frozen=True, kw_only=True):
     """Writes text that is too long for the model to a file that it can read on, and gives the path."""
     seen_files: dict[str, str] = {}
     """Path -> hash of what the model was last shown of it, for the whole session: a file is read before it is changed."""
+    places: Mapping[str, str] = {}
+    """Path as the call names it -> where it led when the call was judged: that place is opened, and no link on the way to it is followed."""
     environment: Mapping[str, str] = {}
     """The environment for child processes: the provider's keys are not in it."""
     report: Callable[[str, float | None, float | None], None] | None = None

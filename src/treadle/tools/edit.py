@@ -85,7 +85,7 @@ class Edit(Builtin[EditArguments]):
 
 
 def _edit(ctx: ToolContext[Any], arguments: EditArguments) -> str:
-    place = files.locate(arguments.path, ctx.cwd)
+    place = files.place_of(arguments.path, ctx)
     name = files.shown(place, ctx.cwd)
     with files.changing(place), files.telling("edit", arguments.path, ctx.cwd):
         old = _existing(place, arguments.path)
@@ -149,7 +149,7 @@ def _encoded(encoding: Encoding, document: Document, arguments: EditArguments) -
 
 def _probe(ctx: ToolContext[Any], arguments: EditArguments) -> ProbeAnswer:
     """By what the texts prove. What the model was shown of the file is no help: it is lost with the process, or may be of after the edit."""
-    place = files.locate(arguments.path, ctx.cwd)
+    place = files.place_of(arguments.path, ctx)
     try:
         now = files.load(place)
         if now is None or not now.is_whole:

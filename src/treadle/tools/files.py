@@ -1,6 +1,6 @@
 """Files as the tools use them: where a path leads, reading, replacing whole, and what the model is told when one of these fails.
 
-Every function blocks: call it in a worker thread. Opening itself is folder.py; what bytes mean is text.py. Entry: `locate`, `load`, `save`.
+Every function blocks: call it in a worker thread. Opening itself is folder.py; what bytes mean is text.py. Entry: `place_of`, `load`, `save`.
 """
 
 from __future__ import annotations
@@ -23,6 +23,7 @@ MAX_WHOLE_BYTES = 16 * 1024 * 1024
 """Files up to this size are compared by their content and can be edited; larger ones are compared by size, time and inode."""
 MAX_PATH_CHARS = 4096
 _SAMPLE = 64 * 1024
+_TRIES = 5
 
 _LOCKS = tuple(threading.Lock() for _ in range(64))
 
@@ -51,8 +52,20 @@ def check_path(path: str) -> None:
 
 
 def locate(path: str, cwd: Path) -> Path:
-    """Where `path` leads from `cwd`, with every link resolved. `~` and `$` are characters like others. It need not exist."""
-    return Path(os.path.realpath(os.path.join(cwd, path)))
+    """Where `path` leads from `cwd`, with every link resolved. `~` and `$` are characters like others. It need not exist.
+
+    Raises ToolFailed where links on the way to it are being changed again and again.
+    """
+    for _ in range(_TRIES):
+        with suppress(OSError):  # a link that is gone between two looks at it
+            return Path(os.path.realpath(os.path.join(cwd, path)))
+    raise ToolFailed(f"{path!r} is being changed by somebody else while it is looked up. Nothing was done; try again.")
+
+
+def place_of(path: str, ctx: ToolContext[Any]) -> Path:
+    """What a call opens: where its path led when the policy judged it. Links that were put there since are not followed when it is opened."""
+    judged = ctx.places.get(path)
+    return locate(path, ctx.cwd) if judged is None else Path(judged)
 
 
 def shown(place: Path | str, cwd: Path) -> str:
@@ -231,8 +244,9 @@ def _not_a_file(path: str, kind: str, doing: str) -> str:
 
 
 def _missing(path: str, place: Path, cwd: Path) -> str:
-    asked = os.path.join(cwd, path)
-    link = f" (it is a symbolic link to {os.readlink(asked)!r})" if os.path.islink(asked) else ""
+    link = ""
+    with suppress(OSError):
+        link = f" (it is a symbolic link to {os.readlink(os.path.join(cwd, path))!r})"
     tilde = " '~' is not expanded: give the whole path." if path.startswith("~") else ""
     close = _suggestions(place, cwd)
     hint = f" Did you mean {' or '.join(repr(c) for c in close)}?" if close else " Use glob or ls to find it."
@@ -246,7 +260,7 @@ def _suggestions(place: Path, cwd: Path) -> list[str]:
     tails = [cwd.joinpath(*place.parts[i:]) for i in range(1, len(place.parts))]
     found = [shown(tail, cwd) for tail in tails if tail != place and tail.exists()][:1]
     try:
-        with os.scandir(place.parent) as entries:
+        with parent_of(place) as folder, folder.entries() as entries:
             names = [entry.name for entry, _ in zip(entries, range(2_000), strict=False)]
     except OSError:
         return found

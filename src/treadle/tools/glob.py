@@ -57,11 +57,11 @@ class Glob(Builtin[GlobArguments]):
     @override
     async def execute(self, ctx: ToolContext[Any], arguments: GlobArguments) -> str:
         """Cancellation stops the walk."""
-        return await to_thread.run_sync(_glob, ctx.cwd, arguments, self.max_output)
+        return await to_thread.run_sync(_glob, ctx, arguments, self.max_output)
 
 
-def _glob(cwd: Path, arguments: GlobArguments, max_chars: int) -> str:
-    top = files.locate(arguments.path, cwd)
+def _glob(ctx: ToolContext[Any], arguments: GlobArguments, max_chars: int) -> str:
+    cwd, top = ctx.cwd, files.place_of(arguments.path, ctx)
     if os.path.isfile(top):
         raise ToolFailed(f"{arguments.path!r} is a file: path takes the directory to look in.")
     search = _Search(GlobPattern(arguments.pattern), os.fspath(top))

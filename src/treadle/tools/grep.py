@@ -81,7 +81,7 @@ class Grep(Builtin[GrepArguments]):
     @override
     async def execute(self, ctx: ToolContext[Any], arguments: GrepArguments) -> str:
         """Cancellation kills the search process."""
-        place = await to_thread.run_sync(_target, arguments.path, ctx.cwd)
+        place = await to_thread.run_sync(_target, arguments.path, ctx)
         request = _request(arguments, place)
         report = _Report(request, ctx.cwd, self.max_output - _HINT_CHARS)
         with anyio.move_on_after(MAX_SECONDS) as limit:
@@ -89,10 +89,10 @@ class Grep(Builtin[GrepArguments]):
         return report.text(stopped=limit.cancelled_caught)
 
 
-def _target(path: str, cwd: Path) -> Path:
+def _target(path: str, ctx: ToolContext[Any]) -> Path:
     """The file or directory to search. Raises ToolFailed where there is none."""
-    place = files.locate(path, cwd)
-    with files.telling("search", path, cwd):
+    place = files.place_of(path, ctx)
+    with files.telling("search", path, ctx.cwd):
         if not os.path.isdir(place):
             os.close(files.open_file(place))
     return place

@@ -8,7 +8,6 @@ from __future__ import annotations
 import heapq
 import os
 from collections.abc import Iterator
-from pathlib import Path
 from typing import Any
 
 from anyio import from_thread, to_thread
@@ -44,14 +43,14 @@ class Ls(Builtin[LsArguments]):
     @override
     async def execute(self, ctx: ToolContext[Any], arguments: LsArguments) -> str:
         """Cancellation stops it between two entries."""
-        return await to_thread.run_sync(_ls, ctx.cwd, arguments.path, self.max_output)
+        return await to_thread.run_sync(_ls, ctx, arguments.path, self.max_output)
 
 
-def _ls(cwd: Path, path: str, max_chars: int) -> str:
-    place = files.locate(path, cwd)
+def _ls(ctx: ToolContext[Any], path: str, max_chars: int) -> str:
+    place = files.place_of(path, ctx)
     if os.path.isfile(place):
         raise ToolFailed(f"{path!r} is a file, not a directory: use read to see what is in it.")
-    with files.telling("list", path, cwd), Folder.at(os.fspath(place)) as folder:
+    with files.telling("list", path, ctx.cwd), Folder.at(os.fspath(place)) as folder:
         counter = _Counter()
         with folder.entries() as entries:
             first = heapq.nsmallest(MAX_ENTRIES, counter.counted(entries))

@@ -60,7 +60,7 @@ class Read(Builtin[ReadArguments]):
     @override
     async def execute(self, ctx: ToolContext[Any], arguments: ReadArguments) -> ToolOutput:
         """Cancellation stops it between two pieces of the file."""
-        looked = await to_thread.run_sync(_look, ctx.cwd, arguments, self.max_output)
+        looked = await to_thread.run_sync(_look, ctx, arguments, self.max_output)
         if looked.digest is not None:
             ctx.seen_files[os.fspath(looked.place)] = looked.digest
         return looked.output
@@ -73,9 +73,9 @@ class _Looked(msgspec.Struct, frozen=True):
     """None where no text was shown, so that nothing may be written over it."""
 
 
-def _look(cwd: Path, arguments: ReadArguments, max_chars: int) -> _Looked:
-    place = files.locate(arguments.path, cwd)
-    with files.telling("read", arguments.path, cwd), os.fdopen(files.open_file(place), "rb") as file:
+def _look(ctx: ToolContext[Any], arguments: ReadArguments, max_chars: int) -> _Looked:
+    place = files.place_of(arguments.path, ctx)
+    with files.telling("read", arguments.path, ctx.cwd), os.fdopen(files.open_file(place), "rb") as file:
         head = file.read(SNIFF_BYTES)
         if (media_type := image_type(head)) is not None:
             return _Looked(_image(file, arguments.path, media_type), place, None)

@@ -53,7 +53,7 @@ class Write(Builtin[WriteArguments]):
 
 
 def _write(ctx: ToolContext[Any], arguments: WriteArguments) -> str:
-    place = files.locate(arguments.path, ctx.cwd)
+    place = files.place_of(arguments.path, ctx)
     name = files.shown(place, ctx.cwd)
     with files.changing(place), files.telling("write", arguments.path, ctx.cwd):
         old = files.load(place)

@@ -1,0 +1,141 @@
+"""Another process swaps a directory for a link to a secret place, again and again: what was judged is what is opened, or nothing is."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from tests.tools.conftest import MakeContext
+from treadle.tooling import ToolFailed
+from treadle.tools.edit import Edit
+from treadle.tools.glob import Glob
+from treadle.tools.ls import Ls
+from treadle.tools.read import Read
+from treadle.tools.write import Write
+
+READS = 5_000
+FLIPPER = """
+import itertools, os, sys
+work, made = sys.argv[1], itertools.count()
+
+def appear(name):
+    while True:
+        try:
+            return os.rename(f"{work}/{name}", f"{work}/sub")
+        except OSError:  # somebody has made the directory that was missing just now
+            os.rename(f"{work}/sub", f"{work}/made-{next(made)}")
+
+print("flipping", flush=True)
+while True:
+    os.rename(f"{work}/sub", f"{work}/aside")
+    appear("link")
+    os.rename(f"{work}/sub", f"{work}/link")
+    appear("aside")
+"""
+LEAF_FLIPPER = """
+import os, sys
+work = sys.argv[1]
+print("flipping", flush=True)
+while True:
+    os.symlink(f"{work}/../outside/f", f"{work}/sub/new")
+    os.replace(f"{work}/sub/new", f"{work}/sub/f")
+    with open(f"{work}/sub/new", "w") as file:
+        file.write("mine\\n")
+    os.replace(f"{work}/sub/new", f"{work}/sub/f")
+"""
+
+pytestmark = pytest.mark.skipif(sys.platform == "win32", reason="Windows opens by path")
+
+
+@pytest.fixture
+def work(tmp_path: Path) -> Path:
+    work, outside = tmp_path.resolve() / "work", tmp_path.resolve() / "outside"
+    (work / "sub").mkdir(parents=True)
+    outside.mkdir()
+    (work / "sub" / "f").write_text("mine\n")
+    (outside / "f").write_text("secret\n")
+    (outside / "hidden").write_text("secret\n")
+    (work / "link").symlink_to(outside)
+    return work
+
+
+@contextmanager
+def flipping(work: Path, program: str = FLIPPER) -> Iterator[None]:
+    with subprocess.Popen([sys.executable, "-I", "-c", program, str(work)], stdout=subprocess.PIPE) as process:
+        try:
+            assert process.stdout is not None
+            assert process.stdout.readline() == b"flipping\n"
+            yield
+            assert process.poll() is None, "it flips until the end"
+        finally:
+            process.kill()
+
+
+class Seen:
+    """What came of calls."""
+
+    def __init__(self, make_context: MakeContext, work: Path, place: str) -> None:
+        self.context = make_context(work, places={place: str(work / place)})
+        self.results: set[str] = set()
+        self.words: set[str] = set()
+        self.failures = 0
+
+    async def call(self, tool: Any, **arguments: Any) -> None:
+        try:
+            self.results.add(str(await tool.execute(self.context, tool.parse(json.dumps(arguments)))))
+        except ToolFailed as e:
+            self.failures += 1
+            self.words.add(e.message)
+
+    def told_of(self, *words: str) -> bool:
+        return any(word in text for word in words for text in self.words | self.results)
+
+
+@pytest.mark.timeout(120)
+@pytest.mark.parametrize("program", [FLIPPER, LEAF_FLIPPER], ids=["a directory", "the file itself"])
+async def test_five_thousand_reads_show_nothing_of_another_place(make_context: MakeContext, work: Path, program: str) -> None:
+    seen, read = Seen(make_context, work, "sub/f"), Read()
+    with flipping(work, program):
+        for _ in range(READS):
+            await seen.call(read, path="sub/f")
+    assert seen.results == {"     1\tmine"}
+    assert seen.failures > 0, "some calls met the link"
+    assert not seen.told_of("secret", "hidden")
+
+
+async def test_a_directory_is_listed_where_it_was_judged(make_context: MakeContext, work: Path) -> None:
+    seen, ls, glob = Seen(make_context, work, "sub"), Ls(), Glob()
+    with flipping(work):
+        for _ in range(300):
+            await seen.call(ls, path="sub")
+            await seen.call(glob, pattern="*", path="sub")
+    assert seen.results <= {"f  5", "f (gone)", "sub/f", "No file matches '*' in 'sub'."}
+    assert {"f  5", "sub/f"} <= seen.results
+    assert not seen.told_of("secret", "hidden")
+
+
+async def test_what_is_written_appears_nowhere_else(make_context: MakeContext, work: Path) -> None:
+    seen, write, edit, outside = Seen(make_context, work, "sub/new"), Write(), Edit(), work.parent / "outside"
+    before = {path.name: path.read_text() for path in outside.iterdir()}
+    with flipping(work):
+        for i in range(400):
+            await seen.call(write, path="sub/new", content=f"{i}\n")
+            await seen.call(edit, path="sub/new", edits=[{"old": f"{i}", "new": f"{i} edited"}])
+    assert {path.name: path.read_text() for path in outside.iterdir()} == before
+    assert not [path for path in work.rglob(".treadle-*")]
+    assert len(seen.results) > 1
+
+
+async def test_without_a_judgement_a_path_leads_where_it_leads(make_context: MakeContext, work: Path) -> None:
+    read = Read()
+    shown = await read.execute(make_context(work), read.parse('{"path": "link/f"}'))
+    assert shown == "     1\tsecret"
+    with pytest.raises(ToolFailed):
+        await read.execute(make_context(work, places={"link/f": str(work / "link" / "f")}), read.parse('{"path": "link/f"}'))
