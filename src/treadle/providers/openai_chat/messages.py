@@ -14,14 +14,15 @@ from collections.abc import Sequence
 import msgspec
 
 from treadle.message import MediaPart, Message, Part, ProviderPart, ReasoningPart, TextPart, ToolCall, ToolResult
-from treadle.providers.encoding import Fields, Json, arguments_of, described, dumped, identifier, is_object, own_fields
+from treadle.providers.encoding import Fields, Json, arguments_of, described, dumped, identifier, is_object
 from treadle.providers.openai_chat.calls import PROVIDER
 from treadle.providers.openai_chat.servers import Server
 
 _IMAGES = frozenset({"image/jpeg", "image/png", "image/gif", "image/webp"})
 _SOUNDS = {"audio/wav": "wav", "audio/x-wav": "wav", "audio/mpeg": "mp3", "audio/mp3": "mp3"}
 _TEXTS = frozenset({"application/json", "application/xml"})
-_FAILED = "Error: "
+_REASONING_FIELDS = {b'"reasoning"': "reasoning", b'"reasoning_content"': "reasoning_content"}
+_FAILED = "This call failed"
 """The API has no other word for a result that is one."""
 
 
@@ -91,14 +92,14 @@ class MessageEncoder:
 
     def _call(self, part: ToolCall) -> Json:
         function = {"name": identifier(part.name), "arguments": arguments_of(part.arguments_json)}
-        extra = own_fields(part, PROVIDER) if self._server.call_extras else {}
+        extra = {name: value for name, value in _own(part).items() if name == "extra_content"} if self._server.call_extras else {}
         return {"id": self._call_id(part.id), "type": "function", "function": function, **extra}
 
     def _reasoning(self, parts: Sequence[Part]) -> Json:
         """What the server wants back of its own."""
         wanted = self._server.reasoning
         if wanted == "reasoning_details":
-            lists = [_object(part) for part in parts if isinstance(part, ProviderPart) and part.provider == PROVIDER]
+            lists = [_fields(part.data) for part in parts if isinstance(part, ProviderPart) and part.provider == PROVIDER]
             return {name: value for fields in lists for name, value in fields.items() if name == wanted}
         own = [(part.text, field) for part in parts if isinstance(part, ReasoningPart) and (field := _field(part))]
         text = "".join(text for text, _ in own)
@@ -134,7 +135,7 @@ class MessageEncoder:
         else:
             text = "\n".join(inner.text if isinstance(inner, TextPart) else self._pointer(inner) for inner in part.content)
         if part.is_error:
-            text = _FAILED + (text if text.strip() else "it failed without saying why.")
+            text = f"{_FAILED}: {text}" if text.strip() else f"{_FAILED}."
         return {"role": "tool", "tool_call_id": self._call_id(part.call_id), "content": self._texts([text])}
 
     def _pointer(self, part: MediaPart) -> str:
@@ -190,11 +191,16 @@ def _as_text(part: MediaPart) -> str:
         return ""
 
 
-def _object(part: ProviderPart) -> Fields:
-    return msgspec.json.decode(part.data, type=Fields) if is_object(part.data) else {}
+def _fields(text: str | None) -> Fields:
+    """Empty where a history from elsewhere holds no object."""
+    return msgspec.json.decode(text, type=Fields) if text is not None and is_object(text) else {}
+
+
+def _own(part: ReasoningPart | ToolCall) -> Fields:
+    return _fields(part.provider_data) if part.provider == PROVIDER else {}
 
 
 def _field(part: ReasoningPart) -> str:
     """Under which name it came; "" where that was not on this wire."""
-    field = own_fields(part, PROVIDER).get("field")
-    return msgspec.json.decode(field, type=str) if field is not None else ""
+    field = bytes(_own(part).get("field", b""))
+    return _REASONING_FIELDS.get(field, "")

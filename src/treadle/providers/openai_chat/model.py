@@ -121,6 +121,11 @@ class ChatModel:
         return self._name
 
     @property
+    def base_url(self) -> str:
+        """Where it is reached: what it costs depends on that."""
+        return self._connection.base_url
+
+    @property
     def refuses(self) -> frozenset[str]:
         return self.abilities.refused()
 

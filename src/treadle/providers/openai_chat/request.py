@@ -21,7 +21,7 @@ from treadle.types import DEFAULT_MAX_TOKENS, Effort, Settings
 WIRE = "openai-chat"
 
 _MARK = b"," + msgspec.json.encode({"cache_control": {"type": "ephemeral"}})[1:-1]
-_EFFORT_FROM: tuple[tuple[int, Effort], ...] = ((16384, "high"), (4096, "medium"), (0, "low"))
+_EFFORT_UP_TO: tuple[tuple[int, Effort], ...] = ((4_000, "low"), (16_000, "medium"), (32_000, "high"))
 """What a number of tokens for thinking comes to, where a server takes words alone."""
 
 
@@ -141,7 +141,10 @@ def _think(fields: Json, settings: Settings, words: ThinkingWords, abilities: Ab
 
 
 def _effort_for(tokens: int) -> Effort:
-    return next(effort for least, effort in _EFFORT_FROM if tokens >= least)
+    for most, effort in _EFFORT_UP_TO:
+        if tokens <= most:
+            return effort
+    return "xhigh"
 
 
 def _put(fields: Json, path: tuple[str, ...], value: object) -> None:
