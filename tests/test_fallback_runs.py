@@ -17,6 +17,7 @@ from treadle.config.values import Fallback, Price
 from treadle.entries import ModelRequested, ModelSwitched
 from treadle.events import Retry, TextDelta, Warned
 from treadle.model import Model
+from treadle.providers.anthropic import AnthropicModel, connect
 from treadle.testing import ScriptedModel
 from treadle.types import Usage
 
@@ -143,3 +144,15 @@ async def test_names_that_mean_nothing_are_refused_before_the_run() -> None:
     async with Runtime.open("memory:") as rt:
         with pytest.raises(AgentError, match="unknown provider 'nobody'"):
             await rt.run(agent(FallbackModel("nobody:x", "script:a.json")), "go")
+
+
+async def test_a_model_that_was_made_by_hand_costs_what_it_costs_where_it_is_reached() -> None:
+    answer = {"id": "m", "content": [{"type": "text", "text": "here"}], "stop_reason": "end_turn", "usage": {"input_tokens": 1000, "output_tokens": 1}}
+    async with serving(document({"type": "message", **answer})) as server:
+        connection = connect(base_url=server.url)
+        model = AnthropicModel("claude-opus-5-5", connection=connection)
+        assert model.base_url == server.url
+        async with open_runtime() as rt:
+            result = await rt.run(agent(model), "go")
+        await connection.aclose()
+    assert (result.text, result.metrics.cost_usd) == ("here", None)

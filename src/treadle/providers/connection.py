@@ -43,6 +43,11 @@ class Reply(Protocol):
 class Connection(Protocol):
     """Safe to use from many tasks at once."""
 
+    @property
+    def base_url(self) -> str:
+        """Below which it asks."""
+        ...
+
     def post(self, path: str, body: bytes, headers: Mapping[str, str]) -> AbstractAsyncContextManager[Reply]:
         """Sends once. `headers` (names in lower case) join the connection's own: a value for the same name follows it, after a comma.
 

@@ -126,6 +126,11 @@ class AnthropicModel:
         return self._name
 
     @property
+    def base_url(self) -> str:
+        """Where it is reached: what it costs depends on that."""
+        return self._connection.base_url
+
+    @property
     def refuses(self) -> frozenset[str]:
         """The API answers 400 to a temperature since version 2026-10-21, for any model."""
         return self.abilities.refused() | _REFUSES

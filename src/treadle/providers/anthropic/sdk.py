@@ -58,6 +58,10 @@ class SdkConnection:
         self.takes_bytes = isinstance(client, anthropic.AsyncAnthropic)
         self.timeout_s = timeout_s
 
+    @property
+    def base_url(self) -> str:
+        return str(self.client.base_url)
+
     def post(self, path: str, body: bytes, headers: Mapping[str, str]) -> _Exchange:
         return _Exchange(self, path, body, headers)
 

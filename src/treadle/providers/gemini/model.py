@@ -112,6 +112,11 @@ class GeminiModel:
         return self._name
 
     @property
+    def base_url(self) -> str:
+        """Where it is reached: what it costs depends on that."""
+        return self._connection.base_url
+
+    @property
     def refuses(self) -> frozenset[str]:
         """Models before 2.5 do not think, and refuse to be asked."""
         return self._refuses

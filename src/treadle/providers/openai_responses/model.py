@@ -111,6 +111,11 @@ class OpenAIResponsesModel:
         return self._name
 
     @property
+    def base_url(self) -> str:
+        """Where it is reached: what it costs depends on that."""
+        return self._connection.base_url
+
+    @property
     def refuses(self) -> frozenset[str]:
         """The API has no word for stop sequences."""
         return self.abilities.refused() | _REFUSES
