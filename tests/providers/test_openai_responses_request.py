@@ -318,7 +318,12 @@ def test_system_blocks_are_the_instructions() -> None:
 
 
 def test_extras_are_merged_over_what_is_sent() -> None:
-    extra = {"include": ["web_search_call.action.sources"], "service_tier": "flex", "reasoning": {"context": "all_turns"}, "store": True}
+    extra = {
+        "include": ["reasoning.encrypted_content", "web_search_call.action.sources"],
+        "service_tier": "flex",
+        "reasoning": {"context": "all_turns"},
+        "store": True,
+    }
     sent = body(HELLO, settings=Settings(effort="low", extra=extra))
     assert sent["include"] == ["reasoning.encrypted_content", "web_search_call.action.sources"]
     assert (sent["service_tier"], sent["store"], sent["reasoning"]) == ("flex", True, {"effort": "low", "context": "all_turns"})
