@@ -54,14 +54,27 @@ def test_a_status_is_of_one_kind(status: int, kind: str, expected: ErrorKind) ->
         "prompt is too long: 210000 tokens > 200000 maximum",
         "input length and `max_tokens` exceed context limit: 199000 + 8192 > 200000",
         "Input is too long for requested model.",
+        "This model's maximum prompt length is 131072 but the request contains 537812 tokens.",
+        "Invalid request: Your request exceeded model token limit: 262144",
+        "Please reduce the length of the messages or completion.",
+        "`inputs` tokens + `max_new_tokens` must be <= 8193. Given: 9000 `inputs` tokens and 100 `max_new_tokens`",
+        "'max_tokens' or 'max_completion_tokens' is too large: 8192. This model's maximum context length is 32768 tokens and your request has 25000",
+        "This model's maximum context length is 32768 tokens. However, you requested 33192 tokens (25000 in the messages, 8192 in the completion).",
     ],
 )
 def test_a_request_that_is_larger_than_the_window_is_told_apart(message: str) -> None:
     assert refused(400, "invalid_request_error", message).kind is ErrorKind.CONTEXT_OVERFLOW
 
 
-def test_too_many_output_tokens_are_no_overflow() -> None:
-    message = "max_tokens: 200000 > 64000, which is the maximum allowed number of output tokens"
+@pytest.mark.parametrize(
+    "message",
+    [
+        "max_tokens: 200000 > 64000, which is the maximum allowed number of output tokens",
+        "'max_tokens' or 'max_completion_tokens' is too large: 8192. This model's maximum context length is 4096 tokens and your request has 12 input tokens",
+        "This model's maximum context length is 4096 tokens. However, you requested 8204 tokens (12 in the messages, 8192 in the completion).",
+    ],
+)
+def test_too_many_output_tokens_are_no_overflow(message: str) -> None:
     assert refused(400, "invalid_request_error", message).kind is ErrorKind.INVALID
 
 
@@ -71,6 +84,29 @@ def test_an_auth_error_says_which_key_to_check() -> None:
 
 def test_a_missing_model_says_what_to_check() -> None:
     assert "the model's name" in refused(404, "not_found_error", "model: claude-sonet").message
+
+
+@pytest.mark.parametrize(
+    ("body", "words"),
+    [
+        ({"detail": [{"loc": ["body", "messages", 0], "msg": "Field required", "type": "missing"}]}, "body.messages.0: Field required"),
+        (
+            {"object": "error", "message": {"detail": [{"loc": ["body", "x"], "msg": "Extra inputs are not permitted"}]}},
+            "body.x: Extra inputs are not permitted",
+        ),
+        (
+            {"error": {"message": "Provider returned error", "code": 400, "metadata": {"raw": "bad tool", "provider_name": "P"}}},
+            "Provider returned error: bad tool",
+        ),
+        ({"error": "model 'x' not found"}, "model 'x' not found"),
+        ({"detail": [], "message": "No."}, "No."),
+        ({"detail": [7], "message": {"detail": None}}, "a page that says"),
+    ],
+)
+def test_what_is_wrong_is_found_in_the_bodies_of_other_servers(body: dict[str, object], words: str) -> None:
+    error = Refusals(CREDENTIAL).of_answer(400, {}.get, json.dumps(body).encode())
+    assert error.kind is ErrorKind.INVALID
+    assert words in error.message
 
 
 def test_words_of_a_server_cannot_move_a_cursor_and_have_an_end() -> None:

@@ -23,9 +23,15 @@ QUOTE_MAX = 1000
 
 _OVERFLOW = re.compile(
     r"(?:prompt|input|request) (?:is )?too (?:long|large)|context (?:limit|window|length|size)|context_length_exceeded"
-    r"|input token count .{0,40}exceeds|maximum number of tokens allowed|too many (?:input )?tokens",
+    r"|input token count .{0,40}exceeds|maximum number of tokens allowed|too many (?:input )?tokens"
+    r"|maximum prompt length|model token limit|reduce the length of the (?:messages|prompt|input)|tokens \+ .max_new_tokens. must be",
     re.IGNORECASE,
 )
+_ASKED_TOO_MUCH = (
+    re.compile(r"too large: (?P<asked>\d+)\b.{0,60}maximum context length is (?P<most>\d+)"),
+    re.compile(r"maximum context length is (?P<most>\d+)\b.{0,120}\b(?P<asked>\d+) in the completion"),
+)
+"""vLLM: no prompt is short enough for what was asked for as output."""
 _OVERLOAD = re.compile(r"overloaded|over capacity", re.IGNORECASE)
 _TAGS = re.compile(r"(?is)<(script|style)\b.*?</\1>|<[^>]*>")
 _TITLE = re.compile(r"(?is)<title[^>]*>(.*?)</title>")
@@ -136,7 +142,7 @@ class Refusals:
 
 def _kind(status: int, said: Said) -> ErrorKind:
     named = next((kind for word in said.words if (kind := _KINDS.get(word))), None)
-    overflow = _OVERFLOW.search(said.message) is not None
+    overflow = _OVERFLOW.search(said.message) is not None and not _asks_too_much(said.message)
     if named is ErrorKind.RATE_LIMIT or status in (429, 529):
         return ErrorKind.RATE_LIMIT
     if status in (401, 403) or named is ErrorKind.AUTH:
@@ -146,6 +152,10 @@ def _kind(status: int, said: Said) -> ErrorKind:
     if status >= 500 or (status == 200 and named is None):
         return ErrorKind.RATE_LIMIT if _OVERLOAD.search(said.message) else ErrorKind.NETWORK
     return ErrorKind.INVALID
+
+
+def _asks_too_much(message: str) -> bool:
+    return any(int(found["asked"]) >= int(found["most"]) for pattern in _ASKED_TOO_MUCH if (found := pattern.search(message)))
 
 
 # ---------------------------------------------------------------- bodies
@@ -169,11 +179,27 @@ def read_error(body: bytes) -> Said:
     waits = [_SECONDS.fullmatch(str(detail.get("retryDelay"))) for detail in details]
     return Said(
         words=tuple(word for word in named if isinstance(word, str) and word and not word.isdecimal()),
-        message=next(_texts(inner.get("message"), inner.get("detail"), outer.get("message")), ""),
+        message=_message(inner, outer),
         request_id=next(_texts(outer.get("request_id")), None),
         status=next((code for code in codes if 400 <= code < 600), 0),
         retry_after_s=next((float(wait[1]) for wait in waits if wait), None),
     )
+
+
+def _message(inner: dict[str, Any], outer: dict[str, Any]) -> str:
+    nested: object = inner.get("message")
+    deeper: object = cast("dict[str, Any]", nested).get("detail") if isinstance(nested, dict) else None
+    detail: object = inner.get("detail")
+    words = next(_texts(cast("object", nested), detail, outer.get("message"), _wrong_fields(detail), _wrong_fields(deeper)), "")
+    metadata: object = inner.get("metadata")
+    behind: object = cast("dict[str, Any]", metadata).get("raw") if isinstance(metadata, dict) else None  # OpenRouter: what the provider had said
+    return f"{words}: {behind}" if isinstance(behind, str) and behind else words
+
+
+def _wrong_fields(details: object) -> str:
+    """What pydantic says of a body, as FastAPI and Mistral hand it on."""
+    wrong = [cast("dict[str, Any]", detail) for detail in _list(details) if isinstance(detail, dict)]
+    return "; ".join(f"{'.'.join(map(str, _list(detail.get('loc'))))}: {detail.get('msg')}" for detail in wrong)
 
 
 def _error_in(outer: dict[str, Any]) -> dict[str, Any]:
