@@ -262,6 +262,11 @@ async def test_what_was_told_is_shown_offline_and_kept_without_the_key(cli: Cli)
     assert len(vendor.seen) == 1
 
 
+def test_offline_no_key_is_needed(cli: Cli):
+    (openai,) = cli("models", "--offline", "--provider", "openai", "--json").json["providers"]
+    assert any(model["name"] == "openai:gpt-6-sol" for model in openai["models"])
+
+
 def test_offline_nothing_is_asked_and_what_is_known_is_shown(cli: Cli):
     answer = cli("models", "--offline", "--json", ANTHROPIC_API_KEY=KEY, HTTPS_PROXY="http://127.0.0.1:1")
     ids = [m["id"] for m in provider(answer, "anthropic")["models"]]

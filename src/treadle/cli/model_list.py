@@ -54,11 +54,11 @@ class Answer:
 async def looked_up(config: Config, only: str | None, *, offline: bool) -> list[Answer]:
     """All of them at once, in the order of their names. `only`: this one.
 
-    Raises AgentError: invalid for an `only` that nobody knows, auth where it has no key.
+    Raises AgentError: invalid for an `only` that nobody knows, auth where it has no key and would be asked.
     """
     answers = [Answer(name) for name in (_names(config) if only is None else [ALIASES.get(only, only)])]
     if only is not None:
-        config.endpoint(only)
+        config.endpoint(only, to_ask=not offline)
     async with anyio.create_task_group() as group:
         for answer in answers:
             group.start_soon(_look_up, config, answer, offline)
@@ -84,7 +84,7 @@ def _is_meant(config: Config, name: str) -> bool:
 
 async def _look_up(config: Config, answer: Answer, offline: bool) -> None:
     try:
-        endpoint = config.endpoint(answer.name)
+        endpoint = config.endpoint(answer.name, to_ask=not offline)
     except AgentError as e:
         answer.error = e
         return

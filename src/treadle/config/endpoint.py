@@ -87,11 +87,13 @@ class Endpoint(Guarded, frozen=True, kw_only=True):
         return "api_key" if self.api_key else "auth_token" if self.auth_token else "none"
 
 
-def reach(name: str, provider: Provider, origin: Callable[[str], str], *, api_key: str | None = None, auth_token: str | None = None) -> Endpoint:
+def reach(
+    name: str, provider: Provider, origin: Callable[[str], str], *, api_key: str | None = None, auth_token: str | None = None, to_ask: bool = True
+) -> Endpoint:
     """Of the arguments, else of `provider`, whose key wins over its token.
 
     `origin` tells where a field of the provider came from. Raises AgentError: invalid for a value that cannot be sent, auth
-    where there is no key; a server on this machine needs none.
+    where there is no key; a server on this machine needs none, nor does one that nobody is going to ask (`to_ask`).
     """
     field: CredentialField = "api_key" if api_key or (provider.api_key and not auth_token) else "auth_token"
     argument = api_key or auth_token
@@ -102,7 +104,7 @@ def reach(name: str, provider: Provider, origin: Callable[[str], str], *, api_ke
     address = provider.base_url
     if address:
         address = _usable(base_url, address, f"{origin('base_url')}: the base URL of {name!r}")
-    if key is None and not needs_no_key(provider.type, address):
+    if to_ask and key is None and not needs_no_key(provider.type, address):
         raise AgentError("auth", _no_key(name, provider.type, own_address=address is not None))
     return Endpoint(
         name=name,

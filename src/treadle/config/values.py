@@ -175,8 +175,8 @@ class Config(Guarded, frozen=True, kw_only=True):
             raise AgentError("invalid", text)
         return provider, name
 
-    def endpoint(self, name: str, *, api_key: str | None = None, auth_token: str | None = None) -> Endpoint:
-        """How to reach the provider `name`.
+    def endpoint(self, name: str, *, api_key: str | None = None, auth_token: str | None = None, to_ask: bool = True) -> Endpoint:
+        """How to reach the provider `name`; `to_ask`: whether it will be asked, and so needs a key.
 
         Its key is the argument, else the configured one, else TREADLE_AGENT_API_KEY (for the default model's provider, and
         no workspace decides which one that is), else the vendor's own variable. Raises AgentError: invalid for an unknown
@@ -186,7 +186,7 @@ class Config(Guarded, frozen=True, kw_only=True):
         if name not in VENDORS and name not in self.providers:
             raise AgentError("invalid", unknown_provider(name, "", self.providers) or f"{name!r} is the name of a file, not of a provider")
         provider = self.providers.get(name) or Provider(type=name)
-        return reach(name, provider, lambda field: str(self.origin("providers", name, field)), api_key=api_key, auth_token=auth_token)
+        return reach(name, provider, lambda field: str(self.origin("providers", name, field)), api_key=api_key, auth_token=auth_token, to_ask=to_ask)
 
     def with_credentials(self, name: str, *, api_key: str | None = None, auth_token: str | None = None) -> Config:
         """The same with another key for one provider. The old one stays among `secrets()`: texts may still hold it."""
