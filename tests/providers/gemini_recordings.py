@@ -41,10 +41,14 @@ def chunks_of(response: Json) -> list[Json]:
 
 
 def told(chunks: Sequence[Json]) -> list[Json]:
-    """The parts of an answer: unsigned text of one kind in one piece, calls that came in pieces as one, no thoughts, nothing that says nothing."""
+    """The parts of an answer: unsigned text in one piece up to a thought or anything else, calls that came in pieces as one, no thoughts,
+    nothing that says nothing.
+    """
     parts: list[Json] = []
+    thinking = False
     for part in _parts(chunks):
-        before = parts[-1] if parts else {}
+        before = parts[-1] if parts and not thinking else {}
+        thinking = bool(part.get("thought") and part["text"]) or (thinking and part == {"text": ""})
         if "functionCall" in part:
             call = part["functionCall"]
             if before.get("functionCall", {}).pop("willContinue", False):

@@ -261,6 +261,12 @@ def test_an_answer_with_calls_ends_for_them(finish: str) -> None:
     assert answer(chunk(call(args={})), chunk(finish=finish)).stop_reason is StopReason.TOOL_USE
 
 
+@pytest.mark.parametrize("finish", ["", "FINISH_REASON_UNSPECIFIED"])
+def test_an_end_that_is_not_specified_is_none(finish: str) -> None:
+    assert failure(chunk({"text": "Yes"}, beside={"finishReason": finish})).kind is ErrorKind.NETWORK
+    assert answer(chunk({"text": "Yes"}, beside={"finishReason": finish}), chunk({"text": "."}, finish="STOP")).text == "Yes."
+
+
 def test_a_call_that_the_bound_on_tokens_cut_is_told_as_cut() -> None:
     assert answer(chunk(call(args={})), chunk(finish="MAX_TOKENS")).stop_reason is StopReason.MAX_TOKENS
 

@@ -65,6 +65,8 @@ _GARBLED = {
 _CUT = {"MAX_TOKENS": StopReason.MAX_TOKENS, "CONTINUATION": StopReason.MAX_TOKENS, "TOO_MANY_TOOL_CALLS": StopReason.PAUSE}
 """`CONTINUATION` without a new token cannot be gone on with; too many calls are those of the provider's own tools."""
 
+_GOES_ON = frozenset({None, "", "FINISH_REASON_UNSPECIFIED"})
+
 _PLAIN_END = PartEnd()
 Kept: TypeAlias = Mapping[str, object]
 """Fields of a part that go back with it."""
@@ -186,7 +188,7 @@ class ContentDecoder:
                         self._take_piece(part, deltas)
                     else:
                         self._take_fields(part, deltas)
-            if candidate.finish_reason is not None:
+            if candidate.finish_reason not in _GOES_ON:
                 self._finish = candidate
             self.continuation = candidate.continuation_token or self.continuation
             self._keep("groundingMetadata", candidate.grounding_metadata)
