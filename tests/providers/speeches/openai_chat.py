@@ -35,6 +35,10 @@ class ChatSpeech:
     ping = b": OPENROUTER PROCESSING\n\n"
     arguments_in_pieces = True
 
+    @staticmethod
+    def data(event: Json) -> bytes:
+        return sse(event, named=False)
+
     def connection(self, url: str, *, timeout_s: float) -> Connection:
         return connect(api_key=KEY, base_url=f"{url}/v1", timeout_s=timeout_s)
 
@@ -42,7 +46,7 @@ class ChatSpeech:
         return ChatModel(MODEL, connection=connection, server=server_at("http://127.0.0.1", "vllm"), **options)
 
     def frames(self, *said: Said, end: StopReason | None = StopReason.COMPLETE) -> Sequence[bytes]:
-        frames = [_data(chunk) for chunk in self._chunks(said, end)]
+        frames = [self.data(chunk) for chunk in self._chunks(said, end)]
         return frames if end is None else [*frames, b"data: [DONE]\n\n"]
 
     def _chunks(self, said: Sequence[Said], end: StopReason | None) -> Iterator[Json]:
@@ -78,17 +82,13 @@ class ChatSpeech:
         return {"error": {"message": message, "type": "some_error", "param": None, "code": kind}}
 
     def broken_off(self, message: str) -> bytes:
-        return _data({"error": {"message": message, "code": 529}})
+        return self.data({"error": {"message": message, "code": 529}})
 
     def history(self, body: Json) -> list[Json]:
         return body["messages"]
 
     def count(self, tokens: int) -> Json | None:
         return {"count": tokens, "max_model_len": 4096, "tokens": [1] * tokens}
-
-
-def _data(event: Json) -> bytes:
-    return sse(event, named=False)
 
 
 def chunk(delta: Json, *, finish: str | None = None) -> Json:

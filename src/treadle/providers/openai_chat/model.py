@@ -150,7 +150,7 @@ class ChatModel:
                 return (await self._ask("/tokenize", messages, _Count)).count
             case "template":
                 prompt = (await self._ask("/apply-template", messages, _Prompt)).prompt
-                return len((await self._ask("/tokenize", {"content": prompt, "add_special": True}, _Tokens)).tokens)
+                return len((await self._ask("/tokenize", {"content": prompt, "add_special": True, "parse_special": True}, _Tokens)).tokens)
             case _:
                 return estimated_tokens(request)
 
