@@ -359,6 +359,8 @@ def test_a_blank_result_carries_no_breakpoint() -> None:
         ("http://127.0.0.1:8080/v1", "", "llama.cpp", "llama.cpp"),
         ("https://openrouter.ai/api/v1", "", "groq", "openrouter"),
         ("https://openrouter.ai/api/v1", "groq", "", "groq"),
+        ("http://127.0.0.1:8080/v1", "LM Studio", "", "lmstudio"),
+        ("http://127.0.0.1:8080/v1", "", "llama-cpp", "llama.cpp"),
         ("https://example.test", "", "local", "other"),
     ],
 )

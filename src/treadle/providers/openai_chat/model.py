@@ -22,7 +22,7 @@ from treadle.providers.estimate import estimated_tokens
 from treadle.providers.exchange import asked_once, exchanged
 from treadle.providers.http import TIMEOUT_S, HttpConnection
 from treadle.providers.openai_chat.request import RequestEncoder
-from treadle.providers.openai_chat.servers import NAMES, OTHER, Server, server_at, server_owning
+from treadle.providers.openai_chat.servers import NAMES, OTHER, Server, server_at, server_named, server_owning
 from treadle.providers.openai_chat.stream import ChatDecoder
 from treadle.providers.refusals import Refusals
 from treadle.providers.structured import mode_for, structured
@@ -71,7 +71,7 @@ def model_over(connection: Connection, endpoint: Endpoint, model_id: str, abilit
 
     Raises AgentError(invalid) where the configuration names one that is not in the table.
     """
-    if endpoint.server and endpoint.server not in NAMES:
+    if endpoint.server and server_named(endpoint.server) is None:
         raise AgentError("invalid", f"providers.{endpoint.name}.server is {endpoint.server!r}; use one of: {', '.join(NAMES)}")
     server = server_at(endpoint.base_url or BASE_URL, endpoint.server, endpoint.name)
     name = f"{endpoint.name}:{model_id}"

@@ -178,14 +178,23 @@ SERVERS: tuple[Server, ...] = (
 NAMES = tuple(server.name for server in SERVERS)
 
 
+def server_named(name: str) -> Server | None:
+    """However its name is written: `llama-cpp` is `llama.cpp`."""
+    plain = _plain(name)
+    return next((server for server in SERVERS if plain and _plain(server.name) == plain), None)
+
+
+def _plain(name: str) -> str:
+    return "".join(c for c in name.lower() if c.isalnum())
+
+
 def server_at(base_url: str, said: str = "", called: str = "") -> Server:
     """The row that is `said` to be there, else the one whose host it is, else the one that the provider is `called` after; OTHER where none is."""
     parts = urlsplit(base_url)
     host = (parts.hostname or "").lower()
     places = (host, f"{host}:{parts.port or ''}")
-    there = [server for server in SERVERS if any(place == known or place.endswith(f".{known}") for known in server.hosts for place in places)]
-    named = {server.name: server for server in SERVERS}
-    return named.get(said) or next(iter(there), None) or named.get(called, OTHER)
+    there = (server for server in SERVERS if any(place == known or place.endswith(f".{known}") for known in server.hosts for place in places))
+    return server_named(said) or next(there, None) or server_named(called) or OTHER
 
 
 def server_owning(owner: str) -> Server:
