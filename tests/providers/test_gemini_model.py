@@ -170,6 +170,13 @@ async def test_an_answer_that_is_too_long_for_one_response_is_one_answer(asking:
     assert bodies[0] == bodies[1] == bodies[2]
 
 
+async def test_the_last_token_that_was_given_is_gone_on_with(asking: Asking) -> None:
+    first = Answer(steps=(sse({"text": "Once "}, token="t1"), sse({"text": "upon "}, token="t2"), sse({"text": "a "}), sse(finish="CONTINUATION")))
+    async with serving(first, Answer(steps=(sse({"text": "time."}, finish="STOP"),))) as server:
+        response = await fold_stream(asking(server.url).stream(LONG))
+    assert (response.text, server.seen[1].json["continuationToken"]) == ("Once upon a time.", "t2")
+
+
 @pytest.mark.parametrize("token", [None, "t1"])
 async def test_an_answer_that_gets_no_further_is_cut(asking: Asking, token: str | None) -> None:
     stuck = [Answer(steps=(sse({"text": "On "}, finish="CONTINUATION", token=t),)) for t in ("t1", token)]

@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 from tests.providers.gemini_recordings import parts_of, same, told
 from treadle.errors import AgentError, ErrorKind
 from treadle.message import Part, ProviderPart, ReasoningPart, TextPart, ToolCall
-from treadle.model import Delta, Fold, ModelResponse, Notice
+from treadle.model import Delta, Fold, ModelResponse, Notice, TextDelta, ToolCallStart
 from treadle.providers.gemini.stream import ContentDecoder
 from treadle.providers.refusals import Refusals
 from treadle.types import StopReason, Usage
@@ -193,8 +193,8 @@ def test_several_values_may_come_at_once_and_numbers_stay_as_they_were_written()
     ],
 )
 def test_values_that_fit_nowhere_are_a_broken_answer(partial: list[Json]) -> None:
-    error = failure(BEGIN, *(pieces(p) for p in partial), pieces(more=False), END)
-    assert error.kind is ErrorKind.NETWORK
+    for last in ([pieces(more=False), END], [END]):
+        assert failure(BEGIN, *(pieces(p) for p in partial), *last).kind is ErrorKind.NETWORK
 
 
 def test_a_call_in_pieces_ends_with_its_last_one_with_the_next_or_with_the_answer() -> None:
@@ -446,6 +446,15 @@ def test_an_error_inside_an_answer_is_told_by_its_words(error: Json, kind: Error
     found = failure(chunk({"text": "Good "}), {"error": error})
     assert (found.kind, found.retry_after_s) == (kind, wait_s)
     assert error["message"] in found.message
+
+
+def test_nothing_is_taken_after_an_error() -> None:
+    error = {"error": {"code": 500, "message": "An internal error has occurred.", "status": "INTERNAL"}}
+    said = [chunk({"text": "Good "}), error, chunk({"text": "day"}), chunk(call(args={})), END]
+    decoder, deltas = decoded(b": hello\n\n", b"".join(b"data: %b\r\n\r\n" % json.dumps(c).encode() for c in said))
+    assert [delta.text for delta in deltas if isinstance(delta, TextDelta)] == ["Good "]
+    assert not any(isinstance(delta, ToolCallStart) for delta in deltas)
+    assert decoder.failure is not None
 
 
 def test_signs_of_life_are_not_heard() -> None:
