@@ -15,7 +15,7 @@ import click
 
 from treadle.cli.exits import Failed, failing
 from treadle.cli.help import HELP
-from treadle.config import ConfigFile, Layers, config_files, home, load
+from treadle.config import ConfigFile, Layers, config_files, home, load, project_of, trust_of
 from treadle.config.file import SIZE_MAX_BYTES, Broken, read_text, write_text
 from treadle.config.keys import Key, KeyPath, Wrong, find_key, read_value, refusal
 from treadle.redaction import Redactor, Secret
@@ -74,7 +74,8 @@ def check(file: Path | None, cwd: Path) -> None:
         if not file.exists():
             raise Failed(f"{str(file)!r} is not there")
         files = [next((f for f in files if f.path.exists() and f.path.samefile(file)), ConfigFile(file.absolute()))]
-    layers = Layers(os.environ)
+    with failing():
+        layers = Layers(os.environ, trust=trust_of(home(os.environ), project_of(cwd)))
     for each in files:
         layers.add_file(each)
     with failing():

@@ -1,5 +1,6 @@
-"""Settings: which there are (keys.py), their values (values.py), how a file is read (file.py, document.py), how a provider is reached
-(endpoint.py), and the one place that knows which source wins (layers.py). Nothing here prints or connects. Entry: `load`.
+"""Settings: which there are (keys.py), their values (values.py), where files lie (places.py) and how they are read (file.py, document.py),
+whether a project's may count (trust.py), how a provider is reached (endpoint.py), and the one place that knows which source wins
+(layers.py). Nothing here prints or connects. Entry: `load`.
 """
 
 from __future__ import annotations
@@ -7,11 +8,15 @@ from __future__ import annotations
 from treadle.config.endpoint import Endpoint as Endpoint
 from treadle.config.layers import FLAGS as FLAGS
 from treadle.config.layers import PROBLEMS_MAX as PROBLEMS_MAX
-from treadle.config.layers import ConfigFile as ConfigFile
 from treadle.config.layers import Layers as Layers
-from treadle.config.layers import config_files as config_files
-from treadle.config.layers import home as home
 from treadle.config.layers import load as load
+from treadle.config.places import ConfigFile as ConfigFile
+from treadle.config.places import Project as Project
+from treadle.config.places import config_files as config_files
+from treadle.config.places import home as home
+from treadle.config.places import project_of as project_of
+from treadle.config.trust import Trust as Trust
+from treadle.config.trust import trust_of as trust_of
 from treadle.config.values import Config as Config
 from treadle.config.values import Origin as Origin
 from treadle.config.values import Price as Price

@@ -39,6 +39,8 @@ class Opened(NamedTuple):
     text: str
     mode: int
     """Permission bits; 0o600 where the system has none."""
+    data: bytes
+    """What the text was decoded from."""
 
 
 def read_text(path: Path, *, own: bool = False) -> Opened | None:
@@ -66,7 +68,7 @@ def read_text(path: Path, *, own: bool = False) -> Opened | None:
         raise Unreadable(1, f"cannot be read: {e.strerror or e}") from e
     if len(data) > SIZE_MAX_BYTES:
         raise Broken(1, f"is larger than {SIZE_MAX_BYTES} bytes: too large for a configuration")
-    return Opened(_decoded(data), mode)
+    return Opened(_decoded(data), mode, data)
 
 
 def owned_alone(path: Path) -> str:

@@ -231,6 +231,7 @@ Rule: TypeAlias = Callable[[object, object, Collection[str]], str | None]
 
 
 CLOSED = {"never": "a workspace may not set it, only your own configuration", "when trusted": "a workspace that is not trusted may not set it"}
+UNKNOWN_YET = "this version has nothing of the kind"
 
 
 def free(new: object, now: object, providers: Collection[str]) -> str | None:
@@ -426,7 +427,7 @@ class _Walk:
             inner = inside(schema, name, path)
         except LookupError as e:
             if self._workspace and not path and name in COMMANDS_OF_A_WORKSPACE:
-                self.reading.ignored.append(Remark(line, f"{name} is ignored: {CLOSED['never']}"))
+                self.reading.ignored.append(Remark(line, f"{name} is ignored: {UNKNOWN_YET if self._trusted else CLOSED['when trusted']}"))
             else:
                 self._wrong(line, str(e.args[0]))
         else:

@@ -7,16 +7,17 @@ reached endpoint.py's; nothing here prints or connects. Entry: `load`.
 from __future__ import annotations
 
 import os
-import re
 from collections.abc import Iterator, Mapping
 from pathlib import Path
-from typing import NamedTuple, cast
+from typing import cast
 
 import msgspec
 
 from treadle.config.endpoint import AGENT_KEY, VENDOR_KEYS, key_variables
 from treadle.config.file import Broken, Unreadable, owned_alone, read_text
 from treadle.config.keys import ALIASES, VENDORS, Found, KeyPath, Wrong, dotted, find_key, read_settings, read_value, refusal, shown
+from treadle.config.places import ConfigFile, config_files, home, project_of
+from treadle.config.trust import Trust, trust_of
 from treadle.config.values import DEFAULT, Config, Origin, Setting, built, unknown_provider
 from treadle.errors import AgentError
 from treadle.redaction import Redactor, Secret, in_url, names_a_secret
@@ -45,44 +46,6 @@ FLAGS: Mapping[str, KeyPath] = {
 }
 
 
-# ---------------------------------------------------------------- files
-
-
-class ConfigFile(NamedTuple):
-    path: Path
-    root: Path | None = None
-    """The workspace that it speaks for; None for the user's own."""
-
-
-def home(env: Mapping[str, str]) -> Path:
-    """Treadle's own folder: TREADLE_HOME, else ~/.treadle. No file of a workspace can move it.
-
-    It need not exist. Raises AgentError(invalid) where TREADLE_HOME is something else than a folder.
-    """
-    base = env.get("HOME") or env.get("USERPROFILE") or os.path.expanduser("~")
-    given = re.sub(r"^~(?=/|$)", lambda _: base, env.get("TREADLE_HOME", "").strip())
-    folder = Path(os.path.abspath(given or Path(base, ".treadle")))
-    if given and os.path.exists(folder) and not os.path.isdir(folder):
-        raise AgentError("invalid", f"TREADLE_HOME={given!r} is no folder: name one, or unset it")
-    return folder
-
-
-def config_files(env: Mapping[str, str], cwd: str | Path | None = None) -> list[ConfigFile]:
-    """Where configuration is looked for, in the order in which it is read; the files need not exist. Raises as `home` does.
-
-    The user's own, then those of the project from its git root down to `cwd`; where there is no git root, that of `cwd`.
-    """
-    own = home(env) / "config.yaml"
-    try:
-        here = Path(os.path.realpath(cwd or os.getcwd()))
-    except OSError:  # the working directory is gone
-        return [ConfigFile(own)]
-    above = [here, *here.parents]
-    depth = next((i for i, folder in enumerate(above) if os.path.lexists(folder / ".git")), 0)
-    places = [folder / ".treadle" / "config.yaml" for folder in reversed(above[: depth + 1])]
-    return [ConfigFile(own), *(ConfigFile(path, above[depth]) for path in places if os.path.realpath(path) != os.path.realpath(own))]
-
-
 # ---------------------------------------------------------------- the order
 
 
@@ -92,15 +55,18 @@ def load(
     cwd: str | Path | None = None,
     files: bool = True,
     flags: Mapping[str, str | int | float | None] | None = None,
-    trusted: bool = False,
+    trusted: bool | None = None,
 ) -> Config:
     """The configuration as it counts. Raises AgentError(invalid) that names everything that is wrong, with file and line.
 
     `env`: the process's own where it is not given. `flags`: by option, as in FLAGS; None is not given. `files=False` is what
-    `Runtime.open` does. `trusted`: the workspace's agents modules and MCP servers count too.
+    `Runtime.open` does. `trusted`: whether the workspace's agents modules and MCP servers count too; else what a person has said
+    of it (`treadle trust`) decides, file by file.
     """
     env = os.environ if env is None else env
-    layers = Layers(env, trusted=trusted, home=str(home(env)) if files else None)
+    own = home(env) if files else None
+    trust = trust_of(own, project_of(cwd)) if own and trusted is None else bool(trusted)
+    layers = Layers(env, trust=trust, home=str(own) if own else None)
     for file in config_files(env, cwd) if files else ():
         layers.add_file(file)
     return layers.finish(flags or {})
@@ -109,14 +75,15 @@ def load(
 class Layers:
     """What has been read so far, the later over the earlier. `problems` and `warnings` are collected, not raised."""
 
-    def __init__(self, env: Mapping[str, str], *, trusted: bool = False, home: str | None = None) -> None:
+    def __init__(self, env: Mapping[str, str], *, trust: Trust | bool = False, home: str | None = None) -> None:
+        """`trust`: in the workspace, as a whole or as far as its files are what was looked at."""
         self._env = env
         self._home = home
-        self._trusted = trusted
+        self._trust = trust
         self._settings = {path: Setting(value, DEFAULT) for path, value in _flat(Config(), ())}
         self._own_model = Config().models.large
         self.problems: list[str] = []
-        self.warnings: list[str] = []
+        self.warnings: list[str] = [trust.warning] if isinstance(trust, Trust) and trust.warning else []
 
     def finish(self, flags: Mapping[str, str | int | float | None]) -> Config:
         """Adds environment, flags and keys. Raises AgentError(invalid)."""
@@ -147,19 +114,20 @@ class Layers:
             return
         try:
             if opened := read_text(real, own=root is None):
-                self.add_text(file, opened.text, opened.mode)
+                trusted = self._trust.admits(path, opened.data) if isinstance(self._trust, Trust) else self._trust
+                self.add_text(file, opened.text, opened.mode, trusted=trusted)
         except Unreadable as e:
             (self.warnings if root else self.problems).append(f"{path}:{e.line}: {e.text}" + (": it is ignored" if root else ""))
         except Broken as e:
             self.problems.append(f"{path}:{e.line}: {e.text}")
 
-    def add_text(self, file: ConfigFile, text: str, mode: int = 0o600) -> None:
+    def add_text(self, file: ConfigFile, text: str, mode: int = 0o600, *, trusted: bool = False) -> None:
         """Raises Broken."""
         from treadle.config.document import parse  # noqa: PLC0415  most starts read no file, and the library costs 30 ms
 
         path, root = file
         document = parse(text)
-        reading = read_settings(document.root, workspace=root is not None, trusted=self._trusted)
+        reading = read_settings(document.root, workspace=root is not None, trusted=trusted)
         self.problems += (f"{path}:{d.line}: the key {d.key!r} is given twice (first in line {d.first})" for d in document.duplicates)
         self.problems += (f"{path}:{remark.line}: {remark.text}" for remark in reading.wrong)
         self.warnings += (f"{path}:{remark.line}: {remark.text}" for remark in reading.ignored)

@@ -1,0 +1,248 @@
+"""Which projects a person has said may bring configuration, each bound to the content of every file that would count.
+
+A file that changes, goes or comes voids it all: what nobody has looked at is not used. What trust admits is said where it is used
+(keys.py for settings, coding/ for AGENTS.md and skills); nothing here asks anybody. Entry: `trust_of`, `trust`, `revoke`, `trusted`.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import hashlib
+import json
+import os
+import stat
+from collections.abc import Generator, Iterator, Mapping
+from dataclasses import dataclass, field
+from enum import StrEnum
+from pathlib import Path
+from typing import cast
+
+from treadle.config.file import Broken, read_text, write_text
+from treadle.config.places import CONFIG_NAME, FOLDER, Project
+from treadle.errors import AgentError
+
+STORE_NAME = "trust.json"
+VERSION = 1
+GUIDANCE_NAME = "AGENTS.md"
+SKILLS_NAME = "skills"
+
+FILES_MAX = 2_000
+TOTAL_MAX_BYTES = 32 << 20
+FOLDERS_MAX = 20_000
+"""Looked into for files of nested folders, when a project comes to be trusted."""
+TOLD_MAX = 5
+
+FILLED_BY_TOOLS = frozenset({"node_modules", "site-packages", "vendor", "venv", "target", "build", "dist"})
+"""Not looked into, and neither is what begins with a dot: what packages bring there would void the trust at each update."""
+
+
+class Standing(StrEnum):
+    UNKNOWN = "unknown"
+    """Nobody has said anything about it."""
+    HOLDS = "holds"
+    VOID = "void"
+    """What was looked at is not what is there now."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Trust:
+    """How far a project may be trusted, as its files were when it was asked for."""
+
+    root: Path
+    standing: Standing = Standing.UNKNOWN
+    changes: tuple[str, ...] = ()
+    """What voids it, each as a sentence."""
+    files: Mapping[str, str] = field(default_factory=dict[str, str])
+    """Path below the root -> SHA-256, as they were looked at; empty where it does not hold."""
+
+    def admits(self, path: Path, data: bytes) -> bool:
+        """Whether `data`, which was read from `path`, is what was looked at."""
+        return self.standing is Standing.HOLDS and path.is_relative_to(self.root) and self.files.get(_below(path, self.root)) == _hash(data)
+
+    @property
+    def warning(self) -> str | None:
+        """For the person, where something that was trusted is not used."""
+        if self.standing is not Standing.VOID:
+            return None
+        more = len(self.changes) - TOLD_MAX
+        what = ", ".join((*self.changes[:TOLD_MAX], *([f"and {more} more"] if more > 0 else [])))
+        return f"{self.root} is not trusted any more: {what}. Nothing of its own configuration is used; look at it, then: {command(self.root)}"
+
+
+def command(root: Path) -> str:
+    """What a person types to trust it."""
+    import shlex  # noqa: PLC0415  only for a message
+
+    return f"treadle trust {shlex.quote(str(root))}"
+
+
+# ---------------------------------------------------------------- asking
+
+
+def trust_of(own: Path, project: Project | None) -> Trust:
+    """Reads the store in `own`, Treadle's own folder, and each file that was trusted. A store that cannot be read trusts nothing.
+
+    Blocks for as long as the files take to read, at most 32 MiB of them.
+    """
+    if project is None:
+        return Trust(root=Path("/"))
+    try:
+        record = trusted(own).get(str(project.root))
+    except Broken as e:
+        return Trust(root=project.root, standing=Standing.VOID, changes=(f"{own / STORE_NAME} {e.text}",))
+    if record is None:
+        return Trust(root=project.root)
+    changes = tuple(_changes(record, project, own))
+    return Trust(root=project.root, standing=Standing.VOID, changes=changes) if changes else Trust(root=project.root, standing=Standing.HOLDS, files=record)
+
+
+def _changes(record: Mapping[str, str], project: Project, own: Path) -> Iterator[str]:
+    for name, digest in sorted(record.items()):
+        data = _content(project.root / name, project.root)
+        if data is None:
+            yield f"{name!r} is gone"
+        elif _hash(data) != digest:
+            yield f"{name!r} has changed"
+    for folder in project.folders():
+        for path in _control_files(folder, own):
+            if (name := _below(path, project.root)) not in record and _content(path, project.root) is not None:
+                yield f"{name!r} is new"
+
+
+# ---------------------------------------------------------------- the files that count
+
+
+def survey(project: Project, own: Path) -> dict[str, bytes]:
+    """Every file of the project that trust would admit, by its path below the root: those of a run in `here`, and those of nested folders.
+
+    Raises AgentError(invalid) where they are more than anybody can have looked at.
+    """
+    folders = dict.fromkeys([*project.folders(), *(_nested(project.root) if os.path.lexists(project.root / ".git") else ())])
+    found: dict[str, bytes] = {}
+    size = 0
+    for folder in folders:
+        for path in _control_files(folder, own):
+            if (data := _content(path, project.root)) is not None:
+                found[_below(path, project.root)] = data
+                size += len(data)
+            if len(found) > FILES_MAX or size > TOTAL_MAX_BYTES:
+                raise AgentError(
+                    "invalid", f"{project.root} has more than {FILES_MAX:,} files or {TOTAL_MAX_BYTES >> 20} MiB that would count: too much to be trusted"
+                )
+    return dict(sorted(found.items()))
+
+
+def _control_files(folder: Path, own: Path) -> Iterator[Path]:
+    """Whether they are there or not; of skills, those that are."""
+    yield folder / GUIDANCE_NAME
+    settings = folder / FOLDER
+    if os.path.realpath(settings) != os.path.realpath(own):
+        yield settings / CONFIG_NAME
+        yield from _all_below(settings / SKILLS_NAME)
+
+
+def _all_below(folder: Path) -> Iterator[Path]:
+    for here, folders, names in os.walk(folder):
+        folders[:] = sorted(name for name in folders if name != "__pycache__")
+        yield from (Path(here, name) for name in sorted(names))
+
+
+def _nested(root: Path) -> Iterator[Path]:
+    """Its folders, without those of other projects, of git, and of what tools fill."""
+    folders, left = [root], FOLDERS_MAX
+    while folders and left:
+        left -= 1
+        folder = folders.pop()
+        yield folder
+        try:
+            with os.scandir(folder) as entries:
+                inside = [entry.path for entry in entries if entry.is_dir(follow_symlinks=False) and _may_hold_files(entry)]
+        except OSError:
+            continue
+        folders += map(Path, sorted(inside, reverse=True))
+
+
+def _may_hold_files(entry: os.DirEntry[str]) -> bool:
+    return not entry.name.startswith(".") and entry.name not in FILLED_BY_TOOLS and not os.path.lexists(os.path.join(entry.path, ".git"))
+
+
+def _content(path: Path, root: Path) -> bytes | None:
+    """Of a regular file of the project; None where there is none, or a link leads out of it. A file that is too large is cut, and so never the same."""
+    real = Path(os.path.realpath(path))
+    if not real.is_relative_to(root):
+        return None
+    try:
+        descriptor = os.open(real, os.O_RDONLY | getattr(os, "O_NONBLOCK", 0) | getattr(os, "O_NOCTTY", 0) | getattr(os, "O_NOFOLLOW", 0))
+        with open(descriptor, "rb") as file:
+            return file.read(TOTAL_MAX_BYTES + 1) if stat.S_ISREG(os.fstat(descriptor).st_mode) else None
+    except OSError:
+        return None
+
+
+def _below(path: Path, root: Path) -> str:
+    return path.relative_to(root).as_posix()
+
+
+def _hash(data: bytes) -> str:
+    return hashlib.sha256(data).hexdigest()
+
+
+# ---------------------------------------------------------------- the store
+
+
+def trusted(own: Path) -> dict[str, dict[str, str]]:
+    """Every project that was ever trusted, by its root: path below it -> SHA-256. Raises Broken."""
+    opened = read_text(own / STORE_NAME, own=True)
+    if opened is None:
+        return {}
+    try:
+        store: object = json.loads(opened.text)
+    except (ValueError, RecursionError) as e:
+        raise Broken(1, "is no JSON") from e
+    found = cast("dict[str, object]", store) if isinstance(store, dict) else {}
+    folders = found.get("folders")
+    if found.get("version") != VERSION or not isinstance(folders, dict):
+        raise Broken(1, f"is not what this version of Treadle writes (version {VERSION})")
+    return {root: cast("dict[str, str]", files) for root, files in cast("dict[str, object]", folders).items() if isinstance(files, dict)}
+
+
+def trust(own: Path, project: Project, files: Mapping[str, bytes]) -> None:
+    """From now on the project may bring these `files`, out of `survey`, as they were when they were read. Raises AgentError(invalid)."""
+    with _changing(own) as folders:
+        folders[str(project.root)] = {name: _hash(data) for name, data in files.items()}
+
+
+def revoke(own: Path, root: Path) -> bool:
+    """Whether it was trusted. Raises AgentError(invalid)."""
+    with _changing(own) as folders:
+        return folders.pop(str(root), None) is not None
+
+
+@contextlib.contextmanager
+def _changing(own: Path) -> Generator[dict[str, dict[str, str]]]:
+    """What is done to the store inside is written in one step, and nobody else's change is lost."""
+    try:
+        own.mkdir(mode=0o700, parents=True, exist_ok=True)
+        with _locked(own):
+            folders = trusted(own)
+            yield folders
+            write_text(own / STORE_NAME, json.dumps({"version": VERSION, "folders": folders}, indent=1, sort_keys=True) + "\n")
+    except Broken as e:
+        raise AgentError("invalid", f"{own / STORE_NAME}: {e.text}") from e
+    except OSError as e:
+        raise AgentError("invalid", f"{own}: cannot be written: {e.strerror or e}") from e
+
+
+@contextlib.contextmanager
+def _locked(own: Path) -> Generator[None]:
+    try:
+        import fcntl  # noqa: PLC0415  not on Windows, where two of these at once are left to chance
+    except ImportError:
+        yield
+        return
+    descriptor = os.open(own / f"{STORE_NAME}.lock", os.O_RDWR | os.O_CREAT | getattr(os, "O_NOFOLLOW", 0) | getattr(os, "O_CLOEXEC", 0), 0o600)
+    try:
+        fcntl.flock(descriptor, fcntl.LOCK_EX)
+        yield
+    finally:
+        os.close(descriptor)
