@@ -1,0 +1,208 @@
+"""Where the paths of a call lead, and what that means: inside the workspace or not, guarded or not, named by a rule or not.
+
+File tools and commands are judged by the same questions. Links are followed as the kernel would follow them now; that they still lead
+there when a file is opened is the tool's business. Entry: `Reach`.
+"""
+
+from __future__ import annotations
+
+import os
+import re
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+from functools import cached_property
+from typing import Literal
+
+from treadle.guarded_paths import Guard, guard_of, is_secret
+from treadle.rules import NO_RULES, Rule, Rules
+from treadle.verdicts import Finding, Kind
+
+DISCARDED = frozenset({"/dev/null", "/dev/stdout", "/dev/stderr", "/dev/fd/1", "/dev/fd/2"})
+"""Where writing changes nothing."""
+MAX_FOLLOWED = 1_000
+"""Paths of one command line that are followed to where they lead."""
+MAX_LOOKED_AT = 2_000
+"""Entries of folders that are looked at for secrets below one folder."""
+
+READS = Finding(Kind.READS)
+
+
+@dataclass(frozen=True)
+class Reach:
+    """The places of one run. Nothing in it changes; looking at the disk is all it does."""
+
+    workspace: str
+    """Absolute; links in it are resolved here."""
+    home: str = ""
+    rules: Rules = NO_RULES
+    readable: tuple[str, ...] = ()
+    """Folders and files outside the workspace that may be read all the same: where long outputs went."""
+    sealed: tuple[str, ...] = ()
+    """Folders that nothing may write, such as Treadle's own."""
+    _seen: dict[str, str] = field(default_factory=dict[str, str], compare=False, repr=False)
+
+    @cached_property
+    def root(self) -> str:
+        return os.path.realpath(self.workspace)
+
+    # ------------------------------------------------------------ where
+
+    def places(self, path: str, cwd: str = "", *, follow: bool = True) -> tuple[str, ...]:
+        """Where it leads, and where it seems to lead, which a rule may name too. Raises ValueError for what can be no path."""
+        if "\0" in path:
+            raise ValueError(path)
+        joined = os.path.join(self.root, cwd, path)
+        seeming = os.path.normpath(joined)
+        real = self._seen.get(joined)
+        if real is None:
+            real = self._seen[joined] = os.path.realpath(joined) if follow else seeming
+        seeming = seeming[1:] if seeming.startswith("//") else seeming
+        return (real, seeming) if seeming != real else (real,)
+
+    def is_inside(self, place: str) -> bool:
+        return place == self.root or place.startswith(self.root.rstrip("/") + "/")
+
+    # ------------------------------------------------------------ judgements
+
+    def read(self, path: str, cwd: str = "", *, names_only: bool = False) -> Finding:
+        """`names_only`: only what lies there is told, not what is in it."""
+        try:
+            places = self.places(path, cwd)
+        except (ValueError, OSError):
+            return Finding(Kind.READS_BEYOND, f"{_shown(path)} is no path")
+        if denied := self._rule("deny", "read", places):
+            return Finding(Kind.FORBIDDEN, f"the rule {denied.text!r} denies reading {_shown(path)}")
+        if asked := self._rule("ask", "read", places):
+            return Finding(Kind.NEEDS_A_PERSON, f"the rule {asked.text!r} asks before {_shown(path)} is read")
+        if places[0] in DISCARDED or self._rule("allow", "read", places[:1]):
+            return READS
+        if not self.is_inside(places[0]):
+            if any(places[0] == r or places[0].startswith(r + "/") for r in self.readable):
+                return READS
+            return Finding(Kind.READS_BEYOND, f"{_shown(path)} is outside the workspace")
+        if not names_only and any(map(is_secret, self._below_root(places))):
+            return Finding(Kind.READS_BEYOND, f"{_shown(path)} likely holds a secret")
+        return Finding(Kind.READS_BEYOND, f"{_shown(path)} looks like a path elsewhere") if looks_expanded(path) else READS
+
+    def read_below(self, path: str, cwd: str = "", *, hidden: bool = True) -> Finding:
+        """Of everything below a folder: what is in its files is told too. `hidden`: also of those whose name begins with a dot."""
+        top = self.read(path, cwd)
+        if top.kind is not Kind.READS:
+            return top
+        real = self.places(path, cwd)[0]
+        if any(self._is_below(rule, real) for rule in (*self.rules.deny, *self.rules.ask)):
+            return Finding(Kind.READS_BEYOND, f"a rule is about what lies below {_shown(path)}")
+        if (why := self._secret_below(real, hidden)) is not None:
+            return Finding(Kind.HELD, why)
+        return READS
+
+    def write(self, path: str, cwd: str = "", *, by_shell: bool = False, follow: bool = True) -> Finding:
+        """`follow`: False takes the path by its letters."""
+        try:
+            places = self.places(path, cwd, follow=follow)
+        except (ValueError, OSError):
+            return Finding(Kind.UNSURE, f"{_shown(path)} is no path")
+        if denied := self._rule("deny", "write", places):
+            return Finding(Kind.FORBIDDEN, f"the rule {denied.text!r} denies writing {_shown(path)}")
+        if places[0] in DISCARDED:
+            return READS
+        guard = self._guard(places)
+        if guard is Guard.SEALED or (guard is not None and by_shell):
+            how = "; use the write or edit tool, which shows a person what it writes" if guard is not Guard.SEALED else ""
+            return Finding(Kind.FORBIDDEN, f"{_shown(path)} decides what runs here later, and is not changed by {'a command' if how else 'an agent'}{how}")
+        if asked := self._rule("ask", "write", places):
+            return Finding(Kind.NEEDS_A_PERSON, f"the rule {asked.text!r} asks before {_shown(path)} is written")
+        if follow and os.path.islink(places[0]):
+            return Finding(Kind.UNSURE, f"{_shown(path)} is a link that leads to itself")
+        if self._rule("allow", "write", places[:1]):
+            return Finding(Kind.PERMITTED if by_shell else Kind.GRANTED, "a rule allows it")
+        if guard is Guard.INSTRUCTS:
+            return Finding(Kind.NEEDS_A_PERSON, f"{_shown(path)} instructs agents, or runs on this machine later: a person looks at each change first")
+        if guard is Guard.REVIEWED:
+            return Finding(Kind.UNSURE, f"{_shown(path)} runs elsewhere later")
+        if not self.is_inside(places[0]):
+            return Finding(Kind.UNSURE, f"{_shown(path)} is outside the workspace")
+        if looks_expanded(path):
+            return Finding(Kind.UNSURE, f"{_shown(path)} looks like a path elsewhere, and would be one here")
+        return Finding(Kind.SHELL_EDITS if by_shell else Kind.EDITS, f"{_shown(path)} is written")
+
+    @cached_property
+    def denies_paths(self) -> bool:
+        return any(rule.about in ("read", "write") for rule in self.rules.deny)
+
+    def denied(self, path: str, cwd: str = "") -> Finding:
+        """By a rule, be it for reading or for writing; by its letters and by where it leads."""
+        try:
+            places = self.places(path, cwd, follow=len(self._seen) < MAX_FOLLOWED)
+        except (ValueError, OSError):
+            return READS
+        rule = self._rule("deny", "read", places) or self._rule("deny", "write", places)
+        return READS if rule is None else Finding(Kind.FORBIDDEN, f"the rule {rule.text!r} denies {_shown(path)}")
+
+    # ------------------------------------------------------------ inside
+
+    def _rule(self, what: Literal["allow", "ask", "deny"], about: Literal["read", "write"], places: tuple[str, ...]) -> Rule | None:
+        rules: tuple[Rule, ...] = getattr(self.rules, what)
+        return self.rules.of_path(rules, about, places, self.root, self.home) if rules else None
+
+    def _guard(self, places: tuple[str, ...]) -> Guard | None:
+        if any(place == own or place.startswith(own + "/") for own in self.sealed for place in places):
+            return Guard.SEALED
+        order = [Guard.REVIEWED, Guard.INSTRUCTS, Guard.SEALED]
+        found = [guard for place in self._below_root(places) if (guard := guard_of(place)) is not None]
+        return max(found, key=order.index, default=None)
+
+    def _below_root(self, places: tuple[str, ...]) -> Iterator[str]:
+        """What the workspace itself is called says nothing about what is in it."""
+        for place in places:
+            yield (
+                place[len(self.root.rstrip("/")) :]
+                if self.is_inside(place) and place != self.root and self.root != "/"
+                else place
+                if place != self.root
+                else "/"
+            )
+
+    def _is_below(self, rule: Rule, folder: str) -> bool:
+        """Whether what `rule` denies to read may lie below `folder`, as far as the fixed beginning of its pattern says."""
+        if rule.about != "read":
+            return False
+        fixed = re.split(r"[*?]", rule.pattern)[0].rpartition("/")[0] if re.search(r"[*?]", rule.pattern) else rule.pattern
+        place = os.path.normpath(os.path.join(self.root, os.path.expanduser(fixed) if not self.home else fixed.replace("~", self.home, 1)))
+        prefix = folder.rstrip("/") + "/"
+        return (place + "/").startswith(prefix) or prefix.startswith(place + "/")
+
+    def _secret_below(self, top: str, hidden: bool) -> str | None:
+        """Why what lies below may hold a secret; None where nothing does."""
+        if not os.path.isdir(top):
+            return None
+        left, folders = MAX_LOOKED_AT, [top]
+        while folders:
+            try:
+                with os.scandir(folders.pop()) as entries:
+                    for entry in entries:
+                        left -= 1
+                        if left < 0:
+                            return "there is more below it than can be looked at for secrets"
+                        if entry.name.startswith(".") and not hidden:
+                            continue
+                        if is_secret("/" + os.path.relpath(entry.path, self.root)):
+                            return f"{_shown(os.path.relpath(entry.path, self.root))} below it likely holds a secret"
+                        if entry.is_dir(follow_symlinks=False) and entry.name != ".git":
+                            folders.append(entry.path)
+            except OSError:
+                continue
+        return None
+
+
+_EXPANDED = re.compile(r"~|\$\w+(?:/|$)|\$\{")
+_SLASHES = re.compile("[\\\\\u2044\u2215\u29f5\u29f8\uff0f\uff3c\ufe68]")
+
+
+def looks_expanded(path: str) -> bool:
+    """Whether a path means something else to a shell, or to another system: `~/x`, `$HOME/x`, or dots and backslashes."""
+    return _EXPANDED.match(path) is not None or (".." in path and _SLASHES.search(path) is not None)
+
+
+def _shown(path: str) -> str:
+    return repr(path if len(path) <= 80 else f"{path[:77]}...")

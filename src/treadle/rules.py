@@ -1,0 +1,240 @@
+"""What a user allows, wants to be asked about, and denies: rules as text, and what they match.
+
+Which rule counts over which is the policy's business; what a command line holds is shell/. Entry: `parse_rule`, `Rules`.
+
+    git status              a command that begins with these words; `npm *` takes any further words
+    bash(git status)        the same, said in full
+    read(docs/**)           paths that are read; relative to the working directory, or from / or ~/; what lies below a match matches too
+    write(src)              paths that are written or edited
+    fetch(*.python.org)     hosts
+    tool(github_*)          tools by name; a single word that is a tool's name stands for that tool as well
+"""
+
+from __future__ import annotations
+
+import re
+import shlex
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, field
+from functools import cached_property
+from typing import Literal, TypeAlias
+
+About: TypeAlias = Literal["command", "read", "write", "host", "tool"]
+
+_KINDS: dict[str, About] = {"bash": "command", "read": "read", "write": "write", "edit": "write", "fetch": "host", "tool": "tool"}
+_FORM = re.compile(r"\s*([\w-]+)\((.*)\)\s*", re.DOTALL)
+_LONGEST = 1_000
+
+
+class BadRule(ValueError):
+    """A text that is no rule; says what would be one."""
+
+
+@dataclass(frozen=True)
+class Rule:
+    """One line of the configuration, read."""
+
+    text: str
+    about: About
+    words: tuple[str, ...] = ()
+    """Of a command."""
+    any_more: bool = False
+    """A command that may have any further arguments: written with a last `*`."""
+    pattern: str = ""
+    """Of a path, a host or a tool."""
+
+    @cached_property
+    def names(self) -> re.Pattern[str]:
+        """What `pattern` matches, for hosts and tools."""
+        return re.compile("".join(".*" if c == "*" else re.escape(c) for c in self.pattern.casefold()))
+
+    def is_of_tool(self, name: str) -> bool:
+        if self.about == "tool":
+            return self.names.fullmatch(name.casefold()) is not None
+        return self.about == "command" and not self.any_more and self.words == (name,)
+
+    def path_pattern(self, workspace: str, home: str) -> re.Pattern[str]:
+        return _path_pattern(self.pattern, workspace, home)
+
+
+def parse_rule(text: str) -> Rule:
+    """Raises BadRule."""
+    text = text.strip()
+    if not text or len(text) > _LONGEST or not text.isprintable():
+        raise BadRule("a rule, such as git status, read(docs/**) or tool(github_*)")
+    if (form := _FORM.fullmatch(text)) is not None and form[1] in _KINDS:
+        about, inner = _KINDS[form[1]], form[2].strip()
+        if not inner:
+            raise BadRule(f"something between the brackets of {form[1]}(…)")
+        return _command(text, inner) if about == "command" else _named(text, about, inner)
+    if form is not None:
+        raise BadRule(f"a rule; before a bracket stands one of {', '.join(_KINDS)}")
+    return _command(text, text)
+
+
+def _named(text: str, about: About, pattern: str) -> Rule:
+    if about in ("host", "tool") and not re.fullmatch(r"[\w.*:\[\]-]+", pattern):
+        raise BadRule("a name between the brackets, in which * stands for anything")
+    parts = pattern.split("/")
+    if about in ("read", "write") and (parts.count("**") > 3 or any(part.count("*") > 3 for part in parts)):
+        raise BadRule("a path between the brackets, with at most three ** in it and three * in a name")
+    return Rule(text, about, pattern=pattern)
+
+
+def _command(text: str, inner: str) -> Rule:
+    try:
+        words = shlex.split(inner)
+    except ValueError as e:
+        raise BadRule(f"a command's words, with quotes that are closed ({str(e).lower()})") from e
+    any_more = len(words) > 1 and words[-1] == "*"
+    words = words[:-1] if any_more else words
+    if not words or not words[0] or words[0].startswith("-"):
+        raise BadRule("a command that begins with the name of a program")
+    strange = next((word for word in words if re.search(r"[;&|<>()$`\n]", word)), None)
+    if strange is not None:
+        raise BadRule(f"the words of one command; {strange!r} is more than a word")
+    if "*" in words[0] or "?" in words[0]:
+        raise BadRule("a command that begins with the name of a program, not with a pattern")
+    return Rule(text, "command", words=tuple(words), any_more=any_more)
+
+
+# ---------------------------------------------------------------- paths
+
+
+def _path_pattern(pattern: str, workspace: str, home: str) -> re.Pattern[str]:
+    if pattern == "~" or pattern.startswith("~/"):
+        pattern = home + pattern[1:]
+    elif not pattern.startswith("/"):
+        pattern = f"{workspace}/{pattern.removeprefix('./')}"
+    parts = [part for part in pattern.split("/") if part not in ("", ".")]
+    out = "".join("(?:/[^/]+)*" if part == "**" else "/" + _part(part) for part in parts)
+    return re.compile(f"{out}(?:/.*)?", re.DOTALL)
+
+
+def _part(part: str) -> str:
+    return re.sub(r"(?:\[\^/\]\*)+", "[^/]*", "".join("[^/]*" if c == "*" else "[^/]" if c == "?" else re.escape(c) for c in part))
+
+
+# ---------------------------------------------------------------- commands
+
+
+def begins_with(rule: Rule, argv: Sequence[str]) -> bool:
+    """Word for word: what an allowing rule asks for."""
+    return tuple(argv[: len(rule.words)]) == rule.words
+
+
+_SAME: dict[str, dict[str, str]] = {
+    "rm": {"--recursive": "r", "--force": "f", "R": "r"},
+    "cp": {"--recursive": "r", "--force": "f", "R": "r", "a": "r", "--archive": "r"},
+    "mv": {"--force": "f"},
+    "chmod": {"--recursive": "R"},
+    "chown": {"--recursive": "R"},
+    "git": {"--force": "f"},
+    "kill": {"--signal": "s"},
+    "docker": {"--force": "f"},
+    "find": {},
+}
+"""Other spellings of an option, by program."""
+
+
+def is_meant_by(rule: Rule, argv: Sequence[str]) -> bool:
+    """In whatever spelling and order: what a denying or asking rule is held against. It may match too much, hardly too little."""
+    program = program_of(argv[0]) if argv else ""
+    if program != program_of(rule.words[0]):
+        return False
+    wanted_options, wanted = _sorted_out(program, rule.words[1:])
+    options, _ = _sorted_out(program, argv[1:])
+    return wanted_options <= options and _follow(wanted, argv[1:])
+
+
+def program_of(word: str) -> str:
+    """The name of a program, however it was spelled: /usr/bin/Curl is curl."""
+    return word.rstrip("/").rsplit("/", 1)[-1].casefold().removesuffix(".exe")
+
+
+def _sorted_out(program: str, words: Iterable[str]) -> tuple[frozenset[str], list[str]]:
+    same = _SAME.get(program, {})
+    options: set[str] = set()
+    operands: list[str] = []
+    for word in words:
+        if word.startswith("--") and len(word) > 2:
+            name = word.split("=", 1)[0]
+            spelled = next((full for full in same if full.startswith(name) and len(name) > 3), name)
+            options.add(same.get(spelled, spelled))
+            options.add(word)
+        elif word.startswith("-") and len(word) > 1:
+            options.update((same.get(c, c) for c in word[1:]) if not _is_long_with_one_dash(program, word) else (word,))
+        else:
+            operands.append(word)
+    return frozenset(options), operands
+
+
+def _is_long_with_one_dash(program: str, word: str) -> bool:
+    return program in ("find", "java", "go", "terraform", "openssl") and len(word) > 2
+
+
+def _follow(wanted: Sequence[str], words: Sequence[str]) -> bool:
+    """Whether the operands of a rule come first among the words, apart from options and what may be their values."""
+    i, after_option = 0, False
+    for word in words:
+        if i == len(wanted):
+            break
+        if word == wanted[i]:
+            i, after_option = i + 1, False
+        elif word.startswith("-") and len(word) > 1:
+            after_option = True
+        elif after_option:
+            after_option = False
+        else:
+            return False
+    return i == len(wanted)
+
+
+# ---------------------------------------------------------------- all rules of a run
+
+
+@dataclass(frozen=True)
+class Rules:
+    """What a user has said. Deny counts over ask, ask over allow."""
+
+    allow: tuple[Rule, ...] = ()
+    ask: tuple[Rule, ...] = ()
+    deny: tuple[Rule, ...] = ()
+    _patterns: dict[tuple[Rule, str, str], re.Pattern[str]] = field(default_factory=dict[tuple[Rule, str, str], re.Pattern[str]], compare=False, repr=False)
+
+    @classmethod
+    def read(cls, *, allow: Iterable[str] = (), ask: Iterable[str] = (), deny: Iterable[str] = ()) -> Rules:
+        """Raises BadRule."""
+        return cls(tuple(map(parse_rule, allow)), tuple(map(parse_rule, ask)), tuple(map(parse_rule, deny)))
+
+    def denying(self, argv: Sequence[str]) -> Rule | None:
+        return next((r for r in self.deny if r.about == "command" and is_meant_by(r, argv)), None)
+
+    def asking(self, argv: Sequence[str]) -> Rule | None:
+        return next((r for r in self.ask if r.about == "command" and is_meant_by(r, argv)), None)
+
+    def allowing(self, argv: Sequence[str]) -> Rule | None:
+        """The longest: it leaves the fewest words to be judged."""
+        found = [r for r in self.allow if r.about == "command" and begins_with(r, argv)]
+        return max(found, key=lambda r: (r.any_more, len(r.words)), default=None)
+
+    def of_path(self, rules: Iterable[Rule], about: Literal["read", "write"], paths: Iterable[str], workspace: str, home: str) -> Rule | None:
+        """The first of `rules` that matches one of `paths`, absolute and normalised. Case counts only for what allows."""
+        paths = list(paths)
+        for rule in rules:
+            if rule.about == about and any(self._pattern(rule, workspace, home).fullmatch(path) for path in paths):
+                return rule
+        return None
+
+    def _pattern(self, rule: Rule, workspace: str, home: str) -> re.Pattern[str]:
+        key = (rule, workspace, home)
+        found = self._patterns.get(key)
+        if found is None:
+            found = rule.path_pattern(workspace, home)
+            if rule not in self.allow:
+                found = re.compile(found.pattern, found.flags | re.IGNORECASE)
+            self._patterns[key] = found
+        return found
+
+
+NO_RULES = Rules()

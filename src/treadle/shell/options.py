@@ -1,0 +1,131 @@
+"""The options and operands of a command, read by a table of what its program takes; what the table does not know is told as such.
+
+Entry: `Options`, `read_options`.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, field
+from functools import lru_cache
+
+
+def names(text: str) -> frozenset[str]:
+    """Of a table: what stands in `text` between blanks."""
+    return frozenset(text.split())
+
+
+@dataclass(frozen=True)
+class Options:
+    """What a program takes. Each long option is a name, with `=` behind it where it takes a value, `:` where the value is a path to read."""
+
+    short: str = ""
+    """Letters without a value."""
+    short_values: str = ""
+    short_paths: str = ""
+    long: str = ""
+    glued: str = ""
+    """Letters whose value, if any, is the rest of their word."""
+    single: str = ""
+    """Names that stand behind one dash, like find's and go's; `=` and `:` as above."""
+    numbers: bool = False
+    """-20 is an option."""
+    plus: bool = False
+    """+20 is an option."""
+    stops_at_operand: bool = False
+    """What follows the first operand belongs to that."""
+
+
+@dataclass(slots=True)
+class Parsed:
+    operands: list[str] = field(default_factory=list[str])
+    paths: list[str] = field(default_factory=list[str])
+    """Values that are paths."""
+    given: set[str] = field(default_factory=set[str])
+    """Names of options: `r`, `recursive`."""
+    unknown: str | None = None
+    """The first that the table does not know."""
+    after: list[str] = field(default_factory=list[str])
+    """What stands behind `--`; also in `operands`."""
+    at: int = 0
+    """Index behind the last option, where operands stop the reading."""
+
+
+@lru_cache(maxsize=512)
+def _names(text: str) -> dict[str, str]:
+    """Name -> "" for a flag, "=" for a value, ":" for a path."""
+    return {name.rstrip("=:"): name[len(name.rstrip("=:")) :] for name in text.split()}
+
+
+def read_options(argv: Sequence[str], options: Options) -> Parsed:
+    """`argv` without the program's name."""
+    parsed = Parsed()
+    i = 0
+    while i < len(argv):
+        word = argv[i]
+        i += 1
+        if word == "--":
+            parsed.operands += argv[i:]
+            parsed.after = list(argv[i:])
+            break
+        if (word.startswith("-") and len(word) > 1) or (options.plus and re.fullmatch(r"\+\d+", word)):
+            i += _option(word, argv[i : i + 1], options, parsed)
+            parsed.at = i
+        else:
+            if options.stops_at_operand:
+                parsed.operands += argv[i - 1 :]
+                break
+            parsed.operands.append(word)
+    return parsed
+
+
+def _option(word: str, following: Sequence[str], options: Options, parsed: Parsed) -> int:
+    """How many of the words behind it belong to it."""
+    if re.fullmatch(r"[-+]\d+", word) and (options.numbers or word[0] == "+"):
+        return 0
+    if word.startswith("--"):
+        return _named(word[2:], following, _names(options.long), parsed)
+    if options.single and word[1:].partition("=")[0] in _names(options.single):
+        return _named(word[1:], following, _names(options.single), parsed)
+    return _letters(word, following, options, parsed)
+
+
+def _named(text: str, following: Sequence[str], known: dict[str, str], parsed: Parsed) -> int:
+    name, equals, value = text.partition("=")
+    parsed.given.add(name)
+    form = known.get(name)
+    if form is None:
+        parsed.unknown = parsed.unknown or (f"--{name}" if len(name) > 1 else f"-{name}")
+        return 0
+    if form and not equals:
+        if not following:
+            parsed.unknown = parsed.unknown or f"--{name}"
+            return 0
+        value = following[0]
+    if form == ":":
+        parsed.paths.append(value)
+    return int(bool(form) and not equals)
+
+
+def _letters(word: str, following: Sequence[str], options: Options, parsed: Parsed) -> int:
+    for at, letter in enumerate(word[1:], 1):
+        parsed.given.add(letter)
+        if letter in options.short_values or letter in options.short_paths:
+            rest = word[at + 1 :]
+            if not rest and not following:
+                parsed.unknown = parsed.unknown or f"-{letter}"
+                return 0
+            if letter in options.short_paths:
+                parsed.paths.append(rest or following[0])
+            return int(not rest)
+        if letter in options.glued:
+            return 0
+        if letter not in options.short and not (options.numbers and letter.isdigit()):
+            parsed.unknown = parsed.unknown or f"-{letter}"
+            return 0
+    return 0
+
+
+def any_given(parsed: Parsed, names: Iterable[str]) -> bool:
+    return not parsed.given.isdisjoint(names)

@@ -1,0 +1,191 @@
+"""One word of a command line as bash would read it: its literal value, or that it has none.
+
+Expansions are never carried out but for the home folder; what is not literal stays so. Entry: `read_word`, `split`.
+"""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass
+
+
+@dataclass(frozen=True, slots=True)
+class Word:
+    value: str
+    """With what is not known left out."""
+    is_literal: bool = True
+    """Whether `value` is exactly what the program is given."""
+    has_glob: bool = False
+    """It is literal but for `*`, `?` or `[…]`, which bash replaces by names of files."""
+
+    @property
+    def is_fixed(self) -> bool:
+        """Exactly one argument, known to the letter."""
+        return self.is_literal and not self.has_glob
+
+
+_PLAIN = re.compile(r"[\w@%+=:,./-]+", re.ASCII)
+_EXPANDS = re.compile(r"[\w{(\[@*#?$!'\"-]", re.ASCII)
+_STATUS = re.compile(r"\$(?:[?#]|\{[?#]\})")
+_HOME = re.compile(r"\$(?:HOME(?!\w)|\{HOME\})", re.ASCII)
+_BRACES = re.compile(r"\{[^{}]*(?:,|\.\.)[^{}]*\}|\{[^}]*\{")
+_NAME = re.compile(r"\$(?:\w+|\{[^{}]*\}|[@*#?$!-])", re.ASCII)
+
+
+def read_word(raw: str, home: str) -> Word:
+    """`raw` is one word as it stands in the command line, quotes and all."""
+    if _PLAIN.fullmatch(raw):
+        return Word(raw)
+    reader = _Reader(raw, home)
+    reader.run()
+    value = "".join(reader.out)
+    if any(c < " " and c not in "\n\t" for c in value) or "\x7f" in value:
+        return Word(value, False)
+    return Word(value, reader.literal, reader.glob)
+
+
+class _Reader:
+    def __init__(self, raw: str, home: str) -> None:
+        self.raw, self.home = raw, home
+        self.at = 0
+        self.out: list[str] = []
+        self.literal, self.glob = True, False
+
+    def run(self) -> None:
+        raw = self.raw
+        if raw.startswith("~"):
+            self._tilde()
+        while self.at < len(raw):
+            c = raw[self.at]
+            if c == "\\":
+                self._escaped()
+            elif c == "'":
+                self._single()
+            elif c == '"':
+                self.at += 1
+                self._double()
+            elif c == "$":
+                self._dollar(quoted=False)
+            else:
+                self._bare(c)
+
+    def _tilde(self) -> None:
+        end = next((i for i, c in enumerate(self.raw) if c == "/"), len(self.raw))
+        if end == 1 and self.home:
+            self.out.append(self.home)
+        else:
+            self.literal = False
+        self.at = end
+
+    def _bare(self, c: str) -> None:
+        if c in "*?[":
+            self.glob = True
+        elif c in "`<>()|&; \t\n":
+            self.literal = False
+        elif c == "{" and (found := _BRACES.match(self.raw, self.at)) is not None:
+            self.literal = False
+            self.out.append(found[0][1:].split(",")[0].split("..")[0].rstrip("{}"))  # one of what it may be
+            self.at = found.end()
+            return
+        self.out.append(c)
+        self.at += 1
+
+    def _escaped(self) -> None:
+        if self.at + 1 >= len(self.raw):
+            self.literal = False
+        elif (c := self.raw[self.at + 1]) != "\n":
+            self.out.append(c)
+        self.at += 2
+
+    def _single(self) -> None:
+        end = self.raw.find("'", self.at + 1)
+        if end < 0:
+            self.literal, end = False, len(self.raw)
+        self.out.append(self.raw[self.at + 1 : end])
+        self.at = end + 1
+
+    def _double(self) -> None:
+        raw = self.raw
+        while self.at < len(raw):
+            c = raw[self.at]
+            if c == '"':
+                self.at += 1
+                return
+            if c == "\\" and self.at + 1 < len(raw) and raw[self.at + 1] in '$`"\\\n':
+                if raw[self.at + 1] != "\n":
+                    self.out.append(raw[self.at + 1])
+                self.at += 2
+            elif c == "$":
+                self._dollar(quoted=True)
+            else:
+                self.literal = self.literal and c != "`"
+                self.out.append(c)
+                self.at += 1
+        self.literal = False
+
+    def _dollar(self, *, quoted: bool) -> None:
+        raw, at = self.raw, self.at
+        if not quoted and raw.startswith("$'", at):
+            self._ansi()
+        elif (found := _STATUS.match(raw, at)) is not None:
+            self.out.append("0")
+            self.at = found.end()
+        elif self.home and (found := _HOME.match(raw, at)) is not None and (quoted or not re.search(r"[\s*?\[]", self.home)):
+            self.out.append(self.home)
+            self.at = found.end()
+        elif at + 1 < len(raw) and (_EXPANDS.match(raw, at + 1) if not quoted else _EXPANDS.match(raw, at + 1) and raw[at + 1] not in "'\""):
+            self.literal = False
+            found = _NAME.match(raw, at)
+            self.at = found.end() if found else at + 1
+        else:
+            self.out.append("$")
+            self.at += 1
+
+    def _ansi(self) -> None:
+        end = self.at + 2
+        while end < len(self.raw) and self.raw[end] != "'":
+            end += 2 if self.raw[end] == "\\" else 1
+        if end >= len(self.raw):
+            self.literal = False
+        value = _ESCAPE.sub(_unescaped, self.raw[self.at + 2 : end])
+        if "\0" in value:
+            value, self.literal = value[: value.index("\0")], False
+        self.out.append(value)
+        self.at = end + 1
+
+
+_ESCAPE = re.compile(r"\\(?:x([0-9A-Fa-f]{1,2})|u([0-9A-Fa-f]{1,4})|U([0-9A-Fa-f]{1,8})|([0-7]{1,3})|c(.)|(.))", re.DOTALL)
+_LETTERS = {"a": "\a", "b": "\b", "e": "\x1b", "E": "\x1b", "f": "\f", "n": "\n", "r": "\r", "t": "\t", "v": "\v"}
+
+
+def _unescaped(found: re.Match[str]) -> str:
+    hexadecimal = found[1] or found[2] or found[3]
+    try:
+        if hexadecimal:
+            return chr(int(hexadecimal, 16))
+        if found[4]:
+            return chr(int(found[4], 8) & 0xFF)
+    except (ValueError, OverflowError):
+        return "\0"
+    if found[5]:
+        return chr(ord(found[5].upper()) & 0x1F)
+    return _LETTERS.get(found[6], found[6] if found[6] in "\\'\"?" else "\\" + found[6])
+
+
+_PIECE = re.compile(r"""(?:[^\s'"\\]+|\\.|'[^']*'|"(?:[^"\\]|\\.)*")+""", re.DOTALL)
+
+
+def split(text: str) -> list[str] | None:
+    """Words as they stand, cut at blanks outside quotes; None where a quote is not closed."""
+    words: list[str] = []
+    at = 0
+    while at < len(text):
+        if text[at].isspace():
+            at += 1
+            continue
+        found = _PIECE.match(text, at)
+        if found is None:
+            return None
+        words.append(found[0])
+        at = found.end()
+    return words
