@@ -6,11 +6,14 @@ It starts nothing. Entry: `Assembly`.
 from __future__ import annotations
 
 import asyncio
+import logging
+import os
+import tempfile
 import threading
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import replace
-from functools import partial
+from functools import cached_property, partial
 from pathlib import Path
 from typing import Any, TypeAlias, get_args
 
@@ -19,11 +22,12 @@ import msgspec
 from treadle.agent import Agent, Deps, expand, expand_message
 from treadle.calls import Ready, idempotency_key
 from treadle.clock import Clock
-from treadle.config import Config
+from treadle.config import Config, home
 from treadle.entries import Fork, RunStarted
 from treadle.environment import child_environment
 from treadle.errors import AgentError
-from treadle.execution import Toolbox, without_images
+from treadle.events import Warned
+from treadle.execution import Toolbox, has_commands, without_images
 from treadle.feed import Feed
 from treadle.journal import Journal
 from treadle.message import MediaPart, Message, Part, TextPart, encode_json
@@ -34,11 +38,14 @@ from treadle.recovery import Answers, missing_tool
 from treadle.redaction import Redactor, mask_logs
 from treadle.registry import Models
 from treadle.run_state import RunState
+from treadle.sandbox import Confinement, Room, Sandbox, Standing
 from treadle.session import ResumeOptions, RunOptions
 from treadle.spill import Spill
 from treadle.tooling import ToolContext, ToolRegistry
 from treadle.types import DEFAULT_MAX_TOKENS, Limits, Mode, Settings, SystemBlock, new_id
 from treadle.window import window
+
+logger = logging.getLogger("treadle")
 
 DEFAULT_LIMITS = Limits(turns=100)
 """Where nobody gives limits."""
@@ -60,6 +67,10 @@ class Assembly:
         """Of the last run."""
         self._seen_files: dict[str, dict[str, str]] = {}
         """By session."""
+        self._kept: dict[str, dict[Callable[[], Any], Any]] = {}
+        """What tools keep, by session, and by run where there is none."""
+        self._sandbox: Sandbox | None = None
+        self._warned = False
         self.models = Models(config, clean=self.redact)
         self.use(config)
 
@@ -77,6 +88,73 @@ class Assembly:
     def forget(self, session_id: str) -> None:
         """What the model was shown of files in this session."""
         self._seen_files.pop(session_id, None)
+
+    async def end(self, owner: str) -> None:
+        """What tools kept for a session, or for a run without one, is closed. Raises nothing."""
+        for thing in self._kept.pop(owner, {}).values():
+            close: Callable[[], Awaitable[None]] | None = getattr(thing, "aclose", None)
+            if close is not None:
+                try:
+                    await close()
+                except Exception:  # anybody's code, while something else is being closed
+                    logger.exception("what a tool kept for %s could not be closed", owner)
+
+    async def aclose(self) -> None:
+        """Idempotent. Models and journal are the runtime's to close."""
+        for owner in list(self._kept):
+            await self.end(owner)
+        if self._sandbox is not None:
+            await self._sandbox.aclose()
+        self.spill.close()
+
+    # ------------------------------------------------------------ the sandbox
+
+    def sandbox(self) -> Sandbox | None:
+        """None where nobody wants it. It is found, and begins to find out whether it works, when it is first asked for."""
+        if self.config.defaults.sandbox == "off":
+            return None
+        if self._sandbox is None:
+            from treadle.sandboxes import find_sandbox  # noqa: PLC0415  most runs have no commands
+
+            self._sandbox = find_sandbox(self._home)
+        self._sandbox.begin()
+        return self._sandbox
+
+    @cached_property
+    def _home(self) -> Path | None:
+        folder = Path(self.config.home or home(os.environ))
+        return folder if folder.is_dir() else None
+
+    async def check_sandbox(self, agent: Agent[Any, Any]) -> None:
+        """Raises AgentError(invalid) where the configuration insists on a sandbox, the agent has commands, and none works."""
+        if self.config.defaults.sandbox != "on" or not any(map(has_commands, agent.tools)) or (sandbox := self.sandbox()) is None:
+            return
+        if not (standing := await sandbox.standing()).works:
+            raise AgentError("invalid", f"defaults.sandbox is on, and no sandbox works: {standing.text}. Mend that, or set it to auto")
+
+    def confinement(self, plan: Plan, ready: Ready, toolbox: Toolbox) -> Confinement | None:
+        """Where the commands of a call run. What a person said yes to runs outside, unless the configuration insists."""
+        if toolbox.sandbox is None or not has_commands(ready.tool):
+            return None
+        assert toolbox.standing is not None, "it is known before a command is decided"
+        if not toolbox.confines or (ready.approved and self.config.defaults.sandbox != "on"):
+            return None
+        owner = plan.session_id or plan.run_id
+        room = Room(
+            workspace=plan.cwd,
+            scratch=partial(self.spill.folder, f"tmp-{owner}"),
+            shown=self.spill.directories,
+            quarantine=self._quarantine,
+            is_open=plan.mode == "full" or ready.approved,
+        )
+        return Confinement(toolbox.sandbox, room)
+
+    def _quarantine(self) -> Path:
+        if self._home is None:
+            return Path(tempfile.mkdtemp(prefix="treadle-quarantine-"))
+        folder = self._home / "quarantine" / new_id("moved")
+        folder.mkdir(parents=True, mode=0o700)
+        return folder
 
     # ------------------------------------------------------------ plans
 
@@ -97,6 +175,7 @@ class Assembly:
         """Of a run whose driver is gone; without its resumption."""
         started, answers = _started(state), answers_of(options)
         answers.check(state)
+        await self.check_sandbox(agent)
         if (gone := missing_tool(state, {tool.name: tool for tool in agent.tools})) is not None:
             raise AgentError(
                 "invalid", f"run {started.run_id} has an open call of the tool {gone!r}, which agent {agent.name!r} has no more: pass an agent that has it"
@@ -150,6 +229,7 @@ class Assembly:
         parent_run_id: str | None = None,
     ) -> Plan:
         values, run_id = agent.values(options.get("inputs") or {}), new_id("run")
+        await self.check_sandbox(agent)
         asked = agent.model if agent.model is not None else self.config.models.large
         limits = _limits(options.get("limits"), agent)
         chosen = await self._choice.choose(asked, Asker(run_id, session_id, fork=fork), limits)
@@ -188,8 +268,10 @@ class Assembly:
     def toolbox(self, agent: Agent[Deps, Any], plan: Plan, deps: Deps, feed: Feed, run_child: RunChild) -> Toolbox:
         """How the calls of this run are run."""
         registry = ToolRegistry(agent.tools)
+        sandbox = self.sandbox() if any(map(has_commands, agent.tools)) else None
         seen = self._seen_files.setdefault(plan.session_id, {}) if plan.session_id is not None else {}
-        contexts = _Contexts(self, plan, feed, deps, seen, self._inside(), run_child)
+        kept = self._kept.setdefault(plan.session_id or plan.run_id, {})
+        contexts = _Contexts(self, plan, feed, deps, seen, kept, self._inside(), run_child)
         return Toolbox(
             registry=registry,
             mode=plan.mode,
@@ -200,7 +282,16 @@ class Assembly:
             definitions=registry.definitions(),
             takes_images="images" not in plan.model.refuses,
             on_ask=plan.on_ask,
+            sandbox=sandbox,
+            learned=partial(self._warn_of_sandbox, plan, feed),
         )
+
+    def _warn_of_sandbox(self, plan: Plan, feed: Feed, standing: Standing) -> None:
+        """Loudly, once."""
+        if not standing.works and not self._warned:
+            self._warned = True
+            instead = "in mode full they may do whatever you may" if plan.mode == "full" else "what a sandbox would let run unasked needs approval instead"
+            feed.say(Warned, {"text": f"commands are not confined: {standing.text}; {instead}"})
 
     def _inside(self) -> Inside:
         """The same for all runs of one event loop."""
@@ -214,10 +305,20 @@ class Assembly:
 class _Contexts:
     """Makes what each call of one run knows of it. Tells the run, from whatever thread, what calls say."""
 
-    __slots__ = ("_assembly", "_deps", "_feed", "_inside", "_plan", "_run_child", "_seen")
+    __slots__ = ("_assembly", "_deps", "_feed", "_inside", "_kept", "_plan", "_run_child", "_seen")
 
-    def __init__(self, assembly: Assembly, plan: Plan, feed: Feed, deps: Any, seen: dict[str, str], inside: Inside, run_child: RunChild) -> None:
-        self._assembly, self._plan, self._feed, self._deps, self._seen = assembly, plan, feed, deps, seen
+    def __init__(
+        self,
+        assembly: Assembly,
+        plan: Plan,
+        feed: Feed,
+        deps: Any,
+        seen: dict[str, str],
+        kept: dict[Callable[[], Any], Any],
+        inside: Inside,
+        run_child: RunChild,
+    ) -> None:
+        self._assembly, self._plan, self._feed, self._deps, self._seen, self._kept = assembly, plan, feed, deps, seen, kept
         self._inside, self._run_child = inside, run_child
 
     def make(self, ready: Ready, deadline: float | None, toolbox: Toolbox) -> ToolContext[Any]:
@@ -236,6 +337,9 @@ class _Contexts:
             seen_files=self._seen,
             places=ready.places,
             environment=self._assembly.environment,
+            sandbox=self._assembly.confinement(plan, ready, toolbox),
+            kept=self._kept,
+            tell=self._warn,
             report=partial(self._report, call_id),
             is_cancelled=toolbox.is_stopping,
             late=partial(self._late, toolbox, call_id),
@@ -244,6 +348,9 @@ class _Contexts:
 
     def _report(self, call_id: str, text: str, done: float | None, total: float | None) -> None:
         self._inside(partial(self._feed.progress, call_id, self._assembly.redact(text), done, total))
+
+    def _warn(self, text: str) -> None:
+        self._inside(partial(self._feed.say, Warned, {"text": self._assembly.redact(text)}))
 
     def _late(self, toolbox: Toolbox, call_id: str, text: str) -> None:
         self._inside(partial(toolbox.late, call_id, self._assembly.redact(text)))

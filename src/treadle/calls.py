@@ -35,6 +35,8 @@ class Ready:
     attempt: int = 1
     started: bool = False
     """Its start is in the journal, by a driver that died: that entry stands for this attempt too."""
+    approved: bool = False
+    """A person said yes to this very call."""
     places: Mapping[str, str] = field(default_factory=dict[str, str])
     """Where the paths of the call led when it was judged."""
 

@@ -23,6 +23,7 @@ from treadle.message import MediaPart, Part, TextPart, ToolCall, ToolResult
 from treadle.model import ToolDefinition
 from treadle.output import cap_output
 from treadle.policy import decide, headless_denial
+from treadle.sandbox import Sandbox, Standing
 from treadle.tooling import DidNotHappen, Happened, InvalidArguments, Tool, ToolContext, ToolFailed, ToolOutput, ToolRegistry, failure, unknown_tool
 from treadle.types import Mode, OnAsk, now
 
@@ -50,8 +51,26 @@ class Toolbox:
     on_ask: OnAsk = "deny"
     late: Callable[[str, str], None] = _nobody
     """Told, in the event loop, what a call gave after its result was `unknown`."""
+    sandbox: Sandbox | None = None
+    """Confines the commands of tools. None: nobody wants it, or no tool of this run has any."""
+    standing: Standing | None = None
+    """Whether it works; known after `get_ready`."""
+    learned: Callable[[Standing], None] = lambda standing: None
+    """Told once whether it works, before the first command is decided."""
     scope: anyio.CancelScope = field(default_factory=anyio.CancelScope)
     """The run's."""
+
+    @property
+    def confines(self) -> bool:
+        """Whether a call that may run unasked only inside the sandbox finds one."""
+        return self.standing is not None and self.standing.works
+
+    async def get_ready(self, calls: Sequence[ToolCall]) -> None:
+        """Before `calls` are prepared: waits until it is known whether the sandbox works, where one of them needs it."""
+        if self.sandbox is None or self.standing is not None or not any(has_commands(self.registry.get(call.name)) for call in calls):
+            return
+        self.standing = await self.sandbox.standing()
+        self.learned(self.standing)
 
     def prepare(self, call: ToolCall, *, allowed: bool = False) -> Ready | Refused | Held:
         """Looked up, validated and decided; a call that cannot run comes back with its result. `allowed`: a person said yes to it."""
@@ -71,7 +90,7 @@ class Toolbox:
             if self.on_ask == "wait":
                 return Held(call=call, reason=decision.reason, parallel=tool.parallel)
             return refused(call, headless_denial(decision), status="denied", unapproved=True)
-        return Ready(call=call, tool=tool, arguments=arguments)
+        return Ready(call=call, tool=tool, arguments=arguments, approved=allowed and decision.verdict == "ask")
 
     def repeat(self, call: ToolCall, attempt: int) -> Ready:
         """A call that a dead driver had started. Raises AgentError(tool) where its tool would not take the arguments any more."""
@@ -157,6 +176,11 @@ def without_images(parts: Sequence[P]) -> list[P | TextPart]:
 def _described(image: MediaPart) -> TextPart:
     where = image.url or f"{len(image.data or '') * 3 // 4:,} bytes"
     return TextPart(text=f"[{image.name or 'an image'}, {image.media_type}, {where}: not shown, because this model takes no images]")
+
+
+def has_commands(tool: Tool[Any] | None) -> bool:
+    """Whether it runs programs, which a sandbox can confine: a tool of anybody's may say so."""
+    return getattr(tool, "has_commands", False) is True
 
 
 class _TimedOut(Exception):

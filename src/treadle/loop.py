@@ -148,6 +148,7 @@ class Run:
         """What the driver before left open is closed first."""
         state, resumption = self.state, self.plan.resumption
         if resumption is not None and state.open_calls:
+            await self._toolbox.get_ready(state.open_calls)
             entries, prepared = await recover(state, self._toolbox, resumption.answers, self.plan.on_unknown)
             await self._execute(prepared, *entries)
         return self._after() if state.response is not None and not state.attempt else None
@@ -161,6 +162,7 @@ class Run:
         response = await self._respond(left, last)
         cost_usd = await self._pricing.cost_usd(response.usage, self._asked.at, response.model)
         entry = self._responded(response.parts, response, cost_usd)
+        await self._toolbox.get_ready(response.tool_calls)
         self._attempt = None
         await self._execute(self._admit(response.tool_calls, response.stop_reason, last), entry)
         return None

@@ -106,7 +106,7 @@ async def _go_on(
     """With a call that had started, and may have happened."""
     again = toolbox.repeat(call, started.attempt + state.resumed)
     if allowed:
-        return Ready(call=call, tool=again.tool, arguments=again.arguments, attempt=again.attempt)
+        return Ready(call=call, tool=again.tool, arguments=again.arguments, attempt=again.attempt, approved=True)
     if started.effect != "once":
         return again
     asked = call.id in state.asked

@@ -309,6 +309,9 @@ class Runs:
         finally:
             if job.run.ending is not None:
                 job.result = result_of(job.run.state, job.run.ending)
+            if job.run.plan.session_id is None:
+                with anyio.CancelScope(shield=True):
+                    await self._assembly.end(job.run.plan.run_id)
             self._release(job)
 
     def _release(self, job: Job[Any]) -> None:

@@ -102,11 +102,11 @@ class Runtime:
         """Cancels what still runs, waits for it, and closes every connection. Idempotent."""
         with anyio.CancelScope(shield=True):
             await self._runs.aclose()
+            await self._assembly.aclose()
             await self._forget_old_runs()
             await self._assembly.models.aclose()
             await self.journal.aclose()
         self.hub.close()
-        self._assembly.spill.close()
 
     async def _forget_old_runs(self) -> None:
         """As the configuration says. What is not done in a few seconds is left to the next time."""

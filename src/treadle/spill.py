@@ -25,6 +25,17 @@ class Spill:
                 self._directory = Path(tempfile.mkdtemp(prefix="treadle-"))
             return self._directory
 
+    @property
+    def directories(self) -> tuple[Path, ...]:
+        """It, once it has been made."""
+        return () if self._directory is None else (self._directory,)
+
+    def folder(self, name: str) -> Path:
+        """One in it, made where there is none. Raises OSError after `close`."""
+        folder = self.directory() / name
+        folder.mkdir(mode=0o700, exist_ok=True)
+        return folder
+
     def write(self, text: str) -> Path:
         """Raises OSError where the disk is full, and after `close`."""
         handle, name = tempfile.mkstemp(prefix="output-", suffix=".txt", dir=self.directory())

@@ -17,6 +17,7 @@ from treadle.errors import AgentError
 from treadle.message import JsonText, MediaPart, Part, TextPart, ToolResult
 from treadle.model import ToolDefinition
 from treadle.result import RunResult
+from treadle.sandbox import Confinement
 from treadle.types import Effect, Limits
 
 DepsOut = TypeVar("DepsOut", covariant=True, default=object)
@@ -24,6 +25,7 @@ DepsIn = TypeVar("DepsIn", contravariant=True, default=object)
 OutOf = TypeVar("OutOf", covariant=True, default=str)
 ChildDeps = TypeVar("ChildDeps")
 ChildOut = TypeVar("ChildOut")
+KeptT = TypeVar("KeptT")
 
 MAX_OUTPUT_CHARS = 30_000
 MAX_OUTPUT_LINES = 2_000
@@ -95,7 +97,13 @@ class ToolContext(msgspec.Struct, Generic[DepsOut], frozen=True, kw_only=True):
     """Path as the call names it -> where it led when the call was judged: that place is opened, and no link on the way to it is followed."""
     environment: Mapping[str, str] = {}
     """The environment for child processes: the provider's keys are not in it."""
+    sandbox: Confinement | None = None
+    """Where commands of this call are run. None: they are not confined, because nothing here can, nobody wants it, or a person said yes to this call."""
+    kept: dict[Callable[[], Any], Any] = {}
+    """What `keep` gave, for the whole session."""
     report: Callable[[str, float | None, float | None], None] | None = None
+    tell: Callable[[str], None] | None = None
+    """What `warn` calls."""
     is_cancelled: Callable[[], bool] | None = None
     late: Callable[[str], None] | None = None
     """Told, once, what a call gave after its result was `unknown`. Callable from any thread; never blocks."""
@@ -111,6 +119,20 @@ class ToolContext(msgspec.Struct, Generic[DepsOut], frozen=True, kw_only=True):
         """Tells fronts how far it is (`tool_progress`). Callable from any thread; never blocks."""
         if self.report is not None:
             self.report(text, done, total)
+
+    def warn(self, text: str) -> None:
+        """Tells people what they should know beside the result (`warning`). Callable from any thread; never blocks."""
+        if self.tell is not None:
+            self.tell(text)
+
+    def keep(self, kind: Callable[[], KeptT]) -> KeptT:
+        """The one of `kind` in this session (in this run, where there is no session), made where there is none yet.
+
+        Its `aclose`, where it has one, is awaited when the run without a session ends, or the runtime closes.
+        """
+        if kind not in self.kept:
+            self.kept[kind] = kind()
+        return self.kept[kind]
 
     async def spawn(
         self,

@@ -17,7 +17,7 @@ import pytest
 from tests.tools.conftest import MakeContext, Use
 from treadle.output import Capture
 from treadle.tooling import InvalidArguments, ToolFailed
-from treadle.tools import bash, processes
+from treadle.tools import bash, commands, processes
 from treadle.tools.bash import Bash, BashArguments
 
 BASH = Bash()
@@ -288,7 +288,7 @@ async def test_what_cannot_be_started_is_told_and_did_not_happen(make_context: M
     with pytest.raises(ToolFailed, match=r"The working directory '.*gone' does not exist") as raised:
         await BASH.execute(make_context(tmp_path / "gone"), BashArguments(command="true"))
     failures.append(raised.value)
-    monkeypatch.setattr(bash, "find_shell", lambda path: str(tmp_path / "no-shell"))
+    monkeypatch.setattr(commands, "find_shell", lambda path: str(tmp_path / "no-shell"))
     with pytest.raises(ToolFailed, match="no-shell' could not be started: No such file") as raised:
         await use(BASH, command="true")
     failures.append(raised.value)
@@ -303,7 +303,7 @@ async def test_windows_is_told_to_use_wsl(use: Use, monkeypatch: pytest.MonkeyPa
 
 def test_sh_is_used_where_there_is_no_bash(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(os, "access", lambda path, mode: False)
-    assert bash.find_shell("/nowhere") == "/bin/sh"
+    assert commands.find_shell("/nowhere") == "/bin/sh"
 
 
 @pytest.mark.parametrize(
@@ -332,7 +332,7 @@ def test_what_it_changes_nobody_can_say() -> None:
 @needs_proc
 async def test_a_pid_that_was_used_again_is_not_killed() -> None:
     async with await anyio.open_process(["sleep", "100"], start_new_session=True) as bystander:
-        stale = frozenset({processes._Seen(bystander.pid, "an earlier start")})  # pyright: ignore[reportPrivateUsage]
+        stale = frozenset({processes.Seen(bystander.pid, "an earlier start")})
         async with await anyio.open_process(["true"]) as gone:
             await gone.wait()
         await processes.Tree(gone.pid, "no such mark").kill(stale)

@@ -5,43 +5,26 @@ Not here: which commands may run (policy.py), background jobs, ending a tree of 
 
 from __future__ import annotations
 
-import errno
 import os
-import shutil
 import signal
-import sys
 from contextlib import suppress
 from pathlib import Path
-from subprocess import DEVNULL
 from typing import Any
 
 import anyio
 import anyio.lowlevel
 import msgspec
-from anyio.abc import Process
 from typing_extensions import override
 
 from treadle.output import Capture
+from treadle.sandbox import Left
 from treadle.tooling import MAX_OUTPUT_LINES, InvalidArguments, ToolContext, ToolFailed
 from treadle.tools.builtin import Arguments, Builtin, closed_object
-from treadle.tools.processes import MARK, Tree
+from treadle.tools.commands import Command, start
+from treadle.tools.processes import Tree
 
 DEFAULT_TIMEOUT_S = 120.0
 MAX_TIMEOUT_S = 600.0
-SETTINGS = {
-    "CI": "true",
-    "NONINTERACTIVE": "1",
-    "TERM": "dumb",
-    "PAGER": "cat",
-    "GIT_PAGER": "cat",
-    "LESS": "-FX",
-    "DEBIAN_FRONTEND": "noninteractive",
-    "PIP_PROGRESS_BAR": "off",
-    "TQDM_DISABLE": "1",
-    "AI_AGENT": "treadle",
-}
-"""In the environment of every command, over what was there: nobody sits at a terminal."""
-
 _LAST_WORDS_S = 0.2
 """How long the rest is awaited once the shell has ended."""
 _PROGRESS_S = 0.2
@@ -60,6 +43,7 @@ class BashArguments(Arguments, frozen=True, kw_only=True, forbid_unknown_fields=
 class Bash(Builtin[BashArguments]):
     name = "bash"
     effect = "once"
+    has_commands = True
     arguments = BashArguments
     example = '{"command": "python -m pytest -q tests", "timeout_s": 300}'
     parameters = closed_object(
@@ -99,9 +83,13 @@ class Bash(Builtin[BashArguments]):
             *_notes(ended, took_s),
             *([f"[timeout_s was {arguments.timeout_s:g}; {MAX_TIMEOUT_S:.0f} is the most]"] if arguments.timeout_s > timeout_s else []),
         ]
+        for moved in ended.left.quarantined:
+            ctx.warn(f"bash: {moved}")
+        if not ended.left.begun:
+            raise ToolFailed(f"Not run: the sandbox could not be made. {text}")
         if ended.timed_out:
             cut = f"[the command was still running after {timeout_s:g} s and was killed, with everything it had started; above is its output until then]"
-            raise ToolFailed("\n".join([text, cut]), happened=None)
+            raise ToolFailed("\n".join([text, cut, *notes_of(ended.left)]), happened=None)
         result = "\n".join([text, *notes])
         if ended.code < 0:
             raise ToolFailed(result, happened=True)
@@ -110,20 +98,26 @@ class Bash(Builtin[BashArguments]):
 
 class _Ended(msgspec.Struct, frozen=True):
     code: int
-    timed_out: bool = False
-    left_behind: bool = False
+    timed_out: bool
+    left_behind: bool
     """Something that the command had put into the background was ended after it."""
+    left: Left
 
 
 def _notes(ended: _Ended, took_s: float) -> list[str]:
     notes: list[str] = []
     if ended.code:
         notes.append(f"[exit code {ended.code}{_meaning(ended.code)}]" if ended.code > 0 else f"[the shell was ended by {_signal_name(-ended.code)}]")
-    if ended.left_behind:
+    if ended.left_behind or ended.left.left_behind:
         notes.append("[what the command had left running in the background was ended]")
     if took_s >= _LONG_S:
         notes.append(f"[took {took_s:.0f} s]")
-    return notes
+    return [*notes, *notes_of(ended.left)]
+
+
+def notes_of(left: Left) -> list[str]:
+    """What the sandbox says of a command, for the model."""
+    return [f"[{text}]" for text in (*left.notes, *left.quarantined)]
 
 
 def _meaning(code: int) -> str:
@@ -147,46 +141,19 @@ async def _run(ctx: ToolContext[Any], command: str, timeout_s: float, capture: C
     reader, writer = os.pipe()
     try:
         os.set_blocking(reader, False)
-        mark = os.urandom(16).hex()
         try:
-            process = await _started(ctx, command, mark, writer)
+            running = await start(ctx, command, writer)
         finally:
             os.close(writer)
-        tree = Tree(process.pid, mark)
         try:
-            return await _followed(process, tree, timeout_s, _Output(reader, capture, ctx, anyio.Event()))
+            code, timed_out, left_behind = await _followed(running, timeout_s, _Output(reader, capture, ctx, anyio.Event()))
+            return _Ended(code, timed_out, left_behind, await running.leave())
         except BaseException:
             with anyio.CancelScope(shield=True):
-                await tree.end()
-                await process.wait()
+                await running.end()
             raise
     finally:
         os.close(reader)
-
-
-async def _started(ctx: ToolContext[Any], command: str, mark: str, output: int) -> Process:
-    _check_place(ctx.cwd)
-    environment = {**ctx.environment, **SETTINGS, MARK: mark}
-    shell = find_shell(environment.get("PATH"))
-    try:
-        return await anyio.open_process(
-            [shell, "-c", "--", command], stdin=DEVNULL, stdout=output, stderr=output, cwd=ctx.cwd, env=environment, start_new_session=True
-        )
-    except OSError as e:
-        if e.errno == errno.E2BIG:
-            raise ToolFailed(f"The command is {len(command):,} characters long, more than can be started: write it to a file and run that.") from e
-        raise ToolFailed(f"The shell {shell!r} could not be started: {e.strerror or e}.") from e
-
-
-def _check_place(cwd: Path) -> None:
-    if sys.platform == "win32":
-        raise ToolFailed("There is no bash on Windows. Use WSL, or do it with the other tools.")
-    if not cwd.is_dir():
-        raise ToolFailed(f"The working directory {str(cwd)!r} does not exist, so nothing can be run in it.")
-
-
-def find_shell(path: str | None) -> str:
-    return next((s for s in ("/bin/bash", shutil.which("bash", path=path)) if s and os.access(s, os.X_OK)), "/bin/sh")
 
 
 class _Output(msgspec.Struct, frozen=True):
@@ -214,7 +181,9 @@ class _Output(msgspec.Struct, frozen=True):
             await anyio.wait_readable(self.reader)
 
 
-async def _followed(process: Process, tree: Tree, timeout_s: float, output: _Output) -> _Ended:
+async def _followed(running: Command, timeout_s: float, output: _Output) -> tuple[int, bool, bool]:
+    """Its exit code, whether its time was over, and whether it left anything running."""
+    process, tree = running.process, running.tree
     left_behind, limit = False, anyio.move_on_after(timeout_s)
     async with anyio.create_task_group() as following:
         following.start_soon(output.follow)
@@ -226,7 +195,7 @@ async def _followed(process: Process, tree: Tree, timeout_s: float, output: _Out
             with anyio.move_on_after(_LAST_WORDS_S):
                 await output.ended.wait()
         following.cancel_scope.cancel()
-    return _Ended(await process.wait(), timed_out=limit.cancelled_caught, left_behind=left_behind)
+    return await process.wait(), limit.cancelled_caught, left_behind
 
 
 async def _settled(tree: Tree, output: _Output) -> bool:

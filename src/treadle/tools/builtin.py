@@ -49,6 +49,8 @@ class Builtin(ABC, Generic[ArgumentsT]):
     parallel: bool = True
     timeout_s: float | None = None
     needs_approval: bool = False
+    has_commands: bool = False
+    """Runs programs, inside the run's sandbox where there is one."""
     max_output: int = MAX_OUTPUT_CHARS
 
     def __init__(self) -> None:

@@ -25,7 +25,7 @@ _DEATH_S = 2.0
 _POLL_S = 0.01
 
 
-class _Seen(NamedTuple):
+class Seen(NamedTuple):
     pid: int
     started: str
     """With the pid it names one process for ever: pids are used again."""
@@ -36,33 +36,44 @@ class Tree(msgspec.Struct, frozen=True):
 
     leader: int
     mark: str
+    inside: Seen | None = None
+    """The first process of a sandbox: the group that does the work is its, and with it everything in the sandbox dies."""
 
     async def end(self) -> None:
         """SIGTERM to the group, half a second, then `kill`. Shield it: it is how a cancelled command ends."""
         before = await to_thread.run_sync(self._members)
-        _signal_group(self.leader, signal.SIGTERM)
+        if self.inside is None:
+            _signal_group(self.leader, signal.SIGTERM)
+        elif seen(self.inside.pid) == self.inside:
+            _signal_group(self.inside.pid, signal.SIGTERM)
         with anyio.move_on_after(GRACE_S):
             await self.group_ended()
         await self.kill(before)
 
-    async def kill(self, before: frozenset[_Seen] = frozenset()) -> None:
+    async def kill(self, before: frozenset[Seen] = frozenset()) -> None:
         """SIGKILL to all of it at once, and to what it starts meanwhile, until nothing is left. `before`: what was found earlier."""
+        self.kill_inside()
         found = before | await to_thread.run_sync(self._members)
         with anyio.move_on_after(_DEATH_S):
             while found or _group_lives(self.leader):
                 _signal_group(self.leader, signal.SIGKILL)
-                for seen in found:
-                    if _started(seen.pid) == seen.started:
-                        _signal(seen.pid, signal.SIGKILL)
+                for one in found:
+                    if seen(one.pid) == one:
+                        _signal(one.pid, signal.SIGKILL)
                 await anyio.sleep(_POLL_S)
                 found = await to_thread.run_sync(self._members)
+
+    def kill_inside(self) -> None:
+        """All of a sandbox at once; without one, nothing."""
+        if self.inside is not None and seen(self.inside.pid) == self.inside:
+            _signal(self.inside.pid, signal.SIGKILL)
 
     async def group_ended(self) -> None:
         """Waits until nobody of the group is left."""
         while _group_lives(self.leader):  # noqa: ASYNC110  the kernel tells nobody that a group has become empty
             await anyio.sleep(_POLL_S)
 
-    def _members(self) -> frozenset[_Seen]:
+    def _members(self) -> frozenset[Seen]:
         """Empty where there is no /proc. Blocks for some 20 µs a process of this machine."""
         processes = list(_processes())
         inside = {p.pid for p in processes if self.leader in (p.pid, p.group, p.session) or _has_mark(p.pid, self.mark)}
@@ -70,7 +81,7 @@ class Tree(msgspec.Struct, frozen=True):
         while size != len(inside):
             size = len(inside)
             inside |= {p.pid for p in processes if p.parent in inside}
-        return frozenset(_Seen(p.pid, p.started) for p in processes if p.pid in inside and p.state not in "ZX")
+        return frozenset(Seen(p.pid, p.started) for p in processes if p.pid in inside and p.state not in "ZX")
 
 
 # ---------------------------------------------------------------- signals
@@ -130,9 +141,10 @@ def _process(pid: int) -> _Process | None:
     return _Process(pid, fields[0], int(fields[1]), int(fields[2]), int(fields[3]), fields[19]) if len(fields) > 19 else None
 
 
-def _started(pid: int) -> str | None:
+def seen(pid: int) -> Seen | None:
+    """Who has this pid now; None where nobody has, or there is no /proc."""
     process = _process(pid)
-    return process.started if process is not None else None
+    return Seen(pid, process.started) if process is not None else None
 
 
 def _has_mark(pid: int, mark: str) -> bool:

@@ -1,0 +1,44 @@
+"""The ways to confine commands, and which of them this machine has. Entry: `find_sandbox`."""
+
+from __future__ import annotations
+
+import shutil
+import sys
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+
+from treadle.sandbox import Cage, Room, Sandbox, Standing
+
+INSTALL = "install bubblewrap (apt install bubblewrap, dnf install bubblewrap, pacman -S bubblewrap)"
+
+
+class NoSandbox:
+    """Where commands cannot be confined. A `Sandbox` that says so."""
+
+    name = "none"
+
+    def __init__(self, text: str) -> None:
+        self._standing = Standing(works=False, text=text)
+
+    def begin(self) -> None:
+        pass
+
+    async def standing(self) -> Standing:
+        return self._standing
+
+    async def cage(self, argv: Sequence[str], cwd: Path, environment: Mapping[str, str], room: Room) -> Cage:
+        raise AssertionError("nothing works here, as its standing says")
+
+    async def aclose(self) -> None:
+        pass
+
+
+def find_sandbox(own: Path | None) -> Sandbox:
+    """`own`: Treadle's folder, where there is one. Nothing is tried yet."""
+    if sys.platform.startswith("linux"):
+        from treadle.sandboxes.bubblewrap import Bubblewrap  # noqa: PLC0415  only on Linux
+
+        if (program := shutil.which("bwrap")) is None:
+            return NoSandbox("bubblewrap is not there: " + INSTALL)
+        return Bubblewrap(program, own=own)
+    return NoSandbox(f"there is none for {sys.platform}")

@@ -1,0 +1,325 @@
+"""Commands confined by bubblewrap on Linux: a file system of their own view, namespaces, no capability, no network.
+
+What is hidden and guarded is found by hidden.py and control_files.py; whether it all holds here is tried by trial.py. Entry: `Bubblewrap`.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import platform
+import select
+import subprocess
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import suppress
+from pathlib import Path
+from typing import NamedTuple, Self
+
+import anyio
+from anyio import to_thread
+
+from treadle.errors import AgentError
+from treadle.sandbox import Left, Room, Standing
+from treadle.sandboxes.control_files import ControlFiles, Found, Sight
+from treadle.sandboxes.hidden import Hidden, hidden_places
+from treadle.sandboxes.limits import Group, Limits
+from treadle.sandboxes.seccomp import MACHINES, seccomp_filter
+from treadle.sandboxes.surroundings import confined_environment
+from treadle.sandboxes.trial import Trial
+
+MAX_BINDS = 64
+"""Mounts for control files. Each makes the start a little slower; those near the top come first."""
+PRIVATE = ("/run", "/var/tmp")
+SHOWN_OF_RUN = ("/run/current-system", "/run/opengl-driver")
+"""Programs of NixOS."""
+OF_THE_KERNEL = ("/proc/sys", "/proc/sysrq-trigger", "/proc/irq", "/proc/bus")
+"""A caller who is root could write them without any capability, and a written core_pattern runs a program outside."""
+MORE_OF_THE_KERNEL = ("/proc/acpi", "/proc/asound", "/proc/driver", "/proc/fs", "/proc/mtrr", "/proc/scsi", "/proc/tty")
+
+_SUPERVISOR = """exec 7>&2 2>/dev/null; trap : TERM; {ulimits}; echo begun >&{fd}
+"$@" 2>&7 7>&- {fd}>&-
+code=$?; set -- /proc/[0-9]*; tries=0
+while [ $# -gt 2 ] && [ $((tries += 1)) -le 20 ]; do sleep 0.01; set -- /proc/[0-9]*; done
+[ $# -gt 2 ] && echo left >&{fd}
+exit $code"""
+"""Sets the limits, and waits a moment for what the command has left running, which ends with it: the first process is bubblewrap's."""
+_SHELL = "/bin/bash"
+
+
+class Protection(NamedTuple):
+    """Arguments that hold one thing. Each is needed: tests take it away and see something escape."""
+
+    name: str
+    arguments: Sequence[str]
+
+
+class Bubblewrap:
+    """A `Sandbox` over the program `bwrap`."""
+
+    name = "bubblewrap"
+
+    def __init__(self, program: str, *, own: Path | None = None, home: Path | None = None, limits: Limits | None = None) -> None:
+        """`own`: Treadle's folder, which is hidden, and where is kept how the trial went. `home`: the user's."""
+        self.program = program
+        self.limits = limits or Limits()
+        self._own = own
+        self._home = home or Path(os.path.expanduser("~"))
+        self._hidden: list[Hidden] | None = None
+        self._watched: dict[Path, ControlFiles] = {}
+        self._trial = Trial(self, own)
+
+    def begin(self) -> None:
+        self._trial.begin()
+
+    async def standing(self) -> Standing:
+        return await self._trial.standing()
+
+    async def aclose(self) -> None:
+        await self._trial.aclose()
+
+    async def cage(self, argv: Sequence[str], cwd: Path, environment: Mapping[str, str], room: Room) -> BubblewrapCage:
+        """Cancellation: nothing is held yet. Raises AgentError(tool) for the root of the file system as a workspace."""
+        await self.standing()  # from it is known what this bubblewrap understands
+        with anyio.CancelScope(shield=True):
+            return await to_thread.run_sync(self.make_cage, argv, cwd, environment, room)
+        raise AssertionError("a shielded scope that nobody cancels ends with a result or an error")
+
+    def make_cage(self, argv: Sequence[str], cwd: Path, environment: Mapping[str, str], room: Room) -> BubblewrapCage:
+        """The same, blocking for a few milliseconds."""
+        if room.workspace == Path("/"):
+            raise AgentError("tool", "the working directory is '/', which nothing can be kept out of: work in another one")
+        files = self._watched.setdefault(room.workspace, ControlFiles(room.workspace))
+        sight = files.look(is_open=room.is_open)
+        return BubblewrapCage(self, argv, cwd, confined_environment(environment, network=room.is_open), room, files, sight)
+
+    def twin(self, *, home: Path, own: Path) -> Self:
+        """The same in another home. For trials."""
+        twin = type(self)(self.program, own=own, home=home, limits=self.limits)
+        twin._trial.knows_disable_userns = self._trial.knows_disable_userns
+        return twin
+
+    # ------------------------------------------------------------ protections
+
+    def protections(self, room: Room, sight: Sight) -> list[Protection]:
+        """In the order in which bubblewrap takes them: what is mounted later lies over what was mounted before."""
+        root = str(room.workspace)
+        return [
+            Protection("user namespace", ["--unshare-user"]),
+            *([Protection("no more user namespaces", ["--disable-userns"])] if self._trial.knows_disable_userns else []),
+            Protection("process namespace", ["--unshare-pid"]),
+            Protection("ipc namespace", ["--unshare-ipc"]),
+            Protection("host name", ["--unshare-uts"]),
+            Protection("control group namespace", ["--unshare-cgroup-try"]),
+            *([] if room.is_open else [Protection("no network", ["--unshare-net"])]),
+            Protection("no terminal", ["--new-session"]),
+            Protection("ends with us", ["--die-with-parent"]),
+            Protection("no capabilities", ["--cap-drop", "ALL"]),
+            Protection("read-only disk", ["--ro-bind", "/", "/"]),
+            Protection("few devices", ["--dev", "/dev"]),
+            Protection("own processes only", ["--proc", "/proc"]),
+            Protection("kernel settings", [*_each("--ro-bind", _kernel_places())]),
+            *(Protection(f"private {place}", ["--tmpfs", place]) for place in PRIVATE if os.path.isdir(place)),
+            Protection("programs", [*_each("--ro-bind", (place for place in SHOWN_OF_RUN if os.path.isdir(place)))]),
+            *([Protection("names of hosts", [*_each("--ro-bind", _resolver())])] if room.is_open else []),
+            *([Protection("private /tmp", ["--bind", str(room.scratch()), "/tmp"])] if os.path.isdir("/tmp") else []),
+            Protection("shown", [*_each("--ro-bind", (str(path) for path in room.shown if path.exists()))]),
+            Protection("workspace", ["--bind", root, root]),
+            Protection("hidden secrets", [*self._hiding(room, sight)]),
+            Protection("control files", [*_guarding(root, sight)]),
+        ]
+
+    def _hiding(self, room: Room, sight: Sight) -> Iterator[str]:
+        if self._hidden is None:
+            self._hidden = hidden_places(self._home, self._own)
+        for place in self._hidden:
+            if not room.workspace.is_relative_to(place.path) and place.path.exists():
+                yield from _hide(str(place.path), is_folder=place.is_folder)
+        for found in () if room.is_open else sight.secrets:
+            real = os.path.realpath(room.workspace / found.path)
+            if os.path.exists(real):
+                yield from _hide(real, is_folder=os.path.isdir(real))
+
+
+def _each(option: str, places: Iterator[str] | Sequence[str]) -> Iterator[str]:
+    for place in places:
+        yield from (option, place, place)
+
+
+def _hide(path: str, *, is_folder: bool) -> tuple[str, ...]:
+    """A device on a mount for no devices: opening it is refused."""
+    return ("--tmpfs", path) if is_folder else ("--ro-bind", "/dev/null", path)
+
+
+def _kernel_places() -> list[str]:
+    places = OF_THE_KERNEL + MORE_OF_THE_KERNEL if os.geteuid() == 0 else OF_THE_KERNEL
+    return [place for place in places if os.path.exists(place)]
+
+
+def _resolver() -> list[str]:
+    real = os.path.realpath("/etc/resolv.conf")
+    return [real] if real.startswith("/run/") and os.path.exists(real) else []
+
+
+def _guarding(root: str, sight: Sight) -> Iterator[str]:
+    """Read-only, and every folder above them bound on itself: a mount point cannot be renamed away, nor can what it lies in."""
+    kinds: dict[str, str] = {}
+    for found in sorted(sight.guarded.values(), key=lambda found: (found.path.count("/"), found.path)):
+        path = _real(root, found)
+        if path is None:
+            continue
+        above = path.split("/")[:-1]
+        new = {"/".join(above[: depth + 1]): "--bind" for depth in range(len(above))} | {path: "--bind" if found.kind == "git" else "--ro-bind"}
+        if len(kinds.keys() | new.keys()) > MAX_BINDS:
+            break
+        for name, option in new.items():
+            kinds[name] = "--ro-bind" if "--ro-bind" in (option, kinds.get(name)) else option
+    for path in sorted(kinds, key=lambda path: (path.count("/"), path)):
+        yield from (kinds[path], f"{root}/{path}", f"{root}/{path}")
+
+
+def _real(root: str, found: Found) -> str | None:
+    """The path below the workspace that is mounted over; of a link its target, where that lies in the workspace."""
+    if found.kind != "link":
+        return found.path
+    real = os.path.realpath(os.path.join(root, found.path))
+    return os.path.relpath(real, root) if real.startswith(f"{root}/") and os.path.exists(real) else None
+
+
+# ---------------------------------------------------------------- one command
+
+
+class BubblewrapCage:
+    """One command. Holds descriptors and a control group until `leave`."""
+
+    def __init__(
+        self, sandbox: Bubblewrap, argv: Sequence[str], cwd: Path, environment: Mapping[str, str], room: Room, files: ControlFiles, sight: Sight
+    ) -> None:
+        self.environment = environment
+        self._room, self._files, self._sight = room, files, sight
+        self._theirs: list[int] = []
+        """Closed here once the child has them."""
+        self._ours: list[int] = []
+        self._group = Group.make(sandbox.limits)
+        self._supervised = os.access(_SHELL, os.X_OK)
+        self._left: Left | None = None
+        try:
+            self._info, info = self._pipe()
+            self._status, status = self._pipe()
+            arguments = [
+                *(argument for protection in sandbox.protections(room, sight) for argument in protection.arguments),
+                *self._seccomp(network=room.is_open),
+                *("--info-fd", str(info), "--chdir", str(cwd)),
+                *self._blocked(),
+            ]
+            listed = self._memory("\0".join(arguments).encode("utf-8", "surrogateescape") + b"\0")
+            supervisor = _SUPERVISOR.format(fd=status, ulimits=sandbox.limits.ulimits(grouped=self._group is not None))
+            command = [_SHELL, "-c", supervisor, "bash", *argv] if self._supervised else argv
+            self.argv = [sandbox.program, "--args", str(listed), "--", *command]
+        except BaseException:
+            self._close([*self._theirs, *self._ours])
+            raise
+        self.pass_fds = tuple(self._theirs)
+
+    def _pipe(self) -> tuple[int, int]:
+        reader, writer = os.pipe()
+        os.set_blocking(reader, False)
+        self._ours.append(reader)
+        self._theirs.append(writer)
+        return reader, writer
+
+    def _memory(self, data: bytes) -> int:
+        fd = os.memfd_create("treadle")
+        self._theirs.append(fd)
+        os.write(fd, data)
+        os.lseek(fd, 0, os.SEEK_SET)
+        return fd
+
+    def _seccomp(self, *, network: bool) -> list[str]:
+        return ["--seccomp", str(self._memory(seccomp_filter(platform.machine(), network=network)))]
+
+    def _blocked(self) -> list[str]:
+        """It waits until it is in its control group."""
+        self._go = -1
+        if self._group is None:
+            return []
+        reader, self._go = os.pipe()
+        self._theirs.append(reader)
+        self._ours.append(self._go)
+        return ["--block-fd", str(reader)]
+
+    async def entered(self, pid: int) -> int | None:
+        self._close(self._theirs)
+        told = b""
+        while not told.rstrip().endswith(b"}"):  # to its end: a reader that leaves early would kill bubblewrap by SIGPIPE
+            await anyio.wait_readable(self._info)
+            piece = os.read(self._info, 4096)
+            if not piece:
+                return None
+            told += piece
+        return self._released(told)
+
+    def _released(self, told: bytes) -> int:
+        inside = int(json.loads(told)["child-pid"])
+        if self._group is not None:
+            with suppress(OSError):  # it has died already
+                self._group.add(inside)
+            with suppress(OSError):
+                os.write(self._go, b"!")
+        return inside
+
+    def run_blocking(self, timeout_s: float) -> tuple[int, str]:
+        """The whole command, for trials: its exit code and output. Raises subprocess.TimeoutExpired; nothing runs on then."""
+        try:
+            process = subprocess.Popen(
+                self.argv, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, env=dict(self.environment), pass_fds=self.pass_fds
+            )
+            with process:
+                try:
+                    self._close(self._theirs)
+                    told = b""
+                    while not told.rstrip().endswith(b"}") and select.select([self._info], [], [], timeout_s)[0]:
+                        if not (piece := os.read(self._info, 4096)):
+                            break
+                        told += piece
+                    else:
+                        self._released(told or b'{"child-pid": 0}')
+                    said, _ = process.communicate(timeout=timeout_s)
+                finally:
+                    process.kill()
+            return process.returncode, said.decode("utf-8", "replace")
+        finally:
+            anyio.run(self.leave)
+
+    async def leave(self) -> Left:
+        with anyio.CancelScope(shield=True):
+            self._left = self._left or await self._leave()
+        return self._left or Left()
+
+    async def _leave(self) -> Left:
+        said = b""
+        with suppress(BlockingIOError):
+            while piece := os.read(self._status, 4096):
+                said += piece
+        self._close([*self._theirs, *self._ours])
+        notes: list[str] = []
+        if self._group is not None:
+            exceeded = self._group.exceeded()
+            notes += [exceeded] if exceeded else []
+            await self._group.aclose()
+        quarantined = await to_thread.run_sync(self._clear)
+        begun = not self._supervised or b"begun" in said
+        return Left(begun=begun, left_behind=b"left" in said, quarantined=quarantined, notes=notes)
+
+    def _clear(self) -> list[str]:
+        return self._files.clear(self._sight, self._room.quarantine, is_open=self._room.is_open)
+
+    def _close(self, fds: list[int]) -> None:
+        for fd in list(fds):
+            os.close(fd)
+            for kept in (self._theirs, self._ours):
+                if fd in kept:
+                    kept.remove(fd)
+
+
+def is_supported() -> bool:
+    return platform.machine() in MACHINES

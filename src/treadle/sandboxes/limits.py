@@ -1,0 +1,165 @@
+"""How much a confined command may use: a control group of its own where one can be made, and limits of each process besides.
+
+Time and output are bounded by whoever runs the command. Entry: `Limits`, `Group`.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterator, Mapping
+from contextlib import suppress
+from pathlib import Path
+from typing import NamedTuple
+
+import anyio
+import msgspec
+
+from treadle.types import new_id
+
+MIB = 1 << 20
+_EMPTY_WITHIN_S = 1.0
+_POLL_S = 0.01
+
+
+def _three_quarters() -> int:
+    return os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES") * 3 // 4
+
+
+class Limits(msgspec.Struct, frozen=True, kw_only=True):
+    """Of one command, with everything that it starts."""
+
+    memory_bytes: int = msgspec.field(default_factory=_three_quarters)
+    """Of all its processes together in a control group; else of each."""
+    processes: int = 2_048
+    """And threads."""
+    file_bytes: int = 8 << 30
+
+    def ulimits(self, *, grouped: bool) -> str:
+        """Commands of a shell. Without a group the processes are counted where the kernel counts them for each user namespace."""
+        limits = [f"ulimit -c 0 -f {self.file_bytes // 1024}"]
+        if not grouped:
+            limits.append(f"ulimit -d {self.memory_bytes // 1024}")
+            if kernel() >= (5, 14):
+                limits.append(f"ulimit -u {self.processes}")
+        return "; ".join(limits)
+
+
+def kernel() -> tuple[int, int]:
+    major, minor, *_ = os.uname().release.split(".")
+    return int(major), int("".join(c for c in minor if c.isdigit()) or 0)
+
+
+class _Controller(NamedTuple):
+    folder: Path
+    """Where a group can be made."""
+    settings: Mapping[str, str]
+    """File -> the name of a limit."""
+
+
+class Group:
+    """A control group, for one command. Made empty; it goes with `aclose`."""
+
+    def __init__(self, folders: list[Path], limits: Limits) -> None:
+        self._folders, self._limits = folders, limits
+
+    @classmethod
+    def make(cls, limits: Limits) -> Group | None:
+        """None where this process may make none. Blocks for less than a millisecond."""
+        made: list[Path] = []
+        name = new_id("treadle")
+        values = {"memory": str(limits.memory_bytes), "processes": str(limits.processes), "nothing": "0"}
+        try:
+            for folder, settings in _controllers():
+                own = folder / name
+                own.mkdir()
+                made.append(own)
+                for file, limit in settings.items():
+                    _write(own / file, values[limit])
+        except OSError:
+            made, found = [], made
+            for own in found:
+                with suppress(OSError):
+                    own.rmdir()
+        return cls(made, limits) if made else None
+
+    def add(self, pid: int) -> None:
+        """It and whatever it starts from now on. Raises OSError."""
+        for folder in self._folders:
+            _write(folder / "cgroup.procs", str(pid))
+
+    def exceeded(self) -> str | None:
+        """Which limit was reached, in words."""
+        for folder in self._folders:
+            if _count(folder / "memory.events", "oom_kill ") or _count(folder / "memory.oom_control", "oom_kill "):
+                return f"it used more than {self._limits.memory_bytes // MIB:,} MiB of memory, and was killed for it"
+            if _count(folder / "pids.events", "max "):
+                return f"it had {self._limits.processes:,} processes, and could start no more"
+        return None
+
+    async def aclose(self) -> None:
+        """Once nothing runs in it any more. Idempotent."""
+        with anyio.move_on_after(_EMPTY_WITHIN_S, shield=True):
+            while self._folders:
+                try:
+                    self._folders[-1].rmdir()
+                except FileNotFoundError:
+                    pass
+                except OSError:  # the last of its processes is still being collected
+                    await anyio.sleep(_POLL_S)
+                    continue
+                self._folders.pop()
+
+
+def _controllers() -> Iterator[_Controller]:
+    """Raises OSError where there are none."""
+    ours = [line.strip().split(":", 2) for line in Path("/proc/self/cgroup").read_text(encoding="utf-8").splitlines()]
+    mounts = _mounts()
+    v1 = {name: path for _, names, path in ours for name in names.split(",")}
+    if {"memory", "pids"} <= v1.keys() & mounts.keys():
+        yield _Controller(_below(mounts["memory"], v1["memory"]), {"memory.limit_in_bytes": "memory"})
+        yield _Controller(_below(mounts["pids"], v1["pids"]), {"pids.max": "processes"})
+        return
+    yield _Controller(_delegated(Path(mounts["unified"]), v1.get("", "/")), {"memory.max": "memory", "memory.swap.max": "nothing", "pids.max": "processes"})
+
+
+def _mounts() -> dict[str, str]:
+    """Controller -> where it is mounted; `unified` for version 2. Raises OSError where none is."""
+    found: dict[str, str] = {}
+    for line in Path("/proc/self/mounts").read_text(encoding="utf-8").splitlines():
+        _, place, kind, options, *_ = line.split(" ")
+        if kind == "cgroup2":
+            found.setdefault("unified", place)
+        elif kind == "cgroup":
+            found.update((option, place) for option in options.split(","))
+    if not found:
+        raise FileNotFoundError("no control groups are mounted")
+    return found
+
+
+def _below(mount: str, path: str) -> Path:
+    return Path(mount + path.rstrip("/"))
+
+
+def _delegated(mount: Path, path: str) -> Path:
+    """The nearest group above ours in which one with limits may be made: ours holds processes, and so may hold no groups that are limited.
+
+    Raises OSError.
+    """
+    ours = mount / path.strip("/")
+    for folder in ours.parents if ours != mount else (mount,):
+        if not folder.is_relative_to(mount):
+            break
+        if {"memory", "pids"} <= set((folder / "cgroup.subtree_control").read_text().split()) and os.access(folder, os.W_OK):
+            return folder
+    raise PermissionError(f"no control group above {path} may be divided")
+
+
+def _write(file: Path, value: str) -> None:
+    with open(file, "w", encoding="ascii") as opened:
+        opened.write(value)
+
+
+def _count(file: Path, key: str) -> int:
+    with suppress(OSError, ValueError):
+        return next((int(line.removeprefix(key)) for line in file.read_text(encoding="ascii").splitlines() if line.startswith(key)), 0)
+    return 0

@@ -1,0 +1,111 @@
+"""A command of a shell from its start to its end, confined or not. What it writes goes to a pipe that the caller reads.
+
+Not here: what becomes of the output (bash.py, jobs.py), how a tree of processes is ended (processes.py). Entry: `start`.
+"""
+
+from __future__ import annotations
+
+import errno
+import os
+import shutil
+import sys
+from collections.abc import Mapping
+from pathlib import Path
+from subprocess import DEVNULL
+from typing import Any
+
+import anyio
+from anyio.abc import Process
+
+from treadle.errors import AgentError
+from treadle.sandbox import Cage, Confinement, Left
+from treadle.tooling import ToolContext, ToolFailed
+from treadle.tools.processes import MARK, Tree, seen
+
+SETTINGS = {
+    "CI": "true",
+    "NONINTERACTIVE": "1",
+    "TERM": "dumb",
+    "PAGER": "cat",
+    "GIT_PAGER": "cat",
+    "LESS": "-FX",
+    "DEBIAN_FRONTEND": "noninteractive",
+    "PIP_PROGRESS_BAR": "off",
+    "TQDM_DISABLE": "1",
+    "AI_AGENT": "treadle",
+}
+"""In the environment of every command, over what was there: nobody sits at a terminal."""
+
+
+class Command:
+    """One that was started. Whoever has it ends it and then calls `leave`, whatever happens."""
+
+    def __init__(self, process: Process, tree: Tree, cage: Cage | None) -> None:
+        self.process, self.tree, self._cage = process, tree, cage
+
+    @property
+    def is_confined(self) -> bool:
+        return self._cage is not None
+
+    async def leave(self) -> Left:
+        """What it left, once all of it is dead. Idempotent."""
+        return Left() if self._cage is None else await self._cage.leave()
+
+    async def end(self) -> None:
+        """SIGTERM to all of it, SIGKILL half a second later, and then `leave`. Shield it."""
+        await self.tree.end()
+        await self.process.wait()
+        await self.leave()
+
+
+async def start(ctx: ToolContext[Any], command: str, output: int) -> Command:
+    """Raises ToolFailed where it cannot be started; nothing is left then. `output`, a descriptor, stays the caller's to close.
+
+    Cancellation: once begun, the start is finished, so that what has started is always known.
+    """
+    _check_place(ctx.cwd)
+    mark = os.urandom(16).hex()
+    environment = {**ctx.environment, **SETTINGS, MARK: mark}
+    argv = [find_shell(environment.get("PATH")), "-c", "--", command]
+    with anyio.CancelScope(shield=True):
+        return await (_unconfined(ctx, argv, environment, output) if ctx.sandbox is None else _confined(ctx, ctx.sandbox, argv, environment, output))
+    raise AssertionError("a shielded scope that nobody cancels ends with a result or an error")
+
+
+async def _unconfined(ctx: ToolContext[Any], argv: list[str], environment: Mapping[str, str], output: int) -> Command:
+    process = await _opened(argv, environment, output, cwd=ctx.cwd)
+    return Command(process, Tree(process.pid, environment[MARK]), None)
+
+
+async def _confined(ctx: ToolContext[Any], place: Confinement, argv: list[str], environment: Mapping[str, str], output: int) -> Command:
+    try:
+        cage = await place.cage(argv, ctx.cwd, environment)
+    except (AgentError, OSError) as e:
+        raise ToolFailed(f"Not run: the command cannot be confined: {e}.") from e
+    try:
+        process = await _opened(list(cage.argv), cage.environment, output, pass_fds=tuple(cage.pass_fds))
+        inside = await cage.entered(process.pid)
+    except BaseException:
+        await cage.leave()
+        raise
+    return Command(process, Tree(process.pid, environment[MARK], None if inside is None else seen(inside)), cage)
+
+
+async def _opened(argv: list[str], environment: Mapping[str, str], output: int, *, cwd: Path | None = None, pass_fds: tuple[int, ...] = ()) -> Process:
+    try:
+        return await anyio.open_process(argv, stdin=DEVNULL, stdout=output, stderr=output, cwd=cwd, env=environment, start_new_session=True, pass_fds=pass_fds)
+    except OSError as e:
+        if e.errno == errno.E2BIG:
+            raise ToolFailed(f"The command is {len(argv[-1]):,} characters long, more than can be started: write it to a file and run that.") from e
+        raise ToolFailed(f"The shell {argv[0]!r} could not be started: {e.strerror or e}.") from e
+
+
+def _check_place(cwd: Path) -> None:
+    if sys.platform == "win32":
+        raise ToolFailed("There is no bash on Windows. Use WSL, or do it with the other tools.")
+    if not cwd.is_dir():
+        raise ToolFailed(f"The working directory {str(cwd)!r} does not exist, so nothing can be run in it.")
+
+
+def find_shell(path: str | None) -> str:
+    return next((s for s in ("/bin/bash", shutil.which("bash", path=path)) if s and os.access(s, os.X_OK)), "/bin/sh")
