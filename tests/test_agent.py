@@ -10,11 +10,13 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from tests.doubles import PlayedModel, gives, open_runtime, wishes
 from tests.strategies import nasty_text
 from treadle import Agent, FunctionTool, Input, Limits, Settings, tool
 from treadle.agent import expand, expand_message
 from treadle.errors import AgentError
 from treadle.message import MediaPart, Message, ReasoningPart, TextPart
+from treadle.types import SystemBlock
 
 
 @tool(effect="pure")
@@ -259,6 +261,7 @@ async def forecast(city: str) -> str:
     "change",
     [
         {"instructions": "Advise ${who}!"},
+        {"context": [SystemBlock(text="And ${who}.")]},
         {"tools": []},
         {"tools": [forecast]},
         {"tools": [weather, forecast]},
@@ -267,7 +270,7 @@ async def forecast(city: str) -> str:
         {"messages": [Message.assistant("hi")]},
         {"messages": [Message.user([ReasoningPart(text="hi")])]},
     ],
-    ids=range(8),
+    ids=range(9),
 )
 def test_another_word_to_the_model_is_another_fingerprint(change: dict[str, Any]) -> None:
     assert replace(BASE, **change).fingerprint != BASE.fingerprint
@@ -302,3 +305,38 @@ def test_the_order_of_tools_is_told_but_that_of_a_schemas_words_is_not() -> None
 def test_a_fingerprint_is_short_and_the_same_everywhere() -> None:
     assert Agent(name="guide", instructions="Hi").fingerprint == Agent(name="guide", instructions="Hi").fingerprint
     assert len(Agent(name="guide", instructions="half \ud800").fingerprint) == 16
+
+
+# ---------------------------------------------------------------- blocks of the system prompt
+
+
+def test_blocks_of_context_follow_the_instructions_each_by_itself_and_empty_ones_are_left_out() -> None:
+    blocks = [SystemBlock(text="Rules: ${rules}", cache=True), SystemBlock(text="${nothing}"), SystemBlock(text="Today is ${day}.", passing=True)]
+    inputs = {"rules": Input(default="none, at $5"), "nothing": Input(required=False), "day": Input()}
+    agent = Agent(name="guide", instructions="Be short.", context=blocks, inputs=inputs)
+    assert agent.system(agent.values({"day": "Friday"})) == (
+        SystemBlock(text="Be short."),
+        SystemBlock(text="Rules: none, at $5", cache=True),
+        SystemBlock(text="Today is Friday.", passing=True),
+    )
+    assert Agent(name="silent").system({}) == ()
+
+
+def test_an_undeclared_hole_in_a_block_of_context_is_refused_too() -> None:
+    refused("not among its declared inputs", context=[SystemBlock(text="${day}")], inputs={"rules": Input(default="")})
+
+
+async def test_a_run_that_goes_on_says_what_it_said_whatever_has_become_the_default() -> None:
+    """It may go on the next day, in another process: what a provider has cached of it stays as it is."""
+
+    def on(day: str, model: PlayedModel, *more: str) -> Agent[Any]:
+        inputs = {name: Input(default=day) for name in ("day", *more)}
+        blocks = [SystemBlock(text=" ".join(f"${{{name}}}" for name in inputs))]
+        return Agent(name="guide", model=model, context=blocks, inputs=inputs, tools=[gives("pay", needs_approval=True)])
+
+    async with open_runtime() as rt:
+        waiting = await rt.run(on("Friday", PlayedModel(wishes(("c1", "pay", "{}")))), "go", on_ask="wait")
+        for call, before, more, said in (("c2", "c1", (), "Friday"), ("c3", "c2", ("place",), "Friday Saturday")):
+            again = PlayedModel(wishes((call, "pay", "{}")))
+            await rt.resume(waiting.run_id, on("Saturday", again, *more), deny={before: "no"}, on_ask="wait")
+            assert [block.text for block in again.requests[0].system] == [said]

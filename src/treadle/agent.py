@@ -22,7 +22,7 @@ from treadle.message import Message, TextPart
 from treadle.model import Model
 from treadle.result import Out
 from treadle.tooling import Tool, ToolRegistry
-from treadle.types import Limits, Settings
+from treadle.types import Limits, Settings, SystemBlock
 
 Deps = TypeVar("Deps", contravariant=True, default=object)
 
@@ -60,6 +60,8 @@ class Agent(Generic[Deps, Out]):
     description: str = ""
     instructions: str = ""
     """The system prompt. `${variable}` is filled from the run's inputs, once; `$$` is a dollar."""
+    context: Sequence[SystemBlock] = ()
+    """More blocks of the system prompt, behind the instructions: templates too. What changes most often goes last, so that providers' caches keep the rest."""
     model: str | Model | None = None
     """`provider:id`, a Model object, or None for the configuration's large model."""
     tools: Sequence[Tool[Deps]] = field(default_factory=tuple[Tool[Any], ...])
@@ -77,7 +79,7 @@ class Agent(Generic[Deps, Out]):
             raise AgentError("invalid", f"{self.name!r} is no name for an agent: use up to 64 letters, digits, '_', '-' and '.'")
         if self.output is not None:
             raise AgentError("invalid", f"agent {self.name!r}: typed output (output=) comes in a later version; read the text of the result")
-        self._keep(tools=tuple(self.tools), messages=tuple(self.messages), inputs=dict(self.inputs))
+        self._keep(tools=tuple(self.tools), messages=tuple(self.messages), inputs=dict(self.inputs), context=tuple(self.context))
         for one in self.tools:
             self._check_tool(one)
         ToolRegistry(self.tools)
@@ -106,7 +108,7 @@ class Agent(Generic[Deps, Out]):
             raise AgentError("invalid", f"agent {self.name!r}: {one!r} is no whole tool: it lacks {', '.join(missing)} (the protocol treadle.Tool)")
 
     def _holes(self) -> set[str]:
-        texts = [self.instructions, *(m.text for m in self.messages)]
+        texts = [self.instructions, *(block.text for block in self.context), *(m.text for m in self.messages)]
         return {name for text in texts for name in _HOLE.findall(text) if name}
 
     def values(self, given: Mapping[str, Any]) -> dict[str, Any]:
@@ -126,6 +128,16 @@ class Agent(Generic[Deps, Out]):
             _must_be_json(self.name, name, value)
         return values
 
+    def values_again(self, stored: Mapping[str, Any]) -> dict[str, Any]:
+        """The inputs of a run that goes on: as they were, and the defaults of those that are new. Raises as `values` does."""
+        return self.values({name: value for name, value in stored.items() if not self.inputs or name in self.inputs})
+
+    def system(self, values: Mapping[str, Any]) -> tuple[SystemBlock, ...]:
+        """The system prompt of a run with these inputs; what comes out empty is left out."""
+        blocks = [SystemBlock(text=self.instructions), *self.context]
+        filled = [msgspec.structs.replace(block, text=expand(block.text, values)) for block in blocks]
+        return tuple(block for block in filled if block.text)
+
     def _check(self, name: str, declared: Input, value: object) -> None:
         wrong_bool = isinstance(value, bool) and declared.type in ("integer", "number")
         if not isinstance(value, _TYPES[declared.type]) or wrong_bool:
@@ -141,7 +153,8 @@ class Agent(Generic[Deps, Out]):
         said = [(message.role, msgspec.to_builtins(message.parts)) for message in self.messages]
         try:
             tools = [msgspec.to_builtins(tool.definition) for tool in self.tools]
-            text = json.dumps([self.instructions, tools, said], sort_keys=True)
+            context = [[block.text for block in self.context]] if self.context else []
+            text = json.dumps([self.instructions, tools, said, *context], sort_keys=True)
         except (TypeError, ValueError, RecursionError) as e:
             raise AgentError("invalid", f"agent {self.name!r}: what a tool's parameters say is no JSON: {e}") from e
         return hashlib.sha256(text.encode()).hexdigest()[:16]

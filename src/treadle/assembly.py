@@ -10,7 +10,7 @@ import logging
 import os
 import tempfile
 import threading
-from collections.abc import Awaitable, Callable, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Sequence
 from contextlib import suppress
 from dataclasses import replace
 from functools import cached_property, partial
@@ -19,7 +19,7 @@ from typing import Any, TypeAlias, get_args
 
 import msgspec
 
-from treadle.agent import Agent, Deps, expand, expand_message
+from treadle.agent import Agent, Deps, expand_message
 from treadle.calls import Ready, idempotency_key
 from treadle.clock import Clock
 from treadle.config import Config, home
@@ -42,7 +42,7 @@ from treadle.sandbox import Confinement, Room, Sandbox, Standing
 from treadle.session import ResumeOptions, RunOptions
 from treadle.spill import Spill
 from treadle.tooling import ToolContext, ToolRegistry
-from treadle.types import DEFAULT_MAX_TOKENS, Limits, Mode, Settings, SystemBlock, new_id
+from treadle.types import DEFAULT_MAX_TOKENS, Limits, Mode, Settings, new_id
 from treadle.window import window
 
 logger = logging.getLogger("treadle")
@@ -183,7 +183,7 @@ class Assembly:
         wanted = options.get("model") or (state.model if agent.model is None or isinstance(agent.model, str) else agent.model)
         limits = _over(options.get("limits"), state.ledger.limits)
         chosen = await self._choice.choose(wanted, Asker(started.run_id, started.session_id, state=state), limits)
-        values = msgspec.json.decode(started.inputs, type=dict[str, Any])
+        values = agent.values_again(msgspec.json.decode(started.inputs, type=dict[str, Any]))
         warnings = (
             []
             if agent.fingerprint == state.agent_hash
@@ -198,7 +198,7 @@ class Assembly:
             model=chosen.model,
             model_name=chosen.name,
             models=chosen.names,
-            system=_system(agent, values),
+            system=agent.system(values),
             settings=settings,
             limits=limits,
             mode=_mode(options.get("mode") or state.mode),
@@ -244,7 +244,7 @@ class Assembly:
             model=chosen.model,
             model_name=chosen.name,
             models=chosen.names,
-            system=_system(agent, values),
+            system=agent.system(values),
             settings=settings,
             limits=limits,
             mode=_mode(options.get("mode", "full")),
@@ -388,10 +388,6 @@ def _but(plan: Plan, **changes: Any) -> Plan:
 def _started(state: RunState) -> RunStarted:
     assert state.started is not None, "a run begins with run.started"
     return state.started
-
-
-def _system(agent: Agent[Any, Any], values: Mapping[str, Any]) -> tuple[SystemBlock, ...]:
-    return (SystemBlock(text=expand(agent.instructions, values)),) if agent.instructions else ()
 
 
 def _settings(call: Settings, lower: Settings, model: Model) -> tuple[Settings, tuple[str, ...]]:

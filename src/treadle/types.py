@@ -264,6 +264,8 @@ class SystemBlock(Value, frozen=True, kw_only=True):
     text: str
     cache: bool = False
     """End a cached prefix here."""
+    passing: bool = False
+    """It tells of this day and this place: a tape does not compare it."""
 
 
 class RunMetrics(Value, frozen=True, kw_only=True):

@@ -57,6 +57,16 @@ async def said(model: Any, request: ModelRequest) -> ModelResponse | AgentError:
 # ---------------------------------------------------------------- recorded and replayed
 
 
+async def test_a_block_that_tells_of_the_day_is_not_compared(tape: Path) -> None:
+    def on(day: str) -> ModelRequest:
+        return asking(system=(SystemBlock(text="Be short."), SystemBlock(text=f"Today is {day}.", passing=True)))
+
+    await recorded(tape, (on("Friday"), {"text": "Hi."}))
+    assert "Friday" not in tape.read_text()
+    replayed = await said(TapeModel(tape), on("Saturday"))
+    assert isinstance(replayed, ModelResponse)
+
+
 async def test_a_tape_says_what_the_model_said(tape: Path) -> None:
     entry = {"reasoning": "Hm.", "text": "one two three four", "tool_calls": [{"name": "f", "arguments": {"a": 1}}]}
     exchanges = [(asking("a"), entry), (asking("b"), {"text": "two"})]

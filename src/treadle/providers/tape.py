@@ -61,10 +61,11 @@ def _whole(news: dict[str, Any], kept: int, before: dict[str, Any]) -> dict[str,
 
 
 def _comparable(request: ModelRequest, clean: Callable[[str], str]) -> dict[str, Any]:
-    """A request without what is new every time, the ids and times of messages and the ids of calls, and without secrets."""
+    """A request without what is new every time (blocks that tell of the day, the ids and times of messages, the ids of calls), and without secrets."""
     numbers: dict[str, str] = {}
     messages = [{"role": m.role, "parts": [_numbered(part, numbers) for part in m.parts]} for m in request.messages]
-    whole = {"system": request.system, "tools": request.tools, "settings": request.settings, "messages": messages}
+    system = [block for block in request.system if not block.passing]
+    whole = {"system": system, "tools": request.tools, "settings": request.settings, "messages": messages}
     return json.loads(clean(encode_json(whole).decode()))
 
 
