@@ -17,6 +17,9 @@ from treadle.message import JsonText
 from treadle.providers.encoding import dumped
 from treadle.providers.gemini.chunks import PartialArgument, is_said
 
+DEPTH_MAX = 200
+"""As deep as a call's arguments may be read. Beyond it, an interpreter's own limit would decide."""
+
 Path: TypeAlias = tuple[str | int, ...]
 Leaf: TypeAlias = list[str] | msgspec.Raw
 """The pieces of a string, or any other value."""
@@ -49,7 +52,7 @@ class PartialArguments:
                 self._leaves[path] = [piece.string_value]
 
     def text(self) -> JsonText:
-        """Nothing at all where nothing came. Raises ValueError or RecursionError where the values contradict each other, or lie too deep."""
+        """Nothing at all where nothing came. Raises ValueError where the values contradict each other."""
         root: dict[str, Any] = {}
         for path, leaf in self._leaves.items():
             _put(root, path, "".join(leaf) if isinstance(leaf, list) else leaf)
@@ -74,7 +77,7 @@ def _path(text: str) -> Path:
         else:
             steps.append(_unquoted(single.replace("\\'", "'").replace('"', '\\"') if double is None else double))
         at = found.end()
-    if not text.startswith("$") or at < len(text) or not steps or not isinstance(steps[0], str):
+    if not text.startswith("$") or at < len(text) or not steps or not isinstance(steps[0], str) or len(steps) > DEPTH_MAX:
         raise ValueError(f"an argument has the path {text[:200]!r}")
     return tuple(steps)
 

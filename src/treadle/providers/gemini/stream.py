@@ -288,7 +288,7 @@ class ContentDecoder:
         self.continuation = None
         try:
             self._close(deltas)
-        except (ValueError, RecursionError) as e:
+        except ValueError as e:
             self.failure = AgentError("network", f"the answer holds a call that cannot be read: {e}")
             return
         if not raw:
