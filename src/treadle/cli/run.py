@@ -12,7 +12,7 @@ from contextlib import nullcontext
 from dataclasses import dataclass
 from importlib.resources import files
 from pathlib import Path
-from typing import IO, Any, get_args
+from typing import IO, Any
 
 import anyio
 import click
@@ -21,11 +21,12 @@ from treadle.agent import Agent
 from treadle.cli.exits import Failed, exit_code, failing, unwritable
 from treadle.cli.help import HELP
 from treadle.cli.input import read_prompt
-from treadle.cli.journal_option import journal_option, journal_url, open_runtime
+from treadle.cli.journal_option import journal_url, open_runtime
 from treadle.cli.next_steps import next_steps
 from treadle.cli.output_file import OutputFile
 from treadle.cli.render import plain, renderer
-from treadle.config import FLAGS, Config, load
+from treadle.cli.run_options import check_directory, configured, run_options, settings_of
+from treadle.config import Config
 from treadle.errors import AgentError
 from treadle.events import Event
 from treadle.message import Part
@@ -33,7 +34,7 @@ from treadle.redaction import Redactor
 from treadle.result import RunResult
 from treadle.run_stream import RunStream
 from treadle.runtime import Runtime
-from treadle.types import Effort, Mode, OnAsk, OnUnknown, Outcome, Settings, new_id
+from treadle.types import OnAsk, OnUnknown, Outcome, Settings, new_id
 
 MEMORY = "memory:"
 NEWEST_RUNS = 100
@@ -46,7 +47,6 @@ class Wish:
 
     prompt: list[Part]
     settings: Settings
-    """The options that are settings of the call: a model that does not take one is an error, and not left alone as for a default."""
     output: str
     cwd: Path
     quiet: bool
@@ -64,31 +64,11 @@ class Wish:
 
 @click.command(context_settings=HELP)
 @click.argument("prompt", required=False, default="")
-@click.option("--model", metavar="M", help="provider:id, or script:FILE, tape:FILE, record:FILE=MODEL.")
-@click.option(
-    "--mode", type=click.Choice(get_args(Mode)), help="What may run unasked: plan only looks; ask asks; accept-edits writes files here; full does all."
-)
-@click.option("--cwd", "cwd", type=click.Path(path_type=Path), metavar="DIR", default=".", help="Where to work.")
-@click.option("--file", "attached", type=click.Path(path_type=Path), multiple=True, metavar="F", help="An image or a text to add to the prompt; repeatable.")
+@run_options
 @click.option("--continue", "goes_on", is_flag=True, help="Go on with the last conversation that worked in this directory.")
 @click.option("--session", metavar="ID", help="Go on with this conversation, or begin it.")
 @click.option("--output", type=click.Choice(["text", "json", "stream-json"]), default="text", help="What is printed.")
 @click.option("-o", "output_file", type=click.Path(path_type=Path), metavar="FILE", help="Print the answer there.")
-@click.option("--max-turns", type=click.IntRange(1), metavar="N", help="Responses of the model.")
-@click.option("--max-tool-calls", type=click.IntRange(1), metavar="N", help="Calls of tools.")
-@click.option("--max-tokens", type=click.IntRange(1), metavar="N", help="Tokens of the whole run, input and output.")
-@click.option("--max-output-tokens", type=click.IntRange(1), metavar="N", help="Tokens of one response.")
-@click.option("--max-cost", type=click.FloatRange(0, min_open=True), metavar="USD", help="Money for the whole run; the price of the model must be known.")
-@click.option("--timeout", type=click.FloatRange(0, min_open=True), metavar="S", help="Seconds.")
-@click.option("--effort", type=click.Choice([e for e in get_args(Effort) if e != "xhigh"]), help="How hard the model thinks.")
-@click.option("--on-ask", type=click.Choice(get_args(OnAsk)), default="deny", help="What a call meets that needs a person: a no, or the run waits.")
-@click.option(
-    "--on-unknown",
-    type=click.Choice(get_args(OnUnknown)),
-    default="tell",
-    help="Where nobody knows whether a call took effect: tell the model, wait for a person, or fail.",
-)
-@journal_option
 @click.option("--ephemeral", is_flag=True, help="Keep nothing: the run is gone with the process.")
 @click.option("-q", "quiet", is_flag=True, help="Only the answer.")
 @click.option("-v", "verbose", is_flag=True, help="Also reasoning and results.")
@@ -103,8 +83,7 @@ def run(prompt: str, attached: tuple[Path, ...], output_file: Path | None, **opt
     _check(options)
     parts = read_prompt(prompt, attached)
     with failing():
-        given = {flag: value for name, value in options.items() if (flag := f"--{name.replace('_', '-')}") in FLAGS and value is not None}
-        config = load(cwd=options["cwd"], flags=given)
+        config = configured(options, cwd=options["cwd"])
         wish = _wish(config, parts, options)
         if not wish.quiet:
             for warning in (*config.warnings, *_without_effect(config)):
@@ -118,8 +97,7 @@ def run(prompt: str, attached: tuple[Path, ...], output_file: Path | None, **opt
 
 def _check(options: dict[str, Any]) -> None:
     """What contradicts itself is refused, and not decided in silence."""
-    if not options["cwd"].is_dir():
-        raise Failed(f"--cwd {str(options['cwd'])!r} is no directory")
+    check_directory(options["cwd"])
     if options["goes_on"] and options["session"] is not None:
         raise Failed("--continue goes on with the last conversation and --session with the one that it names: use one of them")
     waits = [f"{flag} wait" for flag, name in (("--on-ask", "on_ask"), ("--on-unknown", "on_unknown")) if options[name] == "wait"]
@@ -131,7 +109,7 @@ def _check(options: dict[str, Any]) -> None:
 def _wish(config: Config, parts: list[Part], options: dict[str, Any]) -> Wish:
     return Wish(
         prompt=parts,
-        settings=Settings(effort=options["effort"], max_tokens=options["max_output_tokens"]),
+        settings=settings_of(options),
         cwd=options["cwd"].resolve(),
         journal=MEMORY if options["ephemeral"] else journal_url(config, options["journal"]),
         journal_option=options["journal"],
