@@ -480,3 +480,39 @@ def test_any_cut_of_a_stream_gives_the_same_response(places: list[int]) -> None:
     decoder = ChatDecoder(Refusals("").in_stream)
     deltas = [delta for a, b in pairwise(edges) for delta in decoder.feed(stream[a:b])]
     assert folded(deltas, decoder) == response(stream)
+
+
+CHUNKS = st.sampled_from(
+    [
+        said(content="Yes "),
+        said(content=""),
+        said(content="x", reasoning=None, tool_calls=None),
+        said(content="y", tool_calls=[]),
+        said(content="z", reasoning="Hm."),
+        said(reasoning_content="Hm."),
+        said(refusal="No."),
+        calls(named("look", '{"a"', index=0, id="c1")),
+        calls(more(":1}", index=0)),
+        calls(named("go", "{}", index=1, id="c2")),
+        {**said(content="u"), "usage": {"prompt_tokens": 5, "completion_tokens": 7}},
+        {"choices": [{"index": 1, "delta": {"content": "NO"}}]},
+        {"choices": [{"index": 0, "delta": {"content": "w"}}, {"index": 1, "delta": {"content": "NO"}}]},
+        {"choices": [{"delta": {"content": "v"}, "finish_reason": "length"}]},
+        {"choices": [{"text": "t"}]},
+        {"choices": []},
+        b": comment\n\n",
+    ]
+)
+
+
+@given(st.lists(CHUNKS, max_size=8))
+def test_the_short_way_for_text_leads_to_the_same_place(chunks: list[Json | bytes]) -> None:
+    """It is taken only once the answer has a name."""
+    unnamed = [{name: value for name, value in chunk.items() if name != "id"} if isinstance(chunk, dict) else chunk for chunk in chunks]
+    (quick, decoder), (slow, other) = played(sse(said(), *chunks, STOP, DONE)), played(sse(*unnamed, STOP, DONE))
+    if decoder.failure is not None or other.failure is not None:
+        assert (decoder.failure and decoder.failure.kind) == (other.failure and other.failure.kind)
+        return
+    a, b = folded(quick, decoder), folded(slow, other)
+    assert [(type(part), getattr(part, "text", "")) for part in a.parts] == [(type(part), getattr(part, "text", "")) for part in b.parts]
+    assert (a.text, told(a), a.usage, a.stop_reason, a.raw_stop_reason) == (b.text, told(b), b.usage, b.stop_reason, b.raw_stop_reason)

@@ -77,6 +77,9 @@ class Calls:
 
     def add(self, pieces: list[CallPiece], deltas: list[Delta]) -> None:
         for piece in pieces:
+            if (text := self._goes_on(piece)) is not None:
+                deltas.append(ArgumentsDelta(text))
+                continue
             call = self._meant(piece, alone=len(pieces) == 1)
             if piece.id:
                 call.id = call.id or piece.id
@@ -88,6 +91,16 @@ class Calls:
                 call.rename(function.name)
             if (arguments := function.arguments) is not None:
                 self._add_arguments(call, arguments if isinstance(arguments, str) else dumped(arguments).decode(), deltas)
+
+    def _goes_on(self, piece: CallPiece) -> str | None:
+        """The usual piece of arguments: more for the call that is being told, and nothing else."""
+        if self._closed == len(self._all) or piece.index is None or piece.id or piece.extra_content is not None or (function := piece.function) is None:
+            return None
+        call = self._all[self._closed]
+        if not call.told or self._by_index.get(piece.index) is not call or function.name or type(text := function.arguments) is not str or not text:
+            return None
+        call.pieces.append(text)
+        return text
 
     def _add_arguments(self, call: _Call, text: str, deltas: list[Delta]) -> None:
         if not text:

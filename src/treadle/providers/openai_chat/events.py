@@ -9,7 +9,7 @@ from __future__ import annotations
 import json
 import math
 import re
-from typing import Any, cast, get_args, get_origin
+from typing import Any, Literal, cast, get_args, get_origin
 
 import msgspec
 
@@ -105,18 +105,53 @@ class Chunk(msgspec.Struct, gc=False):
     x_groq: GroqNotes | None = None
 
 
-def plain_text(chunk: Chunk) -> str | None:
-    """The text of a chunk that holds nothing else: what comes by the thousand."""
+# ---------------------------------------------------------------- what comes by the thousand
+
+
+class TextSaid(msgspec.Struct, gc=False):
+    content: str
+    reasoning_content: None = None
+    reasoning: None = None
+    reasoning_details: None = None
+    tool_calls: None = None
+    function_call: None = None
+    refusal: None = None
+
+
+class TextChoice(msgspec.Struct, gc=False):
+    delta: TextSaid
+    text: None = None
+    index: Literal[0] | None = None
+    finish_reason: None = None
+    error: None = None
+
+
+class TextChunk(msgspec.Struct, gc=False):
+    """Of all that a Chunk can hold, nothing but a piece of text."""
+
+    choices: tuple[TextChoice]
+    usage: None = None
+    error: None = None
+    x_groq: None = None
+
+
+decode_text = msgspec.json.Decoder(TextChunk).decode
+"""A ValueError or RecursionError for any other chunk."""
+
+
+def is_text(chunk: Chunk) -> bool:
+    """Whether `decode_text` would have read it."""
     if not chunk.choices or chunk.usage is not None or chunk.error is not None or chunk.x_groq is not None:
-        return None
+        return False
     choice = chunk.choices[0]
     if (said := choice.delta) is None or choice.finish_reason is not None or choice.index or choice.error is not None or choice.text is not None:
-        return None
+        return False
     if said.reasoning is not None or said.reasoning_content is not None or said.reasoning_details is not None:
-        return None
-    if said.tool_calls is not None or said.function_call is not None or said.refusal is not None:
-        return None
-    return said.content if type(said.content) is str else None
+        return False
+    return type(said.content) is str and said.tool_calls is None and said.function_call is None and said.refusal is None
+
+
+# ---------------------------------------------------------------- any chunk
 
 
 _INTEGER = re.compile(r"\d{1,18}")

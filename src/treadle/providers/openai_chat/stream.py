@@ -24,7 +24,8 @@ from treadle.providers.openai_chat.events import (
     Said,
     decode_chunk,
     decode_rare,
-    plain_text,
+    decode_text,
+    is_text,
     text_of,
 )
 from treadle.providers.openai_chat.reasoning import ReasoningDetails
@@ -90,7 +91,7 @@ class ChatDecoder:
         self._counts: Counts | None = None
         self._id = self._model = ""
         self._plain = False
-        """Whether a chunk of text would be nothing but text."""
+        """Whether the last chunk was nothing but text, with nothing open before it: so, mostly, is the next."""
         self._finish: str | None = None
         self._stop_text = False
         self._said_something = False
@@ -133,20 +134,29 @@ class ChatDecoder:
         for name, data in events:
             if self.end is not None or self.failure is not None:
                 break
-            try:
-                chunk = decode_chunk(data)
-            except (ValueError, RecursionError):
-                self._take_rare(data, deltas)
-                continue
-            if self._plain and (text := plain_text(chunk)):
-                deltas.append(TextDelta(text))
-            elif name == b"error":
-                self.failure = self._reported(data)
-            else:
-                self._take_chunk(chunk, data, deltas)
+            if self._plain:
+                try:
+                    if text := decode_text(data).choices[0].delta.content:
+                        deltas.append(TextDelta(text))
+                        continue
+                except (ValueError, RecursionError):
+                    self._plain = False
+            self._take_event(name, data, deltas)
         if deltas:
             self.heard = True
         return deltas
+
+    def _take_event(self, name: bytes, data: bytes, deltas: list[Delta]) -> None:
+        try:
+            chunk = decode_chunk(data)
+        except (ValueError, RecursionError):
+            self._take_rare(data, deltas)
+            return
+        if name == b"error":
+            self.failure = self._reported(data)
+            return
+        self._take_chunk(chunk, data, deltas)
+        self._plain = bool(self._id) and not self._reasoning and not self._calls and is_text(chunk)
 
     def _take_rare(self, data: bytes, deltas: list[Delta]) -> None:
         data = data.strip()
@@ -183,7 +193,6 @@ class ChatDecoder:
             self._id, self._model = chunk.id or "", chunk.model or self._model
         if chunk.x_groq is not None:
             self._take_notes(chunk.x_groq)
-        self._plain = bool(self._id) and not self._reasoning and not self._calls
 
     def _take_notes(self, notes: GroqNotes) -> None:
         self._counts = notes.usage or self._counts
@@ -194,8 +203,11 @@ class ChatDecoder:
         # Some say all of it again at the end of a stream.
         if (said := choice.delta or (None if self._said_something else choice.message)) is not None:
             self._said_something = True
-            if said.reasoning_content or said.reasoning or said.reasoning_details:
-                self._add_reasoning(said, deltas)
+            if thought := said.reasoning_content or said.reasoning or said.reasoning_details:
+                if self._reasoning and type(thought) is str and said.reasoning_details is None and not self._calls:
+                    deltas.append(ReasoningDelta(thought))
+                else:
+                    self._add_reasoning(said, deltas)
             if said.content:
                 self._add_content(said.content, deltas)
             if said.tool_calls or said.function_call or said.refusal:
