@@ -17,6 +17,8 @@ ON_DISK = "treadle-disk"
 """With its journal in a SQLite file."""
 OVER_OPENAI = "treadle-openai"
 """Over the Responses API."""
+OVER_CHAT = "treadle-chat"
+"""Over Chat Completions."""
 OVER_GEMINI = "treadle-gemini"
 """Over Google's, whose every chunk repeats the counts so far: some 300 bytes for a word."""
 FLOOR_C = "floor_c_aiohttp"
@@ -120,6 +122,8 @@ ROWS = (
     _row("delta", "CPU of a streamed delta", "µs", (4.5, 3.0), _per_delta, peers=(TREADLE, FLOOR_C)),
     _row("turn-openai", "CPU of a turn over the Responses API, run of 50", "µs", (1.25, 1.1), _per_turn(50, 7), of=TREADLE, peers=(OVER_OPENAI, TREADLE)),
     _row("delta-openai", "CPU of a streamed delta over it", "µs", (4.5, 3.0), _per_delta, peers=(OVER_OPENAI, TREADLE)),
+    _row("turn-chat", "CPU of a turn over Chat Completions, run of 50", "µs", (1.25, 1.1), _per_turn(50, 7), of=TREADLE, peers=(OVER_CHAT, TREADLE)),
+    _row("delta-chat", "CPU of a streamed delta over it", "µs", (4.5, 3.0), _per_delta, peers=(OVER_CHAT, TREADLE)),
     _row("turn-gemini", "CPU of a turn over Google's API, run of 50", "µs", (1.25, 1.1), _per_turn(50, 7), of=TREADLE, peers=(OVER_GEMINI, TREADLE)),
     _row("delta-gemini", "CPU of a streamed delta over it", "µs", (4.5, 3.0), _per_delta, peers=(OVER_GEMINI, TREADLE)),
     _row("parallel-32", "32 tools of 50 ms in one turn, wall", "ms", (60, 53), _parallel, peers=(TREADLE, FLOOR_E)),

@@ -1,7 +1,7 @@
 """Treadle as a peer of shared/bench's harness, and the loop alone, without a wire: one process, one measurement, JSON on the last line.
 
 The harness (what a measurement is, and its checks) is shared/bench/runners/common.py's. Entry, as run.py calls it:
-`treadle_runner.py treadle|treadle-disk|treadle-openai|treadle-gemini|treadle-loop METRIC [the harness's options]`.
+`treadle_runner.py treadle|treadle-disk|treadle-openai|treadle-chat|treadle-gemini|treadle-loop METRIC [the harness's options]`.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ from typing_extensions import override
 from treadle import Agent, Limits, Outcome, Runtime, Session, Settings, tool
 from treadle.config import load
 from treadle.events import TextDelta
-from treadle.providers import gemini, openai_responses
+from treadle.providers import gemini, openai_chat, openai_responses
 from treadle.providers.scripted import ScriptedModel
 
 HARNESS = Path(__file__).resolve().parent.parent.parent / "shared" / "bench" / "runners"
@@ -112,6 +112,25 @@ class TreadleOverOpenAI(Treadle):
         await self._connection.aclose()
 
 
+class TreadleOverChat(Treadle):
+    """The same over Chat Completions, which the mock speaks too."""
+
+    name = "treadle-chat"
+
+    def __init__(self, base_url: str) -> None:
+        super().__init__(base_url)
+        self._connection = openai_chat.connect(base_url=f"{base_url}/v1")
+
+    @override
+    def build(self, model: str, max_turns: int = 60) -> Agent:
+        return dataclasses.replace(super().build(model, max_turns), model=openai_chat.ChatModel(model, connection=self._connection))
+
+    @override
+    async def close(self) -> None:
+        await super().close()
+        await self._connection.aclose()
+
+
 class TreadleOverGemini(Treadle):
     """The same over Google's API, which our mock.py adds to the mock."""
 
@@ -168,7 +187,13 @@ def _script(turns: int) -> ScriptedModel:
     return ScriptedModel([*calls, {"text": ANSWER, "usage": usage}])
 
 
-PEERS = {"treadle": Treadle, "treadle-disk": TreadleOnDisk, "treadle-openai": TreadleOverOpenAI, "treadle-gemini": TreadleOverGemini}
+PEERS = {
+    "treadle": Treadle,
+    "treadle-disk": TreadleOnDisk,
+    "treadle-openai": TreadleOverOpenAI,
+    "treadle-chat": TreadleOverChat,
+    "treadle-gemini": TreadleOverGemini,
+}
 
 
 def main() -> None:
