@@ -47,8 +47,10 @@ def told(chunks: Sequence[Json]) -> list[Json]:
     parts: list[Json] = []
     thinking = False
     for part in _parts(chunks):
+        if part.keys() <= {"text", "thought"} and not part.get("text"):
+            continue
         before = parts[-1] if parts and not thinking else {}
-        thinking = bool(part.get("thought") and part["text"]) or (thinking and part == {"text": ""})
+        thinking = part.get("thought", False)
         if "functionCall" in part:
             call = part["functionCall"]
             if before.get("functionCall", {}).pop("willContinue", False):
@@ -57,7 +59,7 @@ def told(chunks: Sequence[Json]) -> list[Json]:
                 parts.append({**part, "functionCall": {"args": {}, **call}})
         elif set(part) == {"text"} and set(before) == {"text"}:
             before["text"] += part["text"]
-        elif not part.get("thought") and part != {"text": ""}:
+        elif not thinking:
             parts.append(part)
     return parts
 
