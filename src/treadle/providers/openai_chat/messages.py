@@ -29,12 +29,13 @@ _FAILED = "This call failed"
 class MessageEncoder:
     """Encodes the messages of one history in order, for one server, and remembers where cache breakpoints may be put: positions in the joined bytes."""
 
-    __slots__ = ("_after_tools", "_length", "_marked", "_server", "asked", "end")
+    __slots__ = ("_after_tools", "_fits", "_length", "_marked", "_server", "asked", "end")
 
     def __init__(self, server: Server, *, marked: bool) -> None:
         """`marked`: breakpoints will be put in, so that every text is written as a list."""
         self._server = server
         self._marked = marked
+        self._fits = re.compile(server.call_id, re.ASCII).fullmatch
         self._after_tools = False
         self.end = 0
         """Where the last part of all ends, before the brackets that close its message; 0 where it can carry no breakpoint."""
@@ -171,7 +172,7 @@ class MessageEncoder:
         return {"type": "text", "text": _as_text(part) or described(part)}
 
     def _call_id(self, call_id: str) -> str:
-        if re.fullmatch(self._server.call_id, call_id, re.ASCII):
+        if self._fits(call_id):
             return call_id
         return hashlib.sha256(call_id.encode("utf-8", "surrogatepass")).hexdigest()[: self._server.call_id_chars]
 
