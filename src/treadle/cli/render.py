@@ -16,6 +16,7 @@ from treadle.cli.terminal import cut, money
 from treadle.events import Event
 from treadle.message import encode_json
 from treadle.redaction import Redactor
+from treadle.todos import TOOL, progress, written
 from treadle.types import Outcome
 
 _CONTROL = re.compile(r"(?:\x1b\[|\x9b)[0-?]*[ -/]*[@-~]|\x1b\][^\x07\x1b]*(?:\x07|\x1b\\)|[\x00-\x08\x0b-\x1f\x7f-\x9f]")
@@ -89,9 +90,8 @@ class Text:
                 self._words(event)
             case events.ToolCallAsked():
                 self._asked.add(event.call_id)
-                arguments = event.arguments if isinstance(event.arguments, str) else " ".join(str(v) for v in event.arguments.values())
                 name = one_line(event.name, NAME_CHARS)
-                self._say(f"• {name} {one_line(arguments, LINE_CHARS - len(name) - 3)}")
+                self._say(f"• {name} {one_line(_arguments(event), LINE_CHARS - len(name) - 3)}")
             case events.ToolCallStart() if event.call_id not in self._asked:
                 self._say(f"• {one_line(event.name, NAME_CHARS)} {one_line(event.call_id, NAME_CHARS)}, asked for before")
             case events.ToolCallEnd():
@@ -141,6 +141,13 @@ class Text:
             sys.stderr.flush()
         except OSError:  # nobody can be told; the run and its answer count all the same
             silence(sys.stderr)
+
+
+def _arguments(event: events.ToolCallAsked) -> str:
+    """What stands behind the name of a call."""
+    if event.name == TOOL and (todos := written(event.arguments)) is not None:
+        return progress(todos)
+    return event.arguments if isinstance(event.arguments, str) else " ".join(str(v) for v in event.arguments.values())
 
 
 def plain_answer(text: str) -> str:
