@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import json
+import subprocess
+import sys
 
 import pytest
 from hypothesis import given
@@ -16,6 +18,46 @@ DEEP = "[" * 10_000 + "]" * 10_000
 
 def nested(levels: int) -> str:
     return "[" * levels + "]" * levels
+
+
+TWO_THREADS = """
+import threading
+import msgspec
+from treadle.json_text import decode_json
+
+looking, done = threading.Event(), threading.Event()
+
+def look():
+    looking.set()
+    done.wait(0.5)
+    return int
+
+class Inner(msgspec.Struct):
+    a: "look()" = 0
+
+class Outer(msgspec.Struct):
+    inner: Inner
+    b: int
+
+def read():
+    assert decode_json(b'{"inner":{"a":1},"b":2}', Outer).b == 2
+
+threads = [threading.Thread(target=read) for _ in range(2)]
+threads[0].start()
+looking.wait()
+threads[1].start()
+threads[1].join(0.25)
+done.set()
+for thread in threads:
+    thread.join()
+print("read")
+"""
+
+
+def test_two_threads_may_meet_a_kind_of_value_for_the_first_time() -> None:
+    """The library shows the second one what the first has not finished: the process died where a run's end was read while it was being indexed."""
+    told = subprocess.run([sys.executable, "-c", TWO_THREADS], capture_output=True, text=True, check=False)
+    assert (told.returncode, told.stdout) == (0, "read\n"), told.stderr
 
 
 @given(json_value)

@@ -8,6 +8,7 @@ from __future__ import annotations
 import json
 import math
 import re
+import threading
 from collections.abc import Iterator
 from typing import Any, TypeAlias, TypeVar, cast
 
@@ -20,6 +21,11 @@ LEVELS_MAX = 200
 """Deeper text is kept, never parsed: what Python's parsers and those after them can stand differs from version to version."""
 
 T = TypeVar("T")
+
+_decoders: dict[object, msgspec.json.Decoder[Any]] = {}
+"""By kind: to look through the many kinds of an entry takes msgspec fifty times as long as to read one."""
+_making = threading.Lock()
+"""One thread at a time looks at a kind for the first time: msgspec 0.22 shows another thread what it has not finished, which ends the process."""
 
 _TOKEN = re.compile(r'"[^"\\]*(?:\\.[^"\\]*)*"|[\[\]{},]', re.DOTALL)
 """What matters for the shape of a text: strings, brackets, commas."""
@@ -48,11 +54,16 @@ def _countable(value: Any) -> Any:
 def decode_json(data: bytes, kind: type[T]) -> T:
     """The inverse of `encode_json`. Raises ValueError (msgspec.ValidationError where it is JSON, but no such value)."""
     try:
-        return msgspec.json.decode(data, type=kind)
+        return cast("T", (_decoders.get(kind) or _decoder_of(kind)).decode(data))
     except msgspec.DecodeError:
         return msgspec.convert(parse_json(data.decode()), kind)
     except RecursionError as e:
         raise ValueError("the text is nested too deeply") from e
+
+
+def _decoder_of(kind: type[T]) -> msgspec.json.Decoder[T]:
+    with _making:
+        return _decoders.setdefault(kind, msgspec.json.Decoder(kind))
 
 
 def parse_json(text: JsonText) -> object:

@@ -29,7 +29,7 @@ from treadle.entries import (
     ToolLate,
     ToolStarted,
 )
-from treadle.json_text import encode_json
+from treadle.json_text import decode_json, encode_json
 from treadle.message import Message, TextPart, ToolCall, ToolResult
 from treadle.model import History
 from treadle.repetition import Repetition
@@ -261,7 +261,7 @@ class RunState:
 
     def _compaction(self, entry: Compaction) -> None:
         self.ready_at = self.seq
-        kept = msgspec.json.decode(entry.receipt, type=Window).of(self.history[: self.past])
+        kept = decode_json(entry.receipt.encode(), Window).of(self.history[: self.past])
         own = self.history[self.past :]
         self.prompt_at -= self.past - len(kept)
         self.history = History([*kept, *own], settled=min(self.history.settled, len(kept)))

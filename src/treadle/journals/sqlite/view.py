@@ -9,11 +9,10 @@ from collections.abc import Iterable, Iterator, Sequence
 from functools import partial
 from typing import NamedTuple, cast
 
-import msgspec
-
 from treadle.entries import Compaction, Entry, Record, RunFinished, ToolLate
 from treadle.journals.sqlite.database import Cursor
 from treadle.journals.sqlite.rows import bodies, entries_of, micros, records
+from treadle.json_text import decode_json
 from treadle.message import Message, decode_message
 from treadle.run_state import RunState, load
 from treadle.session_store import Sessions
@@ -102,7 +101,7 @@ def _of_run(db: Cursor, run: int, schema: int, until_us: int | None) -> _Piece:
         if _came_after(entry, state.finished is not None, until_us):
             continue
         if type(entry) is Compaction:
-            windows.append(msgspec.json.decode(entry.receipt, type=Window))
+            windows.append(decode_json(entry.receipt.encode(), Window))
         else:
             state.apply(entry)
     return _Piece(state.history[:], windows)
