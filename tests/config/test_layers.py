@@ -163,7 +163,7 @@ def test_the_later_source_wins_and_every_value_knows_its_own(place: Place) -> No
 
 
 def test_flags_win_over_everything_and_are_checked_alike(place: Place) -> None:
-    flags: dict[str, str | int | float | None] = {"--model": "script:x.json", "--max-turns": 100, "--timeout": 0.5, "--mode": "full", "--sandbox": "off"}
+    flags: dict[str, str | int | float | None] = {"--model": "script:x.json", "--max-turns": 100, "--timeout": 0.5, "--mode": "full", "--no-sandbox": "off"}
     config = place.load(flags=flags, TREADLE_MODEL="anthropic:x")
     assert (config.models.large, config.limits.turns, config.limits.seconds) == ("script:x.json", 100, 0.5)
     assert (config.defaults.mode, config.defaults.sandbox) == ("full", "off")

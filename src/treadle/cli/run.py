@@ -10,7 +10,6 @@ import sys
 from collections.abc import Callable
 from contextlib import nullcontext
 from dataclasses import dataclass
-from importlib.resources import files
 from pathlib import Path
 from typing import IO, Any
 
@@ -80,16 +79,19 @@ def run(prompt: str, attached: tuple[Path, ...], output_file: Path | None, **opt
     Exits with 0 when completed, 1 on an error, 2 on wrong use, 3 at a limit, 4 where an approval was needed, 75 where
     trying again later may help, 130 when stopped.
     """
+    from treadle.coding import coding_agent  # noqa: PLC0415  it brings the tools, and --help needs none
+
     _check(options)
     parts = read_prompt(prompt, attached)
     with failing():
         config = configured(options, cwd=options["cwd"])
         wish = _wish(config, parts, options)
+        assistant = coding_agent(config, wish.cwd)
         if not wish.quiet:
-            for warning in (*config.warnings, *_without_effect(config)):
-                click.echo(f"! {warning}", err=True)
+            for warning in (*config.warnings, *assistant.warnings, *_without_effect(config)):
+                click.echo(f"! {plain(Redactor(config.secrets()).exact(warning))}", err=True)
         with OutputFile(output_file) if output_file else nullcontext(sys.stdout.buffer) as out:
-            result = anyio.run(_run, config, wish, out)
+            result = anyio.run(_run, config, wish, assistant.agent, out)
             if isinstance(out, OutputFile):
                 out.finish()
     sys.exit(exit_code(result.outcome, result.error.kind if result.error else None))
@@ -122,7 +124,6 @@ def _without_effect(config: Config) -> list[str]:
     permissions = config.permissions
     said = {
         "permissions": bool(permissions.allow or permissions.ask or permissions.deny),
-        "defaults.sandbox: on": config.defaults.sandbox == "on",
         "mcp_servers": bool(config.mcp_servers),
         "agents": bool(config.agents),
     }
@@ -130,12 +131,12 @@ def _without_effect(config: Config) -> list[str]:
     return [f"{', '.join(vain)} in the configuration: without effect in this version. --mode alone decides what may run"] if vain else []
 
 
-async def _run(config: Config, wish: Wish, out: IO[bytes]) -> RunResult[str]:
+async def _run(config: Config, wish: Wish, agent: Agent[object, str], out: IO[bytes]) -> RunResult[str]:
     show = renderer(wish.output, out, Redactor(config.secrets()), quiet=wish.quiet, verbose=wish.verbose).show
     async with _opened(config, wish.journal) as runtime:
         session = await _last_here(runtime, wish.cwd) if wish.goes_on else new_id("session") if wish.session is None else wish.session
         stream = runtime.stream(
-            coding_agent(config),
+            agent,
             wish.prompt,
             session=session,
             settings=wish.settings,
@@ -182,14 +183,6 @@ async def _last_here(runtime: Runtime, cwd: Path) -> str:
             if info.cwd == str(cwd) and runtime.sessions.get(info.session_id) is not None:
                 return info.session_id
     raise Failed(f"no conversation has worked in {str(cwd)!r} yet: leave out --continue to begin one, or name one of `treadle sessions list` with --session")
-
-
-def coding_agent(config: Config) -> Agent[object, str]:
-    """What `run` runs: the built-in tools and the default instructions."""
-    from treadle.tools.coding import default_tools  # noqa: PLC0415  after the options were read
-
-    instructions = files("treadle.cli").joinpath("prompt.md").read_text(encoding="utf-8").replace("$", "$$")
-    return Agent(name="treadle", description="A coding assistant", instructions=instructions, model=config.models.large, tools=default_tools())
 
 
 async def follow(stream: RunStream[Any], show: Callable[[Event], None]) -> None:

@@ -23,6 +23,7 @@ _OPTIONS: Final[tuple[Callable[[Any], Any], ...]] = (
     click.option(
         "--mode", type=click.Choice(get_args(Mode)), help="What may run unasked: plan only looks; ask asks; accept-edits writes files here; full does all."
     ),
+    click.option("--no-sandbox", flag_value="off", help="Do not confine commands. What would run unasked inside the sandbox then asks."),
     click.option("--cwd", type=click.Path(path_type=Path), metavar="DIR", default=".", help="Where to work."),
     click.option(
         "--file", "attached", type=click.Path(path_type=Path), multiple=True, metavar="F", help="An image or a text to add to the prompt; repeatable."

@@ -41,7 +41,7 @@ FLAGS: Mapping[str, KeyPath] = {
     "--max-output-tokens": ("defaults", "max_tokens"),
     "--effort": ("defaults", "effort"),
     "--mode": ("defaults", "mode"),
-    "--sandbox": ("defaults", "sandbox"),
+    "--no-sandbox": ("defaults", "sandbox"),
     "--journal": ("journal",),
 }
 

@@ -34,16 +34,16 @@ SHOWN_OF_RUN = ("/run/current-system", "/run/opengl-driver")
 """Programs of NixOS."""
 OF_THE_KERNEL = ("/proc/sys", "/proc/sysrq-trigger", "/proc/irq", "/proc/bus")
 """A caller who is root could write them without any capability, and a written core_pattern runs a program outside."""
-MORE_OF_THE_KERNEL = ("/proc/acpi", "/proc/asound", "/proc/driver", "/proc/fs", "/proc/mtrr", "/proc/scsi", "/proc/tty")
+MORE_OF_THE_KERNEL = ("/proc/acpi", "/proc/fs", "/proc/scsi")
 
-_SUPERVISOR = """exec 7>&2 2>/dev/null; trap : TERM; {ulimits}; echo begun >&{fd}
-"$@" 2>&7 7>&- {fd}>&-
-code=$?; set -- /proc/[0-9]*; tries=0
-while [ $# -gt 2 ] && [ $((tries += 1)) -le 20 ]; do sleep 0.01; set -- /proc/[0-9]*; done
-[ $# -gt 2 ] && echo left >&{fd}
-exit $code"""
-"""Sets the limits, and waits a moment for what the command has left running, which ends with it: the first process is bubblewrap's."""
-_SHELL = "/bin/bash"
+_FIRST = """unset BASH_ENV; {{ {ulimits}; }} 2>/dev/null; echo begun >&{fd}
+trap 'set -- /proc/[0-9]*; while [ $# -gt 2 ] && [ $((treadle += 1)) -le 20 ]; do sleep 0.01; set -- /proc/[0-9]*; done
+[ $# -le 2 ] || echo left >&{fd}' EXIT
+"""
+"""What the shell does before the command: it sets limits, and will wait a moment for what the command has left running, which ends with it.
+
+The first process is bubblewrap's, the second the shell. A command that ends its shell otherwise is not waited for.
+"""
 
 
 class Protection(NamedTuple):
@@ -90,11 +90,11 @@ class Bubblewrap:
             raise AgentError("tool", "the working directory is '/', which nothing can be kept out of: work in another one")
         files = self._watched.setdefault(room.workspace, ControlFiles(room.workspace))
         sight = files.look(is_open=room.is_open)
-        return BubblewrapCage(self, argv, cwd, confined_environment(environment, network=room.is_open), room, files, sight)
+        return BubblewrapCage(self, argv, cwd, confined_environment(environment, is_open=room.is_open), room, files, sight)
 
-    def twin(self, *, home: Path, own: Path) -> Self:
+    def twin(self, *, home: Path, own: Path, limits: Limits | None = None) -> Self:
         """The same in another home. For trials."""
-        twin = type(self)(self.program, own=own, home=home, limits=self.limits)
+        twin = type(self)(self.program, own=own, home=home, limits=limits or self.limits)
         twin._trial.knows_disable_userns = self._trial.knows_disable_userns
         return twin
 
@@ -127,6 +127,10 @@ class Bubblewrap:
             Protection("hidden secrets", [*self._hiding(room, sight)]),
             Protection("control files", [*_guarding(root, sight)]),
         ]
+
+    def system_calls(self, room: Room) -> bytes:
+        """The filter of a command."""
+        return seccomp_filter(platform.machine(), network=room.is_open)
 
     def _hiding(self, room: Room, sight: Sight) -> Iterator[str]:
         if self._hidden is None:
@@ -194,27 +198,29 @@ class BubblewrapCage:
     def __init__(
         self, sandbox: Bubblewrap, argv: Sequence[str], cwd: Path, environment: Mapping[str, str], room: Room, files: ControlFiles, sight: Sight
     ) -> None:
-        self.environment = environment
+        self.environment = dict(environment)
         self._room, self._files, self._sight = room, files, sight
         self._theirs: list[int] = []
         """Closed here once the child has them."""
         self._ours: list[int] = []
         self._group = Group.make(sandbox.limits)
-        self._supervised = os.access(_SHELL, os.X_OK)
+        self._speaks = os.path.basename(argv[0]) == "bash"
+        """Its shell tells us that it has begun."""
         self._left: Left | None = None
         try:
             self._info, info = self._pipe()
             self._status, status = self._pipe()
             arguments = [
                 *(argument for protection in sandbox.protections(room, sight) for argument in protection.arguments),
-                *self._seccomp(network=room.is_open),
+                *self._seccomp(sandbox, room),
                 *("--info-fd", str(info), "--chdir", str(cwd)),
                 *self._blocked(),
             ]
             listed = self._memory("\0".join(arguments).encode("utf-8", "surrogateescape") + b"\0")
-            supervisor = _SUPERVISOR.format(fd=status, ulimits=sandbox.limits.ulimits(grouped=self._group is not None))
-            command = [_SHELL, "-c", supervisor, "bash", *argv] if self._supervised else argv
-            self.argv = [sandbox.program, "--args", str(listed), "--", *command]
+            self.argv = [sandbox.program, "--args", str(listed), "--", *argv]
+            if self._speaks:
+                first = _FIRST.format(fd=status, ulimits=sandbox.limits.ulimits(grouped=self._group is not None))
+                self.environment["BASH_ENV"] = f"/proc/self/fd/{self._memory(first.encode())}"
         except BaseException:
             self._close([*self._theirs, *self._ours])
             raise
@@ -234,8 +240,8 @@ class BubblewrapCage:
         os.lseek(fd, 0, os.SEEK_SET)
         return fd
 
-    def _seccomp(self, *, network: bool) -> list[str]:
-        return ["--seccomp", str(self._memory(seccomp_filter(platform.machine(), network=network)))]
+    def _seccomp(self, sandbox: Bubblewrap, room: Room) -> list[str]:
+        return ["--seccomp", str(self._memory(program))] if (program := sandbox.system_calls(room)) else []
 
     def _blocked(self) -> list[str]:
         """It waits until it is in its control group."""
@@ -256,7 +262,7 @@ class BubblewrapCage:
             if not piece:
                 return None
             told += piece
-        return self._released(told)
+        return await to_thread.run_sync(self._released, told)  # joining a group waits for the kernel to look around
 
     def _released(self, told: bytes) -> int:
         inside = int(json.loads(told)["child-pid"])
@@ -290,6 +296,10 @@ class BubblewrapCage:
         finally:
             anyio.run(self.leave)
 
+    @property
+    def quarantined(self) -> Sequence[str]:
+        return () if self._left is None else self._left.quarantined
+
     async def leave(self) -> Left:
         with anyio.CancelScope(shield=True):
             self._left = self._left or await self._leave()
@@ -307,7 +317,7 @@ class BubblewrapCage:
             notes += [exceeded] if exceeded else []
             await self._group.aclose()
         quarantined = await to_thread.run_sync(self._clear)
-        begun = not self._supervised or b"begun" in said
+        begun = not self._speaks or b"begun" in said
         return Left(begun=begun, left_behind=b"left" in said, quarantined=quarantined, notes=notes)
 
     def _clear(self) -> list[str]:

@@ -44,7 +44,7 @@ class Tree(msgspec.Struct, frozen=True):
         before = await to_thread.run_sync(self._members)
         if self.inside is None:
             _signal_group(self.leader, signal.SIGTERM)
-        elif seen(self.inside.pid) == self.inside:
+        elif is_alive(self.inside):
             _signal_group(self.inside.pid, signal.SIGTERM)
         with anyio.move_on_after(GRACE_S):
             await self.group_ended()
@@ -52,7 +52,9 @@ class Tree(msgspec.Struct, frozen=True):
 
     async def kill(self, before: frozenset[Seen] = frozenset()) -> None:
         """SIGKILL to all of it at once, and to what it starts meanwhile, until nothing is left. `before`: what was found earlier."""
-        self.kill_inside()
+        if self.inside is not None:
+            await self._kill_inside(self.inside)
+            return
         found = before | await to_thread.run_sync(self._members)
         with anyio.move_on_after(_DEATH_S):
             while found or _group_lives(self.leader):
@@ -63,10 +65,18 @@ class Tree(msgspec.Struct, frozen=True):
                 await anyio.sleep(_POLL_S)
                 found = await to_thread.run_sync(self._members)
 
-    def kill_inside(self) -> None:
-        """All of a sandbox at once; without one, nothing."""
-        if self.inside is not None and seen(self.inside.pid) == self.inside:
+    async def _kill_inside(self, first: Seen) -> None:
+        """Its processes see the first one as their init: with it the kernel kills them all, wherever they have gone."""
+        with anyio.move_on_after(_DEATH_S):
+            while is_alive(first) or _group_lives(self.leader):
+                self.kill_now()
+                await anyio.sleep(_POLL_S / 5)
+
+    def kill_now(self) -> None:
+        """One SIGKILL to each, without waiting for anything."""
+        if self.inside is not None and is_alive(self.inside):
             _signal(self.inside.pid, signal.SIGKILL)
+        _signal_group(self.leader, signal.SIGKILL)
 
     async def group_ended(self) -> None:
         """Waits until nobody of the group is left."""
@@ -139,6 +149,12 @@ def _process(pid: int) -> _Process | None:
     # "pid (name) state ppid pgrp session …": the name may hold anything, blanks and brackets too; the start is field 22
     fields = text.rpartition(")")[2].split()
     return _Process(pid, fields[0], int(fields[1]), int(fields[2]), int(fields[3]), fields[19]) if len(fields) > 19 else None
+
+
+def is_alive(one: Seen) -> bool:
+    """False for the dead that nobody has collected, and where the pid is another's now."""
+    process = _process(one.pid)
+    return process is not None and process.started == one.started and process.state not in "ZX"
 
 
 def seen(pid: int) -> Seen | None:

@@ -1,0 +1,109 @@
+"""Measures what the sandbox adds to a command of the `bash` tool, and how soon a tree that ran out of time is dead. Prints a table.
+
+    python benchmarks/sandbox.py [--reps N]
+
+Confined and unconfined commands take turns, in a workspace with control files. A limit that is missed is said, not raised. Entry: `main`.
+"""
+
+from __future__ import annotations
+
+import argparse
+import os
+import shutil
+import statistics
+import tempfile
+import time
+from pathlib import Path
+from typing import Any
+
+import anyio
+
+from treadle.sandbox import Confinement, Room
+from treadle.sandboxes import find_sandbox
+from treadle.spill import Spill
+from treadle.tooling import ToolContext, ToolFailed
+from treadle.tools.bash import Bash, BashArguments
+
+ADDED_MS, DEAD_MS = 30.0, 100.0
+TREE = "trap '' TERM; (setsid sleep 60 &); sleep 60 & for i in 1 2 3; do (sleep 60 & wait) & done; while :; do sleep 1; done"
+
+
+def context(workspace: Path, spill: Spill, sandbox: Confinement | None) -> ToolContext[Any]:
+    named = dict.fromkeys(("run_id", "call_id", "idempotency_key"), "x")
+    return ToolContext(
+        deps=None,
+        session_id=None,
+        user_id=None,
+        cwd=workspace,
+        deadline=None,
+        attempt=1,
+        spill=spill.write,
+        sandbox=sandbox,
+        environment=dict(os.environ),
+        **named,
+    )
+
+
+async def timed(bash: Bash, ctx: ToolContext[Any]) -> float:
+    begun = time.perf_counter()
+    await bash.execute(ctx, BashArguments(command="true"))
+    return (time.perf_counter() - begun) * 1000
+
+
+async def death(bash: Bash, ctx: ToolContext[Any]) -> float:
+    """Milliseconds from the timeout until the call is over, which is when nothing of the tree runs."""
+    begun = time.perf_counter()
+    try:
+        await bash.execute(ctx, BashArguments(command=TREE, timeout_s=0.5))
+    except ToolFailed:
+        return (time.perf_counter() - begun - 0.5) * 1000
+    raise RuntimeError("the tree ended before its time")
+
+
+async def measure(reps: int) -> None:
+    sandbox = find_sandbox(None)
+    begun = time.perf_counter()
+    standing = await sandbox.standing()
+    print(f"{standing.text} (tried in {(time.perf_counter() - begun) * 1000:.0f} ms)\n")
+    if not standing.works:
+        return
+    spill, place = Spill(), Path(tempfile.mkdtemp(prefix="treadle-bench-", dir=Path.home()))
+    for file in (
+        ".git/config",
+        ".git/hooks/a.sample",
+        ".treadle/config.yaml",
+        "AGENTS.md",
+        ".env",
+        *(f"src/p{i}/m{j}.py" for i in range(40) for j in range(25)),
+    ):
+        (place / file).parent.mkdir(parents=True, exist_ok=True)
+        (place / file).write_text("x\n")
+    room = Room(workspace=place, scratch=lambda: spill.folder("tmp"), quarantine=lambda: Path(tempfile.mkdtemp()))
+    confined, free = context(place, spill, Confinement(sandbox, room)), context(place, spill, None)
+    bash = Bash()
+    try:
+        pairs = [(await timed(bash, free), await timed(bash, confined)) for _ in range(reps)][2:]
+        deaths = [(await death(bash, free), await death(bash, confined)) for _ in range(max(reps // 10, 3))]
+    finally:
+        spill.close()
+        shutil.rmtree(place)
+    rows = {name: sorted(p[i] for p in pairs) for i, name in enumerate(("unconfined", "confined"))}
+    print(f"load {os.getloadavg()[0]:.1f} on {os.cpu_count()} processors\n\n| `bash true` | median | p95 |\n|---|---|---|")
+    for name, row in rows.items():
+        print(f"| {name} | {statistics.median(row):.1f} ms | {row[int(len(row) * 0.95)]:.1f} ms |")
+    added = statistics.median(rows["confined"]) - statistics.median(rows["unconfined"])
+    print(f"| **added** | **{added:.1f} ms** ({'within' if added <= ADDED_MS else 'MISSES'} {ADDED_MS:.0f}) | |")
+    for i, name in enumerate(("unconfined", "confined")):
+        worst = max(d[i] for d in deaths)
+        print(f"\nA tree of 8 processes, {name}: dead {statistics.median(d[i] for d in deaths):.0f} ms after its time, at most {worst:.0f}", end="")
+        print(f" ({'within' if worst <= DEAD_MS else 'MISSES'} {DEAD_MS:.0f})")
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--reps", type=int, default=60)
+    anyio.run(measure, parser.parse_args().reps)
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,55 @@
+"""A place to try escapes in, a sandbox that can be weakened, and what runs commands in it."""
+
+from __future__ import annotations
+
+import os
+import shutil
+import sys
+import tempfile
+from collections.abc import Collection, Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from treadle.sandbox import Room
+from treadle.sandboxes.bubblewrap import Bubblewrap, Protection
+from treadle.sandboxes.control_files import Sight
+
+BWRAP = shutil.which("bwrap") or ""
+needs_bubblewrap = pytest.mark.skipif(not BWRAP or not sys.platform.startswith("linux"), reason="bubblewrap is not installed")
+needs_root = pytest.mark.skipif(os.geteuid() != 0, reason="only root can become somebody else, and needs these protections")
+
+INSTEAD = {"read-only disk": ["--bind", "/", "/"], "few devices": ["--dev-bind", "/dev", "/dev"]}
+"""Without these there would be no disk and no devices at all."""
+
+
+class Weakened(Bubblewrap):
+    """Bubblewrap without some of its protections."""
+
+    without: Collection[str] = ()
+
+    def protections(self, room: Room, sight: Sight) -> list[Protection]:
+        all_of_them = super().protections(room, sight)
+        return [p if p.name not in self.without else p._replace(arguments=INSTEAD.get(p.name, [])) for p in all_of_them]
+
+    def system_calls(self, room: Room) -> bytes:
+        return b"" if "system calls" in self.without else super().system_calls(room)
+
+    def twin(self, **other: Any) -> Weakened:
+        twin = super().twin(**other)
+        twin.without = self.without
+        return twin
+
+
+@pytest.fixture
+def sandbox() -> Weakened:
+    return Weakened(BWRAP)
+
+
+@pytest.fixture
+def base() -> Iterator[Path]:
+    """A folder outside the temporary ones, which the sandbox replaces."""
+    place = Path(tempfile.mkdtemp(prefix=".treadle-test-", dir="/var/lib" if os.geteuid() == 0 else Path.home()))
+    yield place
+    shutil.rmtree(place)
