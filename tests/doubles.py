@@ -30,7 +30,7 @@ from treadle.result import RunResult
 from treadle.runtime import Runtime
 from treadle.session import RunOptions
 from treadle.testing import FakeClock, ScriptedModel
-from treadle.tooling import MAX_OUTPUT_CHARS, ProbeAnswer
+from treadle.tooling import MAX_OUTPUT_CHARS, ProbeAnswer, Touched
 from treadle.types import Effect, StopReason, Usage
 
 USED = {"input_tokens": 10, "output_tokens": 5}
@@ -130,8 +130,9 @@ class PlainTool:
     def parse(self, arguments_json: str) -> Any:
         return self.reads(arguments_json)
 
-    def writes(self, arguments: Any, cwd: Path) -> Sequence[Path] | None:
-        return self.changes(arguments, cwd)
+    def touches(self, arguments: Any, cwd: Path) -> Touched | None:
+        changed = self.changes(arguments, cwd)
+        return None if changed is None else Touched(writes=tuple(map(str, changed)))
 
     async def execute(self, ctx: ToolContext[Any], arguments: Any) -> Any:
         return await self.does(ctx, arguments)

@@ -22,7 +22,7 @@ from treadle.errors import AgentError
 from treadle.message import MediaPart, Part, TextPart, ToolCall, ToolResult
 from treadle.model import ToolDefinition
 from treadle.output import cap_output
-from treadle.policy import decide, headless_denial
+from treadle.policy import NO_PERMISSIONS, Permissions, decide, headless_denial, without_sandbox
 from treadle.sandbox import Sandbox, Standing
 from treadle.tooling import DidNotHappen, Happened, InvalidArguments, Tool, ToolContext, ToolFailed, ToolOutput, ToolRegistry, failure, unknown_tool
 from treadle.types import Mode, OnAsk, now
@@ -46,6 +46,7 @@ class Toolbox:
     """Takes known secrets out of a result."""
     context: Callable[[Ready, float | None, Toolbox], ToolContext[Any]]
     """Makes the context of a call from its deadline and this toolbox."""
+    permissions: Permissions = NO_PERMISSIONS
     takes_images: bool = True
     """Whether the run's model does."""
     on_ask: OnAsk = "deny"
@@ -83,14 +84,16 @@ class Toolbox:
             return refused(call, e.message)
         except Exception as e:  # noqa: BLE001  a tool's own parse may be anybody's code, and its failure is for the model
             return refused(call, f"The arguments could not be read: {_words(e)}")
-        decision = decide(self.mode, tool, arguments, self.cwd)
+        decision = decide(self.mode, tool, arguments, self.cwd, self.permissions)
+        if not self.confines:
+            decision = without_sandbox(decision)
         if decision.verdict == "deny":
             return refused(call, f"Not run: {decision.reason}.", status="denied")
         if decision.verdict == "ask" and not allowed:
             if self.on_ask == "wait":
                 return Held(call=call, reason=decision.reason, parallel=tool.parallel)
             return refused(call, headless_denial(decision), status="denied", unapproved=True)
-        return Ready(call=call, tool=tool, arguments=arguments, approved=allowed and decision.verdict == "ask")
+        return Ready(call=call, tool=tool, arguments=arguments, places=decision.places, approved=allowed and decision.verdict == "ask")
 
     def repeat(self, call: ToolCall, attempt: int) -> Ready:
         """A call that a dead driver had started. Raises AgentError(tool) where its tool would not take the arguments any more."""

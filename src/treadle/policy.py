@@ -1,61 +1,211 @@
-"""Whether a call may run: a pure decision from the mode, the tool's effect and what the call would change.
+"""Whether a call may run: one decision for file tools and commands, from the mode, the user's rules and what the call would touch.
 
-Rules and the parsing of shell commands are no part of it; asking a person is the loop's business. Entry: `decide`.
+What paths and commands mean is found out by reach.py and shell/; asking a person is the loop's business, confining a command the
+sandbox's. Entry: `decide`.
 """
 
 from __future__ import annotations
 
-import os
-from collections.abc import Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any, Literal, cast
+from typing import Any, cast
 
-from treadle.tooling import Tool
+from treadle.reach import Reach
+from treadle.rules import NO_RULES, Rule, Rules
+from treadle.tooling import Tool, Touched
 from treadle.types import Mode
+from treadle.verdicts import Finding, Kind, Verdict, settle
+
+_ANYTHING = Finding(Kind.UNSURE)
+"""What a tool does that does not say what it touches."""
+
+
+def _nothing() -> Sequence[Path]:
+    return ()
+
+
+@dataclass(frozen=True, kw_only=True)
+class Permissions:
+    """What a run's calls are judged by, beside its mode."""
+
+    rules: Rules = NO_RULES
+    home: str = ""
+    """The user's home folder; empty: nobody knows it, and `~` stands for nothing."""
+    readable: Callable[[], Sequence[Path]] = _nothing
+    """Folders outside the workspace that may be read: long outputs, the user's own skills."""
+    sealed: tuple[str, ...] = ()
+    """Folders that nothing may write: Treadle's own."""
+
+
+NO_PERMISSIONS = Permissions()
+
+
+@dataclass(frozen=True, slots=True)
+class Judged:
+    """One of the commands in a command line."""
+
+    argv: tuple[str, ...]
+    verdict: Verdict
+    why: str
 
 
 @dataclass(frozen=True, slots=True)
 class Decision:
-    verdict: Literal["allow", "ask", "deny"]
+    verdict: Verdict
+    """contained: unasked where the sandbox holds the call; where there is none, it asks."""
     reason: str = ""
+    pattern: tuple[str, ...] | None = None
+    """Rules that would allow this call and its like, for a session or for always, to be shown before they are. None: only this one call can be."""
+    places: Mapping[str, str] = field(default_factory=dict[str, str])
+    """Paths as the call names them -> where they led when they were judged: these are the places to open."""
+    commands: tuple[Judged, ...] = ()
 
 
 ALLOW = Decision("allow")
 
 
-def decide(mode: Mode, tool: Tool[Any], arguments: Any, cwd: Path) -> Decision:
-    """Strictest first. `needs_approval` asks in every mode; plan allows pure tools only; ask asks for every other effect;
-    accept-edits also allows what can only change files inside `cwd` (links resolved); full allows all.
+def decide(mode: Mode, tool: Tool[Any], arguments: Any, cwd: Path, permissions: Permissions = NO_PERMISSIONS) -> Decision:
+    """The strictest of what is never run, what the user denies, what the user wants to be asked, and what is found out about the call,
+    which the user's allowing rules can loosen, though never what is denied, nor past the sandbox for a command.
+
+    Modes: plan lets only what reads; ask lets what reads inside the workspace; accept-edits also what writes files there that are not
+    guarded; full lets all that is not denied. `needs_approval` asks in every mode. Looks at the disk, changes nothing, never raises.
     """
+    touched = _touched(tool, arguments, cwd)
+    findings = _by_name(tool, permissions.rules)
+    if touched is not None and touched.command is not None:
+        return _of_command(mode, touched.command, findings, cwd, permissions)
     if mode == "plan" and tool.effect != "pure":
         return Decision("deny", f"{tool.name} can change things, and this run only plans (mode plan): describe the change instead")
-    if tool.needs_approval:
-        return Decision("ask", f"{tool.name} asks for a person's approval in every mode")
-    if mode == "full" or tool.effect == "pure":
-        return ALLOW
-    if mode == "accept-edits" and _stays_inside(tool, arguments, cwd):
-        return ALLOW
-    return Decision("ask", f"{tool.name} can change things, and mode {mode} asks before that")
+    places: dict[str, str] = {}
+    found: list[Finding] = []
+    if touched is not None and not touched.is_nothing:
+        reach = reach_of(cwd, permissions)
+        found = [*_of_paths(touched, reach), *(_of_host(host, permissions.rules) for host in touched.hosts)]
+        places = _places(touched, reach)
+    elif tool.effect != "pure":
+        found = [_ANYTHING]
+    if _first(permissions.rules.allow, tool.name) is not None:
+        found = [Finding(Kind.GRANTED) if finding.kind in (Kind.EDITS, Kind.CONNECTS) or finding is _ANYTHING else finding for finding in found]
+    settled = settle([*findings, *found], mode)
+    if settled.verdict == "allow":
+        return Decision("allow", places=places) if places else ALLOW
+    pattern = _tool_pattern(tool, found) if settled.verdict == "ask" and not findings else None
+    return Decision(settled.verdict, settled.why or f"{tool.name} can change things, and mode {mode} asks before that", pattern, places)
 
 
-def _stays_inside(tool: Tool[Any], arguments: Any, cwd: Path) -> bool:
-    """Whether the call surely changes files in `cwd` only. What cannot be told, for whatever reason, is not sure."""
+def _touched(tool: Tool[Any], arguments: Any, cwd: Path) -> Touched | None:
+    """What cannot be told, for whatever reason, is not known."""
     try:
-        written: object = tool.writes(arguments, cwd)
-        if not isinstance(written, (list, tuple)) or not written:
-            return False
-        home = cwd.resolve()
-        return all(_is_inside(path, home) for path in cast("Sequence[object]", written))
-    except Exception:  # noqa: BLE001  a tool may be anybody's code, and a path anything
-        return False
+        touched: object = tool.touches(arguments, cwd)
+    except Exception:  # noqa: BLE001  a tool may be anybody's code
+        return None
+    if not isinstance(touched, Touched):
+        return None
+    named = cast("tuple[object, ...]", (touched.reads, touched.lists, touched.writes, touched.hosts))
+    return touched if all(isinstance(each, tuple) and all(isinstance(path, str) for path in cast("tuple[object, ...]", each)) for each in named) else None
 
 
-def _is_inside(path: object, home: Path) -> bool:
-    if not isinstance(path, Path):
-        return False
-    real = Path(os.path.realpath(home / path))
-    return real.is_relative_to(home) and not real.is_symlink()  # still a link: one that leads to itself
+def reach_of(cwd: Path, permissions: Permissions) -> Reach:
+    readable = tuple(str(path) for path in permissions.readable())
+    return Reach(str(cwd), permissions.home, permissions.rules, readable, permissions.sealed)
+
+
+# ---------------------------------------------------------------- by name
+
+
+def _by_name(tool: Tool[Any], rules: Rules) -> list[Finding]:
+    """What does not depend on what the call would do."""
+    findings: list[Finding] = []
+    if (denied := _first(rules.deny, tool.name)) is not None:
+        findings.append(Finding(Kind.FORBIDDEN, f"the rule {denied.text!r} denies {tool.name}"))
+    if (asked := _first(rules.ask, tool.name)) is not None:
+        findings.append(Finding(Kind.NEEDS_A_PERSON, f"the rule {asked.text!r} asks before {tool.name}"))
+    if tool.needs_approval:
+        findings.append(Finding(Kind.NEEDS_A_PERSON, f"{tool.name} asks for a person's approval in every mode"))
+    return findings
+
+
+def _first(rules: Iterable[Rule], name: str) -> Rule | None:
+    return next((rule for rule in rules if rule.is_of_tool(name)), None)
+
+
+# ---------------------------------------------------------------- by what it touches
+
+
+def _of_paths(touched: Touched, reach: Reach) -> list[Finding]:
+    return [
+        *(reach.read(path) for path in touched.reads),
+        *(reach.read(path, names_only=True) for path in touched.lists),
+        *(reach.write(path) for path in touched.writes),
+    ]
+
+
+def _places(touched: Touched, reach: Reach) -> dict[str, str]:
+    """Of paths that were judged just now, and so are looked up no second time."""
+    found: dict[str, str] = {}
+    for path in (*touched.reads, *touched.lists, *touched.writes):
+        try:
+            found[path] = reach.places(path)[0]
+        except (ValueError, OSError):
+            continue
+    return found
+
+
+def _of_host(host: str, rules: Rules) -> Finding:
+    def said(among: Iterable[Rule]) -> Rule | None:
+        return next((rule for rule in among if rule.about == "host" and rule.names.fullmatch(host.casefold())), None)
+
+    if (denied := said(rules.deny)) is not None:
+        return Finding(Kind.FORBIDDEN, f"the rule {denied.text!r} denies {host}")
+    if (asked := said(rules.ask)) is not None:
+        return Finding(Kind.NEEDS_A_PERSON, f"the rule {asked.text!r} asks before {host}")
+    return Finding(Kind.READS) if said(rules.allow) is not None else Finding(Kind.CONNECTS, f"it connects to {host}, which can carry data there")
+
+
+def _tool_pattern(tool: Tool[Any], found: Sequence[Finding]) -> tuple[str, ...] | None:
+    """A rule for this tool, where nothing but its name is in question."""
+    return (f"tool({tool.name})",) if all(finding.kind is Kind.READS or finding is _ANYTHING for finding in found) else None
+
+
+# ---------------------------------------------------------------- commands
+
+
+def _of_command(mode: Mode, command: str, findings: list[Finding], cwd: Path, permissions: Permissions) -> Decision:
+    from treadle.shell.judge import judge  # noqa: PLC0415  its tables are read where there is a command
+
+    judgement = judge(command, reach_of(cwd, permissions))
+    settled = settle([*findings, *judgement.all()], mode)
+    commands = tuple(_judged(found.argv, found.findings, mode) for found in judgement.commands)
+    if settled.verdict == "allow":
+        return Decision("allow", commands=commands)
+    offered = judgement.patterns if settled.verdict == "ask" and not findings else None
+    return Decision(settled.verdict, _command_words(settled.verdict, settled.why, mode), None if offered is None else tuple(offered), commands=commands)
+
+
+def _judged(argv: tuple[str, ...], findings: Sequence[Finding], mode: Mode) -> Judged:
+    settled = settle(findings, mode)
+    return Judged(argv, settled.verdict, settled.why)
+
+
+def _command_words(verdict: Verdict, why: str, mode: Mode) -> str:
+    if verdict == "deny" and mode == "plan":
+        return f"{why}, and this run only plans (mode plan): describe the change instead"
+    if verdict == "ask":
+        return f"{why}, and mode {mode} asks before that" if mode != "full" else why
+    return why
+
+
+# ---------------------------------------------------------------- what is said
+
+
+def without_sandbox(decision: Decision) -> Decision:
+    """What becomes of a decision where nothing can hold the call."""
+    if decision.verdict != "contained":
+        return decision
+    why = f"{decision.reason}, so that it runs unasked only inside a sandbox, and none works here"
+    return Decision("ask", why, decision.pattern, decision.places, decision.commands)
 
 
 def headless_denial(decision: Decision) -> str:

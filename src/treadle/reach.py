@@ -124,7 +124,7 @@ class Reach:
             return Finding(Kind.UNSURE, f"{_shown(path)} is outside the workspace")
         if looks_expanded(path):
             return Finding(Kind.UNSURE, f"{_shown(path)} looks like a path elsewhere, and would be one here")
-        return Finding(Kind.SHELL_EDITS if by_shell else Kind.EDITS, f"{_shown(path)} is written")
+        return Finding(Kind.SHELL_EDITS, f"{_shown(path)} is written") if by_shell else Finding(Kind.EDITS)
 
     @cached_property
     def denies_paths(self) -> bool:

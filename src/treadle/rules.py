@@ -29,6 +29,9 @@ _LONGEST = 1_000
 class BadRule(ValueError):
     """A text that is no rule; says what would be one."""
 
+    text: str = ""
+    """The rule, where it is one of many."""
+
 
 @dataclass(frozen=True)
 class Rule:
@@ -205,7 +208,11 @@ class Rules:
     @classmethod
     def read(cls, *, allow: Iterable[str] = (), ask: Iterable[str] = (), deny: Iterable[str] = ()) -> Rules:
         """Raises BadRule."""
-        return cls(tuple(map(parse_rule, allow)), tuple(map(parse_rule, ask)), tuple(map(parse_rule, deny)))
+        return cls(tuple(map(_parsed, allow)), tuple(map(_parsed, ask)), tuple(map(_parsed, deny)))
+
+    def also_allowing(self, *texts: str) -> Rules:
+        """With what was approved for a session. Raises BadRule."""
+        return Rules((*self.allow, *map(parse_rule, texts)), self.ask, self.deny)
 
     def denying(self, argv: Sequence[str]) -> Rule | None:
         return next((r for r in self.deny if r.about == "command" and is_meant_by(r, argv)), None)
@@ -235,6 +242,14 @@ class Rules:
                 found = re.compile(found.pattern, found.flags | re.IGNORECASE)
             self._patterns[key] = found
         return found
+
+
+def _parsed(text: str) -> Rule:
+    try:
+        return parse_rule(text)
+    except BadRule as e:
+        e.text = text
+        raise
 
 
 NO_RULES = Rules()

@@ -68,6 +68,27 @@ class DidNotHappen:
     """A probe's answer: it did not."""
 
 
+class Touched(msgspec.Struct, frozen=True, kw_only=True):
+    """What one call touches and nothing else, as its tool says. Paths as the call names them: absolute, or from the working directory."""
+
+    reads: tuple[str, ...] = ()
+    """Files whose contents the model is told, and folders."""
+    lists: tuple[str, ...] = ()
+    """Folders of which it is told names, or searches that leave out what likely holds secrets."""
+    writes: tuple[str, ...] = ()
+    command: str | None = None
+    """A command line that a shell runs."""
+    hosts: tuple[str, ...] = ()
+    own: bool = False
+    """Beside all that, only what this run has made itself, such as its background jobs."""
+
+    @property
+    def is_nothing(self) -> bool:
+        return not (self.reads or self.lists or self.writes or self.hosts or self.own) and self.command is None
+
+
+NOTHING_TOUCHED = Touched()
+
 ProbeAnswer: TypeAlias = "Happened | DidNotHappen | None"
 Probe: TypeAlias = Callable[..., Awaitable[ProbeAnswer]]
 
@@ -188,8 +209,8 @@ class Tool(Protocol[DepsIn]):
         """Validated arguments, in the tool's own form. Raises InvalidArguments with what is wrong and what would be right."""
         ...
 
-    def writes(self, arguments: Any, cwd: Path) -> Sequence[Path] | None:
-        """The only files this call can change, absolute; None where that cannot be said. For the policy."""
+    def touches(self, arguments: Any, cwd: Path) -> Touched | None:
+        """For the policy, which judges all that is named here; None where that cannot be said. A pure tool that says None is let run."""
         ...
 
     async def execute(self, ctx: ToolContext[DepsIn], arguments: Any) -> ToolOutput:

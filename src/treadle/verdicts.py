@@ -34,6 +34,8 @@ class Kind(StrEnum):
     """A command that does the same."""
     READS_BEYOND = "reads beyond"
     """Reads outside the workspace, or a file that likely holds a secret."""
+    CONNECTS = "connects"
+    """A tool that asks a host that no rule allows."""
     UNSURE = "unsure"
     """May change or send anything."""
     NEEDS_A_PERSON = "needs a person"
@@ -51,8 +53,9 @@ VERDICTS: dict[Kind, tuple[Verdict, Verdict, Verdict, Verdict]] = {
     Kind.EDITS: ("deny", "ask", "allow", "allow"),
     Kind.SHELL_EDITS: ("deny", "ask", "contained", "allow"),
     Kind.READS_BEYOND: ("ask", "ask", "ask", "allow"),
+    Kind.CONNECTS: ("ask", "ask", "ask", "allow"),
     Kind.UNSURE: ("deny", "ask", "ask", "allow"),
-    Kind.NEEDS_A_PERSON: ("deny", "ask", "ask", "ask"),
+    Kind.NEEDS_A_PERSON: ("ask", "ask", "ask", "ask"),
     Kind.FORBIDDEN: ("deny", "deny", "deny", "deny"),
 }
 MODES: tuple[Mode, ...] = ("plan", "ask", "accept-edits", "full")
@@ -66,10 +69,6 @@ class Finding(NamedTuple):
 
 def verdict_of(kind: Kind, mode: Mode) -> Verdict:
     return VERDICTS[kind][MODES.index(mode)]
-
-
-def stricter(one: Verdict, other: Verdict) -> Verdict:
-    return one if STRICTNESS.index(one) >= STRICTNESS.index(other) else other
 
 
 class Settled(NamedTuple):

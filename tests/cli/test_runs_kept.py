@@ -170,7 +170,7 @@ def test_what_a_fork_needs_is_kept(cli: Cli) -> None:
     assert len(rows(cli)) == 2
 
 
-ASKED = [{"tool_calls": [{"name": "bash", "arguments": {"command": "true"}}]}, {"text": "ok"}]
+ASKED = [{"tool_calls": [{"name": "bash", "arguments": {"command": "touch it"}}]}, {"text": "ok"}]
 
 
 @pytest.mark.parametrize("age", ["30", "d", "-1d", "1.5d", "10m", "3 days", "", "9999999d"])

@@ -16,7 +16,7 @@ import pytest
 
 from tests.tools.conftest import MakeContext, Use
 from treadle.output import Capture
-from treadle.tooling import InvalidArguments, ToolFailed
+from treadle.tooling import InvalidArguments, ToolFailed, Touched
 from treadle.tools import bash, commands, processes
 from treadle.tools.bash import Bash, BashArguments
 
@@ -322,10 +322,10 @@ def test_a_wrong_call_is_told_how_to_be_right(arguments: str, said: str) -> None
         BASH.parse(arguments)
 
 
-def test_what_it_changes_nobody_can_say() -> None:
+def test_what_it_touches_is_for_the_policy_to_find_out() -> None:
     arguments = BASH.parse('{"command": "true", "timeout_s": "30"}')
     assert arguments == BashArguments(command="true", timeout_s=30.0)
-    assert BASH.writes(arguments, Path("/")) is None
+    assert BASH.touches(arguments, Path("/")) == Touched(command="true")
     assert (BASH.effect, BASH.timeout_s) == ("once", None)
 
 

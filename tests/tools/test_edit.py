@@ -14,7 +14,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from tests.tools.conftest import MakeContext, Use
-from treadle.tooling import DidNotHappen, Happened, InvalidArguments, ProbeAnswer, ToolContext, ToolFailed
+from treadle.tooling import DidNotHappen, Happened, InvalidArguments, ProbeAnswer, ToolContext, ToolFailed, Touched
 from treadle.tools import files, matching
 from treadle.tools.difference import short_difference
 from treadle.tools.edit import Edit, EditArguments, Replacement
@@ -382,7 +382,7 @@ async def test_a_cancelled_edit_is_finished_first(make_context: MakeContext, sou
 
 
 def test_what_it_changes_is_known_beforehand(tmp_path: Path) -> None:
-    assert EDIT.writes(EditArguments(path="x/../a", edits=()), tmp_path) == (tmp_path.resolve() / "a",)
+    assert EDIT.touches(EditArguments(path="x/../a", edits=()), tmp_path) == Touched(writes=("x/../a",))
     assert (EDIT.effect, EDIT.parallel) == ("once", True)
 
 

@@ -13,7 +13,7 @@ import pytest
 
 from tests.tools.conftest import MakeContext, Use
 from treadle.message import MediaPart, TextPart
-from treadle.tooling import InvalidArguments, ToolFailed
+from treadle.tooling import InvalidArguments, ToolFailed, Touched
 from treadle.tools.files import digest_of
 from treadle.tools.read import Read, ReadArguments
 
@@ -325,4 +325,4 @@ def test_the_definition_is_one_object_with_its_text_from_the_file_beside_it() ->
     assert READ.definition is READ.definition
     assert READ.definition.description.startswith("Reads a file")
     assert READ.definition.parameters["additionalProperties"] is False
-    assert (READ.effect, READ.parallel, READ.writes(ReadArguments(path="x"), Path("/"))) == ("pure", True, ())
+    assert (READ.effect, READ.parallel, READ.touches(ReadArguments(path="x"), Path("/"))) == ("pure", True, Touched(reads=("x",)))

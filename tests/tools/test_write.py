@@ -9,7 +9,7 @@ import anyio
 import pytest
 
 from tests.tools.conftest import MakeContext, Use
-from treadle.tooling import InvalidArguments, ToolFailed
+from treadle.tooling import InvalidArguments, ToolFailed, Touched
 from treadle.tools import files
 from treadle.tools.edit import Edit
 from treadle.tools.folder import Folder
@@ -234,8 +234,6 @@ async def test_a_name_that_is_too_long_is_told(use: Use) -> None:
         await use(WRITE, path="x" * 300, content="x")
 
 
-def test_the_one_file_that_it_changes_is_known_beforehand_with_links_resolved(tmp_path: Path) -> None:
-    (tmp_path / "out").mkdir()
-    (tmp_path / "link").symlink_to("out")
-    assert WRITE.writes(WriteArguments(path="link/../link/new", content=""), tmp_path) == (tmp_path.resolve() / "out" / "new",)
+def test_the_one_file_that_it_changes_is_known_beforehand(tmp_path: Path) -> None:
+    assert WRITE.touches(WriteArguments(path="link/../link/new", content=""), tmp_path) == Touched(writes=("link/../link/new",))
     assert WRITE.effect == "idempotent"

@@ -45,7 +45,8 @@ class Simple:
             return [Finding(Kind.UNSURE, f"{name[:40]!r} is not known")]
         asked = self.reach.rules.asking(argv)
         if asked is not None:
-            return [Finding(Kind.NEEDS_A_PERSON, f"the rule {asked.text!r} asks before it")]
+            known = self._known(argv, name, has_input=has_input)
+            return [Finding(Kind.NEEDS_A_PERSON, f"the rule {asked.text!r} asks before it"), *known]
         found = self._known(argv, name.removeprefix("/usr/bin/").removeprefix("/bin/") if name.startswith("/") else name, has_input=has_input)
         if all(f.kind in (Kind.READS, Kind.HELD) for f in found) or any(f.kind is Kind.FORBIDDEN for f in found):
             return found

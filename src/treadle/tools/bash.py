@@ -18,7 +18,7 @@ from typing_extensions import override
 
 from treadle.output import Capture
 from treadle.sandbox import Left
-from treadle.tooling import MAX_OUTPUT_LINES, InvalidArguments, ToolContext, ToolFailed
+from treadle.tooling import MAX_OUTPUT_LINES, InvalidArguments, ToolContext, ToolFailed, Touched
 from treadle.tools.builtin import Arguments, Builtin, closed_object
 from treadle.tools.commands import Command, start
 from treadle.tools.processes import Tree
@@ -64,8 +64,8 @@ class Bash(Builtin[BashArguments]):
             raise InvalidArguments(f"timeout_s must be more than 0, not {arguments.timeout_s}.")
 
     @override
-    def writes(self, arguments: BashArguments, cwd: Path) -> None:
-        """Nobody can say."""
+    def touches(self, arguments: BashArguments, cwd: Path) -> Touched:
+        return Touched(command=arguments.command)
 
     @override
     async def execute(self, ctx: ToolContext[Any], arguments: BashArguments) -> str:

@@ -18,7 +18,7 @@ from typing_extensions import TypeVarTuple
 
 from treadle.message import JsonText
 from treadle.model import ToolDefinition
-from treadle.tooling import MAX_OUTPUT_CHARS, InvalidArguments, ProbeAnswer, ToolContext, ToolOutput
+from treadle.tooling import MAX_OUTPUT_CHARS, NOTHING_TOUCHED, InvalidArguments, ProbeAnswer, ToolContext, ToolOutput, Touched
 from treadle.types import Effect
 
 ArgumentsT = TypeVar("ArgumentsT", bound=msgspec.Struct)
@@ -97,9 +97,9 @@ class Builtin(ABC, Generic[ArgumentsT]):
     def check(self, arguments: ArgumentsT) -> None:
         """What the schema cannot say. Raises InvalidArguments."""
 
-    def writes(self, arguments: ArgumentsT, cwd: Path) -> Sequence[Path] | None:
-        """No files: most tools only look."""
-        return ()
+    def touches(self, arguments: ArgumentsT, cwd: Path) -> Touched | None:
+        """Nothing, where a tool does not say otherwise."""
+        return NOTHING_TOUCHED
 
     @abstractmethod
     async def execute(self, ctx: ToolContext[Any], arguments: ArgumentsT) -> ToolOutput: ...

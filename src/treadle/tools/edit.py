@@ -15,7 +15,7 @@ import msgspec
 from anyio import to_thread
 from typing_extensions import override
 
-from treadle.tooling import DidNotHappen, Happened, InvalidArguments, ProbeAnswer, ToolContext, ToolFailed
+from treadle.tooling import DidNotHappen, Happened, InvalidArguments, ProbeAnswer, ToolContext, ToolFailed, Touched
 from treadle.tools import files, matching
 from treadle.tools.builtin import Arguments, Builtin, closed_object, to_its_end
 from treadle.tools.difference import short_difference
@@ -70,8 +70,8 @@ class Edit(Builtin[EditArguments]):
                 raise InvalidArguments(f"edits[{i}]: old and new are identical, so there is nothing to change.")
 
     @override
-    def writes(self, arguments: EditArguments, cwd: Path) -> Sequence[Path]:
-        return (files.locate(arguments.path, cwd),)
+    def touches(self, arguments: EditArguments, cwd: Path) -> Touched:
+        return Touched(writes=(arguments.path,))
 
     @override
     async def execute(self, ctx: ToolContext[Any], arguments: EditArguments) -> str:

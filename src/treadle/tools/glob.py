@@ -16,7 +16,7 @@ import msgspec
 from anyio import from_thread, to_thread
 from typing_extensions import override
 
-from treadle.tooling import InvalidArguments, ToolContext, ToolFailed
+from treadle.tooling import InvalidArguments, ToolContext, ToolFailed, Touched
 from treadle.tools import files
 from treadle.tools.builtin import Arguments, Builtin, closed_object
 from treadle.tools.patterns import GlobPattern
@@ -53,6 +53,10 @@ class Glob(Builtin[GlobArguments]):
             GlobPattern(arguments.pattern)
         except ValueError as e:
             raise InvalidArguments(f"Wrong pattern: {e}.") from e
+
+    @override
+    def touches(self, arguments: GlobArguments, cwd: Path) -> Touched:
+        return Touched(lists=(arguments.path,))
 
     @override
     async def execute(self, ctx: ToolContext[Any], arguments: GlobArguments) -> str:

@@ -22,7 +22,7 @@ from anyio import to_thread
 from anyio.abc import ByteReceiveStream, Process
 from typing_extensions import override
 
-from treadle.tooling import InvalidArguments, ToolContext, ToolFailed
+from treadle.tooling import InvalidArguments, ToolContext, ToolFailed, Touched
 from treadle.tools import files, search
 from treadle.tools.builtin import Arguments, Builtin, closed_object
 from treadle.tools.patterns import GlobPattern
@@ -77,6 +77,10 @@ class Grep(Builtin[GrepArguments]):
             GlobPattern.of_names(arguments.glob or "*")
         except ValueError as e:
             raise InvalidArguments(f"Wrong glob: {e}.") from e
+
+    @override
+    def touches(self, arguments: GrepArguments, cwd: Path) -> Touched:
+        return Touched(reads=(arguments.path,))
 
     @override
     async def execute(self, ctx: ToolContext[Any], arguments: GrepArguments) -> str:

@@ -8,12 +8,13 @@ from __future__ import annotations
 import heapq
 import os
 from collections.abc import Iterator
+from pathlib import Path
 from typing import Any
 
 from anyio import from_thread, to_thread
 from typing_extensions import override
 
-from treadle.tooling import ToolContext, ToolFailed
+from treadle.tooling import ToolContext, ToolFailed, Touched
 from treadle.tools import files
 from treadle.tools.builtin import Arguments, Builtin, closed_object
 from treadle.tools.folder import Folder, kind_of
@@ -39,6 +40,10 @@ class Ls(Builtin[LsArguments]):
     @override
     def check(self, arguments: LsArguments) -> None:
         files.check_path(arguments.path)
+
+    @override
+    def touches(self, arguments: LsArguments, cwd: Path) -> Touched:
+        return Touched(lists=(arguments.path,))
 
     @override
     async def execute(self, ctx: ToolContext[Any], arguments: LsArguments) -> str:

@@ -18,7 +18,7 @@ from anyio import from_thread, to_thread
 from typing_extensions import override
 
 from treadle.message import MediaPart, TextPart
-from treadle.tooling import MAX_LINE_CHARS, MAX_OUTPUT_LINES, InvalidArguments, ToolContext, ToolFailed, ToolOutput
+from treadle.tooling import MAX_LINE_CHARS, MAX_OUTPUT_LINES, InvalidArguments, ToolContext, ToolFailed, ToolOutput, Touched
 from treadle.tools import files
 from treadle.tools.builtin import Arguments, Builtin, closed_object
 from treadle.tools.text import LATIN_1, SNIFF_BYTES, UTF_8, Encoding, binary_kind, image_type
@@ -56,6 +56,10 @@ class Read(Builtin[ReadArguments]):
             raise InvalidArguments("offset counts lines from 1 (or, negative, from the end of the file); it cannot be 0.")
         if arguments.limit < 1:
             raise InvalidArguments(f"limit must be at least 1, not {arguments.limit}.")
+
+    @override
+    def touches(self, arguments: ReadArguments, cwd: Path) -> Touched:
+        return Touched(reads=(arguments.path,))
 
     @override
     async def execute(self, ctx: ToolContext[Any], arguments: ReadArguments) -> ToolOutput:

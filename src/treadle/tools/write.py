@@ -6,13 +6,12 @@ Not here: the replacing itself (files.py); changing a part (edit.py). Entry: `Wr
 from __future__ import annotations
 
 import os
-from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
 from typing_extensions import override
 
-from treadle.tooling import InvalidArguments, ToolContext, ToolFailed
+from treadle.tooling import InvalidArguments, ToolContext, ToolFailed, Touched
 from treadle.tools import files
 from treadle.tools.builtin import Arguments, Builtin, closed_object, to_its_end
 from treadle.tools.text import UTF_8, Encoding, binary_kind, image_type, is_crlf_throughout, to_line_feeds
@@ -43,8 +42,8 @@ class Write(Builtin[WriteArguments]):
             raise InvalidArguments(f"{arguments.path!r} names a directory; write takes the path of a file and makes its directories itself.")
 
     @override
-    def writes(self, arguments: WriteArguments, cwd: Path) -> Sequence[Path]:
-        return (files.locate(arguments.path, cwd),)
+    def touches(self, arguments: WriteArguments, cwd: Path) -> Touched:
+        return Touched(writes=(arguments.path,))
 
     @override
     async def execute(self, ctx: ToolContext[Any], arguments: WriteArguments) -> str:

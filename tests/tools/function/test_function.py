@@ -51,7 +51,7 @@ def test_a_bare_decorator_makes_a_once_tool_with_the_defaults() -> None:
         MAX_OUTPUT_CHARS,
         None,
     )
-    assert charge.writes({}, Path("/")) is None
+    assert charge.touches({}, Path("/")) is None
     assert repr(charge) == "FunctionTool('charge', effect='once')"
 
 

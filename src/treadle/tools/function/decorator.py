@@ -9,7 +9,7 @@ from __future__ import annotations
 import functools
 import inspect
 import sys
-from collections.abc import Awaitable, Callable, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Mapping
 from pathlib import Path
 from typing import Any, Concatenate, Generic, Literal, Protocol, TypeAlias, cast, overload
 
@@ -18,7 +18,7 @@ from typing_extensions import ParamSpec, TypeVar
 
 from treadle.errors import AgentError
 from treadle.model import ToolDefinition
-from treadle.tooling import MAX_OUTPUT_CHARS, DidNotHappen, Happened, Probe, ProbeAnswer, ToolContext, ToolOutput
+from treadle.tooling import MAX_OUTPUT_CHARS, DidNotHappen, Happened, Probe, ProbeAnswer, ToolContext, ToolOutput, Touched
 from treadle.tools.function.arguments import SignatureArguments, Unbound, WithText
 from treadle.tools.function.given import GivenArguments
 from treadle.tools.function.isolated import Target
@@ -162,8 +162,8 @@ class FunctionTool(Generic[Deps, Params, Result]):
         """Validated arguments by name; an empty text is `{}`. Raises InvalidArguments, with a line for each problem."""
         return self._arguments.parse(arguments_json)
 
-    def writes(self, arguments: Any, cwd: Path) -> Sequence[Path] | None:
-        """None: nobody knows what a function writes."""
+    def touches(self, arguments: Any, cwd: Path) -> Touched | None:
+        """None: nobody knows what a function touches."""
         return None
 
     async def execute(self, ctx: ToolContext[Deps], arguments: Any) -> ToolOutput:
