@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 import subprocess
 import sys
 from collections.abc import Iterator
@@ -14,8 +15,10 @@ import pytest
 
 from tests.tools.conftest import MakeContext
 from treadle.tooling import ToolFailed
+from treadle.tools import ripgrep
 from treadle.tools.edit import Edit
 from treadle.tools.glob import Glob
+from treadle.tools.grep import Grep
 from treadle.tools.ls import Ls
 from treadle.tools.read import Read
 from treadle.tools.write import Write
@@ -119,6 +122,17 @@ async def test_a_directory_is_listed_where_it_was_judged(make_context: MakeConte
     assert seen.results <= {"f  5", "f (gone)", "sub/f", "No file matches '*' in 'sub'."}
     assert {"f  5", "sub/f"} <= seen.results
     assert not seen.told_of("secret", "hidden")
+
+
+@pytest.mark.parametrize("program", [FLIPPER, LEAF_FLIPPER], ids=["a directory", "the file itself"])
+@pytest.mark.parametrize("path", [".", "sub", "sub/f"])
+@pytest.mark.skipif(ripgrep.find_ripgrep(os.environ) is None, reason="there is no ripgrep here")
+async def test_a_search_by_another_program_shows_nothing_of_another_place(make_context: MakeContext, work: Path, program: str, path: str) -> None:
+    seen, grep = Seen(make_context, work, path), Grep()
+    with flipping(work, program):
+        for _ in range(100):
+            await seen.call(grep, path=path, pattern="secret$|mine$")
+    assert not any(":secret" in text or "hidden" in text for text in seen.results | seen.words)
 
 
 async def test_what_is_written_appears_nowhere_else(make_context: MakeContext, work: Path) -> None:

@@ -118,6 +118,10 @@ class Folder:
         finally:
             os.close(fd)
 
+    def descriptor(self) -> int | None:
+        """Another one of this directory, for the caller to close; None where there are none."""
+        return None if self._fd is None else os.open(self._name("."), _LOOKUP, dir_fd=self._fd)
+
     def link_target(self, name: str) -> str:
         return os.readlink(self._name(name), dir_fd=self._fd)
 

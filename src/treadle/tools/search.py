@@ -100,7 +100,7 @@ class _Search:
         except OSError:
             return
         with file:
-            lines = self._numbered(_text_lines(file, self._literal), os.fsencode(path))
+            lines = self._numbered(text_lines(file, self._literal), os.fsencode(path))
             for line in lines:
                 self._out.write(line)
         self._out.flush()
@@ -135,7 +135,7 @@ def _line(path: bytes, number: int, mark: bytes, line: str) -> bytes:
     return b"%s\0%d%s%s\n" % (path, number, mark, line[:_SHOWN_BYTES].encode("utf-8", "replace"))
 
 
-def _text_lines(file: BinaryIO, literal: bytes) -> Iterator[str]:
+def text_lines(file: BinaryIO, literal: bytes = b"") -> Iterator[str]:
     """Without their ends; none of a file that does not hold the literal, or has a NUL near its start; no more of one after a NUL."""
     data = file.read(_WHOLE_BYTES)
     for bom, codec in _UTF16:
