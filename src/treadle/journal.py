@@ -11,7 +11,6 @@ from datetime import date
 from typing import Literal, Protocol, TypeAlias, TypeVar
 
 import anyio
-import msgspec
 
 from treadle.costs import By, Costs, Spent
 from treadle.entries import Entry, Fork, Record, RunStarted, ToolFinished, ToolLate, ToolStarted, read_entry
@@ -184,7 +183,7 @@ def read_run(entries: Sequence[bytes]) -> list[Entry]:
             state.apply(entry)
         except AgentError as e:
             raise AgentError("invalid", f"entry {number}: {e.message}") from e
-        except msgspec.DecodeError as e:  # of what is JSON inside of a text
+        except ValueError as e:  # of what is JSON inside of a text
             raise AgentError("invalid", f"entry {number}: {e}") from e
         read.append(entry)
     if not read:
