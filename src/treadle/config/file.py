@@ -1,6 +1,6 @@
 """A configuration file on the disk: opened so that nothing can block or surprise, written so that nobody else can read it.
 
-What its text means is document.py's and keys.py's. Entry: `read_text`, `write_text`.
+What its text means is document.py's and keys.py's. Entry: `read_text`, `read_bytes`, `write_text`.
 """
 
 from __future__ import annotations
@@ -35,19 +35,30 @@ class Unreadable(Broken):
     """No regular file, or one that the system does not let us read."""
 
 
+class Content(NamedTuple):
+    data: bytes
+    mode: int
+    """Permission bits; 0o600 where the system has none."""
+
+
 class Opened(NamedTuple):
     text: str
     mode: int
-    """Permission bits; 0o600 where the system has none."""
     data: bytes
     """What the text was decoded from."""
 
 
 def read_text(path: Path, *, own: bool = False) -> Opened | None:
-    """The text of a regular file of at most 1 MiB; None where there is none.
+    """As `read_bytes`, decoded. Raises Broken also where it is no printable UTF-8."""
+    read = read_bytes(path, own=own)
+    return None if read is None else Opened(_decoded(read.data), read.mode, read.data)
 
-    Never waits on a FIFO, never opens a device. Raises Broken, also where it is no printable UTF-8, and where it is the
-    user's `own` and others may write to it: what it says is then not known to be the user's word.
+
+def read_bytes(path: Path, *, own: bool = False) -> Content | None:
+    """What a regular file of at most 1 MiB holds; None where there is none.
+
+    Never waits on a FIFO, never opens a device. Raises Broken, also where it is the user's `own` and others may write to it:
+    what it says is then not known to be the user's word.
     """
     try:
         # Looked at before it is opened: opening alone can wind back a tape.
@@ -68,7 +79,7 @@ def read_text(path: Path, *, own: bool = False) -> Opened | None:
         raise Unreadable(1, f"cannot be read: {e.strerror or e}") from e
     if len(data) > SIZE_MAX_BYTES:
         raise Broken(1, f"is larger than {SIZE_MAX_BYTES} bytes: too large for a configuration")
-    return Opened(_decoded(data), mode, data)
+    return Content(data, mode)
 
 
 def owned_alone(path: Path) -> str:

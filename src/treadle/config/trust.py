@@ -12,7 +12,7 @@ import json
 import os
 import stat
 from collections.abc import Generator, Iterator, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from enum import StrEnum
 from pathlib import Path
 from typing import cast
@@ -25,6 +25,7 @@ STORE_NAME = "trust.json"
 VERSION = 1
 GUIDANCE_NAME = "AGENTS.md"
 SKILLS_NAME = "skills"
+SKILL_NAME = "SKILL.md"
 
 FILES_MAX = 2_000
 TOTAL_MAX_BYTES = 32 << 20
@@ -58,6 +59,10 @@ class Trust:
     def admits(self, path: Path, data: bytes) -> bool:
         """Whether `data`, which was read from `path`, is what was looked at."""
         return self.standing is Standing.HOLDS and path.is_relative_to(self.root) and self.files.get(_below(path, self.root)) == _hash(data)
+
+    def at(self, root: Path) -> Trust:
+        """The same for a copy of the project that we made ourselves, such as a worktree: what is in it counts where it is what was looked at."""
+        return replace(self, root=root)
 
     @property
     def warning(self) -> str | None:
@@ -130,6 +135,12 @@ def survey(project: Project, own: Path) -> dict[str, bytes]:
                     "invalid", f"{project.root} has more than {FILES_MAX:,} files or {TOTAL_MAX_BYTES >> 20} MiB that would count: too much to be trusted"
                 )
     return dict(sorted(found.items()))
+
+
+def brought(project: Project, own: Path) -> list[Path]:
+    """What the project has for a run in `here`, settings aside: whether it is trusted or not."""
+    files = (path for folder in project.folders() for path in _control_files(folder, own))
+    return [path for path in files if path.name in (GUIDANCE_NAME, SKILL_NAME) and path.is_file() and path.resolve().is_relative_to(project.root)]
 
 
 def _control_files(folder: Path, own: Path) -> Iterator[Path]:

@@ -19,7 +19,7 @@ from treadle.cli.journal_option import journal_file, journal_option, journal_url
 from treadle.cli.next_steps import next_steps
 from treadle.cli.output_file import OutputFile
 from treadle.cli.render import plain, renderer
-from treadle.cli.run import coding_agent, follow
+from treadle.cli.run import follow
 from treadle.cli.runs.finding import find_run, no_runs
 from treadle.config import Config, load
 from treadle.errors import AgentError
@@ -105,7 +105,13 @@ class Opened:
             )
         if self.drive.cwd is None and not Path(self.info.cwd).is_dir():
             raise Failed(f"the directory {self.info.cwd!r} of run {self.info.run_id} is not there any more: name another one with --cwd")
-        return coding_agent(self.config)
+        from treadle.coding import coding_agent  # noqa: PLC0415  as in run.py
+
+        cwd = self.drive.cwd or Path(self.info.cwd)
+        assistant = coding_agent(self.config, cwd, moved=cwd.resolve() != Path(self.info.cwd))
+        for warning in assistant.warnings:
+            self.warn(warning)
+        return assistant.agent
 
     def warn(self, text: str) -> None:
         if not self.drive.quiet:

@@ -1,0 +1,67 @@
+"""The definition of the coding assistant for one directory: instructions, what people wrote for agents, where it works, and tools.
+
+What each of these is stands beside this file. Entry: `coding_agent`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from pathlib import Path
+from pkgutil import get_data
+from typing import Any, NamedTuple
+
+from treadle.agent import Agent, Input
+from treadle.coding.guidance import guidance
+from treadle.coding.skills import SkillReader, Skills
+from treadle.coding.whereabouts import whereabouts
+from treadle.config import Config, project_of, trust_of
+from treadle.config.trust import Trust
+from treadle.redaction import Redactor
+from treadle.tooling import Tool
+from treadle.tools.coding import default_tools
+from treadle.types import SystemBlock
+
+GUIDANCE, WHEREABOUTS = "guidance", "whereabouts"
+
+
+class Assistant(NamedTuple):
+    agent: Agent[object, str]
+    warnings: tuple[str, ...]
+    """For the person, once: what of the project is not used, and why. They may repeat some of the configuration's."""
+
+
+def coding_agent(config: Config, cwd: Path, *, attended: bool = False, moved: bool = False, trust: Trust | None = None) -> Assistant:
+    """Blocks while it reads files. The same configuration, directory and day give the same bytes, from every process.
+
+    `attended`: a person is there to be asked. `trust`: in the place of what was said about the project of `cwd`, for a copy of a
+    project that we made. `moved`: for a run that goes on in another directory than it began in. Any other run keeps what it was
+    told when it began, since what is told here are defaults of inputs, and its journal has its inputs.
+    """
+    own = Path(config.home) if config.home else None
+    project = project_of(cwd)
+    assert project is not None, "a directory that is given has a project, if only itself"
+    trust = trust or (trust_of(own, project) if own is not None else Trust(root=project.root))
+    written = guidance(own, project, trust)
+    clean = Redactor(config.secrets()).exact
+    said = {GUIDANCE: clean(written.text), WHEREABOUTS: clean(whereabouts(project, attended=attended))}
+    blocks = {name: text.replace("$", "$$") if moved else f"${{{name}}}" for name, text in said.items()}
+    agent = Agent[object, str](
+        name="treadle",
+        description="A coding assistant",
+        instructions=_instructions().replace("$", "$$"),
+        context=[SystemBlock(text=blocks[GUIDANCE]), SystemBlock(text=blocks[WHEREABOUTS], passing=True)],
+        inputs={name: Input(required=False, default=text) for name, text in said.items()},
+        model=config.models.large,
+        tools=_tools(written.skills),
+    )
+    return Assistant(agent, tuple(warning for warning in written.warnings if warning not in config.warnings))
+
+
+def _instructions() -> str:
+    text = get_data("treadle.coding", "prompt.md")
+    assert text is not None, "it is part of the package"
+    return text.decode().strip()
+
+
+def _tools(skills: Skills) -> Sequence[Tool[Any]]:
+    return [SkillReader(skills) if tool.name == "read" else tool for tool in default_tools()]
