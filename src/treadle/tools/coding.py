@@ -8,15 +8,19 @@ from __future__ import annotations
 from typing import Any
 
 from treadle.tools.bash import Bash
+from treadle.tools.bash_kill import BashKill
+from treadle.tools.bash_output import BashOutput
 from treadle.tools.builtin import Builtin
 from treadle.tools.edit import Edit
+from treadle.tools.fetch import Fetch
 from treadle.tools.glob import Glob
 from treadle.tools.grep import Grep
 from treadle.tools.ls import Ls
 from treadle.tools.read import Read
+from treadle.tools.todo_write import TodoWrite
 from treadle.tools.write import Write
 
 
 def default_tools() -> tuple[Builtin[Any], ...]:
-    """read, write, edit, bash, glob, grep, ls: new ones each time, though they keep nothing between calls."""
-    return (Read(), Write(), Edit(), Bash(), Glob(), Grep(), Ls())
+    """read, write, edit, bash, bash_output, bash_kill, glob, grep, ls, todo_write, fetch: new ones each time, though they keep nothing between calls."""
+    return (Read(), Write(), Edit(), Bash(), BashOutput(), BashKill(), Glob(), Grep(), Ls(), TodoWrite(), Fetch())

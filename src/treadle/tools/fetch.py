@@ -16,7 +16,6 @@ from typing_extensions import override
 from treadle.tooling import ToolContext, ToolFailed, Touched
 from treadle.tools import web
 from treadle.tools.builtin import Arguments, Builtin, closed_object
-from treadle.tools.page import decoded, is_html, readable
 from treadle.tools.text import SNIFF_BYTES, binary_kind, image_type
 
 if TYPE_CHECKING:
@@ -69,6 +68,8 @@ class Fetch(Builtin[FetchArguments]):
 
 def _shown(answer: web.Answer) -> str:
     """Raises ToolFailed for what is no text."""
+    from treadle.tools.page import decoded, is_html, readable  # noqa: PLC0415  a parser of HTML, for the first page
+
     media_type = answer.media_type
     if is_html(media_type, answer.body):
         page = readable(decoded(answer.body, answer.charset), answer.url)

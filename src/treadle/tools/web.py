@@ -13,10 +13,9 @@ from collections.abc import Awaitable, Callable
 from typing import TYPE_CHECKING, Any, NamedTuple, TypeAlias
 
 import msgspec
-from anyio import getaddrinfo, to_thread
+from anyio import to_thread
 
 from treadle.tooling import InvalidArguments, ToolFailed
-from treadle.tools.addresses import why_private
 
 if TYPE_CHECKING:
     import ssl
@@ -45,6 +44,8 @@ Route: TypeAlias = Callable[[str, int], tuple[str, int]]
 
 async def resolve(host: str, port: int) -> list[str]:
     """As the system does."""
+    from anyio import getaddrinfo  # noqa: PLC0415  13 ms of start-up, since it brings all of anyio's sockets
+
     return [str(where[0]) for *_, where in await getaddrinfo(host, port, type=socket.SOCK_STREAM)]
 
 
@@ -116,6 +117,8 @@ async def get(url: URL, *, resolve: Resolve = resolve, route: Route = straight, 
 
 async def _checked(url: URL, resolve: Resolve) -> _Place:
     """Resolved once. Every address must be public: a name that has also another one is a way around this check."""
+    from treadle.tools.addresses import why_private  # noqa: PLC0415  not before the first page
+
     host, port = url.raw_host or "", url.port or 0
     try:
         addresses = [host] if ":" in host else list(dict.fromkeys(await resolve(host, port)))
