@@ -34,11 +34,10 @@ from treadle.message import MediaPart, Message, Part, TextPart, encode_json
 from treadle.model import Model
 from treadle.model_choice import Asker, ModelChoice
 from treadle.plan import Plan, Resumption
-from treadle.policy import Permissions
+from treadle.policy import Permissions, permissions_of
 from treadle.recovery import Answers, missing_tool
 from treadle.redaction import Redactor, mask_logs
 from treadle.registry import Models
-from treadle.rules import BadRule, Rules
 from treadle.run_state import RunState
 from treadle.sandbox import Confinement, Room, Sandbox, Standing
 from treadle.session import ResumeOptions, RunOptions
@@ -290,16 +289,10 @@ class Assembly:
         )
 
     def permissions(self) -> Permissions:
-        """Of every run that begins now: what the configuration says. Raises AgentError(invalid) for a rule that is none."""
-        said, own = self.config.permissions, self.config.home or home(os.environ)
-        try:
-            rules = Rules.read(allow=said.allow, ask=said.ask, deny=said.deny)
-        except BadRule as e:
-            raise AgentError("invalid", f"permissions: {e.text!r} is no rule: it must be {e}") from e
-        return Permissions(rules=rules, home=os.path.expanduser("~"), readable=self._readable, sealed=(str(own), os.path.realpath(own)))
-
-    def _readable(self) -> Sequence[Path]:
-        return (*self.spill.directories, Path(self.config.home or home(os.environ)) / "skills")
+        """Of every run that begins now. Raises AgentError(invalid) for a rule that is none."""
+        said = self.config.permissions
+        own = self.config.home or str(home(os.environ))
+        return permissions_of(allow=said.allow, ask=said.ask, deny=said.deny, own=own, readable=lambda: self.spill.directories)
 
     def _warn_of_sandbox(self, plan: Plan, feed: Feed, standing: Standing) -> None:
         """Loudly, once."""

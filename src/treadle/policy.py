@@ -6,13 +6,15 @@ sandbox's. Entry: `decide`.
 
 from __future__ import annotations
 
+import os
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, cast
 
+from treadle.errors import AgentError
 from treadle.reach import Reach
-from treadle.rules import NO_RULES, Rule, Rules
+from treadle.rules import NO_RULES, BadRule, Rule, Rules
 from treadle.tooling import Tool, Touched
 from treadle.types import Mode
 from treadle.verdicts import Finding, Kind, Verdict, settle
@@ -39,6 +41,22 @@ class Permissions:
 
 
 NO_PERMISSIONS = Permissions()
+
+
+def permissions_of(
+    *, allow: Iterable[str] = (), ask: Iterable[str] = (), deny: Iterable[str] = (), own: str | None = None, readable: Callable[[], Sequence[Path]] = _nothing
+) -> Permissions:
+    """From what a configuration says. `own`: Treadle's own folder, in which nothing is written but by Treadle, and skills are read.
+
+    Raises AgentError(invalid) for a rule that is none.
+    """
+    try:
+        rules = Rules.read(allow=allow, ask=ask, deny=deny)
+    except BadRule as e:
+        raise AgentError("invalid", f"permissions: {e.text!r} is no rule; a rule is one {e}") from e
+    skills = () if own is None else (Path(own) / "skills",)
+    sealed = () if own is None else (os.path.abspath(own), os.path.realpath(own))
+    return Permissions(rules=rules, home=os.path.expanduser("~"), readable=lambda: (*readable(), *skills), sealed=sealed)
 
 
 @dataclass(frozen=True, slots=True)
@@ -170,6 +188,11 @@ def _tool_pattern(tool: Tool[Any], found: Sequence[Finding]) -> tuple[str, ...] 
 
 
 # ---------------------------------------------------------------- commands
+
+
+def decide_command(mode: Mode, command: str, cwd: Path, permissions: Permissions = NO_PERMISSIONS) -> Decision:
+    """`decide` for a command line by itself."""
+    return _of_command(mode, command, [], cwd, permissions)
 
 
 def _of_command(mode: Mode, command: str, findings: list[Finding], cwd: Path, permissions: Permissions) -> Decision:

@@ -27,7 +27,7 @@ _LONGEST = 1_000
 
 
 class BadRule(ValueError):
-    """A text that is no rule; says what would be one."""
+    """A text that is no rule; says what one is, as the end of a sentence that begins with "a rule"."""
 
     text: str = ""
     """The rule, where it is one of many."""
@@ -64,23 +64,23 @@ def parse_rule(text: str) -> Rule:
     """Raises BadRule."""
     text = text.strip()
     if not text or len(text) > _LONGEST or not text.isprintable():
-        raise BadRule("a rule, such as git status, read(docs/**) or tool(github_*)")
+        raise BadRule("like git status, read(docs/**) or tool(github_*)")
     if (form := _FORM.fullmatch(text)) is not None and form[1] in _KINDS:
         about, inner = _KINDS[form[1]], form[2].strip()
         if not inner:
-            raise BadRule(f"something between the brackets of {form[1]}(…)")
+            raise BadRule(f"with something between the brackets of {form[1]}(…)")
         return _command(text, inner) if about == "command" else _named(text, about, inner)
     if form is not None:
-        raise BadRule(f"a rule; before a bracket stands one of {', '.join(_KINDS)}")
+        raise BadRule(f"with one of {', '.join(_KINDS)} before the bracket")
     return _command(text, text)
 
 
 def _named(text: str, about: About, pattern: str) -> Rule:
     if about in ("host", "tool") and not re.fullmatch(r"[\w.*:\[\]-]+", pattern):
-        raise BadRule("a name between the brackets, in which * stands for anything")
+        raise BadRule("with a name between the brackets, in which * stands for anything")
     parts = pattern.split("/")
     if about in ("read", "write") and (parts.count("**") > 3 or any(part.count("*") > 3 for part in parts)):
-        raise BadRule("a path between the brackets, with at most three ** in it and three * in a name")
+        raise BadRule("with a path between the brackets, at most three ** in it and three * in a name")
     return Rule(text, about, pattern=pattern)
 
 
@@ -88,16 +88,16 @@ def _command(text: str, inner: str) -> Rule:
     try:
         words = shlex.split(inner)
     except ValueError as e:
-        raise BadRule(f"a command's words, with quotes that are closed ({str(e).lower()})") from e
+        raise BadRule("of words whose quotes are closed") from e
     any_more = len(words) > 1 and words[-1] == "*"
     words = words[:-1] if any_more else words
     if not words or not words[0] or words[0].startswith("-"):
-        raise BadRule("a command that begins with the name of a program")
+        raise BadRule("of words that begin with the name of a program")
     strange = next((word for word in words if re.search(r"[;&|<>()$`\n]", word)), None)
     if strange is not None:
-        raise BadRule(f"the words of one command; {strange!r} is more than a word")
+        raise BadRule(f"of the words of one command, without {strange[:20]!r}")
     if "*" in words[0] or "?" in words[0]:
-        raise BadRule("a command that begins with the name of a program, not with a pattern")
+        raise BadRule("of words that begin with the name of a program, not with a pattern")
     return Rule(text, "command", words=tuple(words), any_more=any_more)
 
 

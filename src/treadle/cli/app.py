@@ -17,6 +17,7 @@ COMMANDS = {
     "models": ("treadle.cli.models:models", "List models: what answers, sizes, prices, abilities."),
     "demo": ("treadle.cli.demo:demo", "Watch it find, fix and prove a bug. Needs no key."),
     "config": ("treadle.cli.config:config", "Show, check and set settings."),
+    "policy": ("treadle.cli.policy:policy", "Say what would happen to a command, without running it."),
     "trust": ("treadle.cli.trust:trust", "Say that a project's own configuration may be used."),
     "doctor": ("treadle.cli.doctor:doctor", "Test keys, connection and tools."),
     "completion": ("treadle.cli.completion:completion", "Print shell completion for bash, zsh or fish."),

@@ -120,15 +120,13 @@ def _wish(config: Config, parts: list[Part], options: dict[str, Any]) -> Wish:
 
 
 def _without_effect(config: Config) -> list[str]:
-    """What the configuration says in vain: a rule that nobody keeps must not look as if it were kept."""
-    permissions = config.permissions
+    """What the configuration says in vain."""
     said = {
-        "permissions": bool(permissions.allow or permissions.ask or permissions.deny),
         "mcp_servers": bool(config.mcp_servers),
         "agents": bool(config.agents),
     }
     vain = [key for key, is_said in said.items() if is_said]
-    return [f"{', '.join(vain)} in the configuration: without effect in this version. --mode alone decides what may run"] if vain else []
+    return [f"{', '.join(vain)} in the configuration: without effect in this version"] if vain else []
 
 
 async def _run(config: Config, wish: Wish, agent: Agent[object, str], out: IO[bytes]) -> RunResult[str]:

@@ -23,6 +23,7 @@ _OPTIONS: Final[tuple[Callable[[Any], Any], ...]] = (
     click.option(
         "--mode", type=click.Choice(get_args(Mode)), help="What may run unasked: plan only looks; ask asks; accept-edits writes files here; full does all."
     ),
+    click.option("--allow", metavar="RULE", multiple=True, help="Also allow this, like your permissions.allow; repeatable. Commands still need the sandbox."),
     click.option("--no-sandbox", flag_value="off", help="Do not confine commands. What would run unasked inside the sandbox then asks."),
     click.option("--cwd", type=click.Path(path_type=Path), metavar="DIR", default=".", help="Where to work."),
     click.option(
@@ -55,7 +56,7 @@ def run_options(command: F) -> F:
 
 def configured(options: Mapping[str, Any], *, cwd: Path) -> Config:
     """The configuration for runs in `cwd`, under what was said on the command line. Raises AgentError(invalid)."""
-    given = {flag: value for name, value in options.items() if (flag := f"--{name.replace('_', '-')}") in FLAGS and value is not None}
+    given = {flag: value for name, value in options.items() if (flag := f"--{name.replace('_', '-')}") in FLAGS and value not in (None, ())}
     return load(cwd=cwd, flags=given)
 
 

@@ -15,6 +15,7 @@ import msgspec
 
 from treadle.errors import ErrorKind
 from treadle.redaction import Secret
+from treadle.rules import BadRule, parse_rule
 from treadle.types import DEFAULT_MAX_TOKENS, Effort, Mode
 
 if TYPE_CHECKING:
@@ -107,6 +108,16 @@ def texts(value: Plain) -> tuple[str, ...]:
         if not isinstance(item, str) or not item.strip():
             raise Wrong("a list of texts", item=i)
     return tuple(str(item) for item in value)
+
+
+def rules(value: Plain) -> tuple[str, ...]:
+    given = texts(value)
+    for i, text in enumerate(given):
+        try:
+            parse_rule(text)
+        except BadRule as e:
+            raise Wrong(f"a list of rules, each {e}", item=i) from e
+    return given
 
 
 def command(value: Plain) -> tuple[str, ...]:
@@ -338,7 +349,7 @@ SCHEMA: dict[str, Schema] = {
         "tokens": Key(whole, lower, nullable=True),
         "cost_usd": Key(positive, lower, nullable=True),
     },
-    "permissions": {"allow": Key(texts, joins=True), "ask": Key(texts, free, joins=True), "deny": Key(texts, free, joins=True)},
+    "permissions": {"allow": Key(rules, joins=True), "ask": Key(rules, free, joins=True), "deny": Key(rules, free, joins=True)},
     "mcp_servers": Names(
         NAME,
         {

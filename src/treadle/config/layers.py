@@ -7,7 +7,7 @@ reached endpoint.py's; nothing here prints or connects. Entry: `load`.
 from __future__ import annotations
 
 import os
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import cast
 
@@ -43,6 +43,8 @@ FLAGS: Mapping[str, KeyPath] = {
     "--mode": ("defaults", "mode"),
     "--no-sandbox": ("defaults", "sandbox"),
     "--journal": ("journal",),
+    "--allow": ("permissions", "allow"),
+    "--deny": ("permissions", "deny"),
 }
 
 
@@ -54,7 +56,7 @@ def load(
     *,
     cwd: str | Path | None = None,
     files: bool = True,
-    flags: Mapping[str, str | int | float | None] | None = None,
+    flags: Mapping[str, str | int | float | Sequence[str] | None] | None = None,
     trusted: bool | None = None,
 ) -> Config:
     """The configuration as it counts. Raises AgentError(invalid) that names everything that is wrong, with file and line.
@@ -85,7 +87,7 @@ class Layers:
         self.problems: list[str] = []
         self.warnings: list[str] = [trust.warning] if isinstance(trust, Trust) and trust.warning else []
 
-    def finish(self, flags: Mapping[str, str | int | float | None]) -> Config:
+    def finish(self, flags: Mapping[str, str | int | float | Sequence[str] | None]) -> Config:
         """Adds environment, flags and keys. Raises AgentError(invalid)."""
         for variable, path in VARIABLES.items():
             if value := self._env.get(variable, "").strip():
@@ -181,12 +183,13 @@ class Layers:
         if path == ("models", "large") and root is None:
             self._own_model = str(value)
 
-    def _add_value(self, path: KeyPath, value: str | int | float, origin: Origin) -> None:
+    def _add_value(self, path: KeyPath, value: str | int | float | Sequence[str], origin: Origin) -> None:
         key = find_key(path)
         try:
-            self._add(Found(path, read_value(key, value), 0), origin)
+            self._add(Found(path, read_value(key, value if isinstance(value, str | int | float) else list(value)), 0), origin)
         except Wrong as e:
-            self.problems.append(f"{origin}: {refusal(path, e, shown(value))}")
+            got = value if isinstance(value, str | int | float) or e.item is None else value[e.item]
+            self.problems.append(f"{origin}: {refusal(path, e, shown(got if isinstance(got, str | int | float) else list(got)))}")
 
     def _add_keys(self) -> None:
         """The environment's keys, for providers that have none of their own."""

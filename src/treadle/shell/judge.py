@@ -90,7 +90,7 @@ def invisible_in(text: str) -> str | None:
         if (
             unicodedata.category(c) in ("Cc", "Cf", "Cn", "Co", "Cs", "Zl", "Zp", "Zs")
             or c in "\u115f\u1160\u3164\uffa0\u2800\u034f"
-            or "\ufe00" <= c <= "\ufe0f"
+            or "\ufe00" <= c <= "\ufe0e"
         ):
             return f"U+{ord(c):04X}"
     return None

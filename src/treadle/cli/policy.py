@@ -1,0 +1,60 @@
+"""`treadle policy check`: what would happen to a command, as JSON. Nothing is run. Entry: `policy`.
+
+The decision is policy.py's; here it is only asked for and shown.
+"""
+
+from __future__ import annotations
+
+import json
+import sys
+from pathlib import Path
+from typing import Any, get_args
+
+import click
+
+from treadle.cli.exits import failing
+from treadle.cli.help import HELP
+from treadle.cli.run_options import check_directory
+from treadle.config import load
+from treadle.policy import decide_command, permissions_of
+from treadle.redaction import Redactor
+from treadle.types import Mode
+
+
+@click.group(context_settings=HELP)
+def policy() -> None:
+    """Say what would happen to a command, without running it."""
+
+
+@policy.command(context_settings=HELP)
+@click.argument("command")
+@click.option("--mode", type=click.Choice(get_args(Mode)), help="As for `treadle run`; else that of the configuration.")
+@click.option("--allow", metavar="RULE", multiple=True, help="Also allow this; repeatable.")
+@click.option("--deny", metavar="RULE", multiple=True, help="Also deny this; repeatable.")
+@click.option("--cwd", type=click.Path(path_type=Path), metavar="DIR", default=".", help="Where it would run.")
+def check(command: str, mode: str | None, allow: tuple[str, ...], deny: tuple[str, ...], cwd: Path) -> None:
+    """Print what would happen to COMMAND, one argument, as JSON: decision, why, and the commands found in it.
+
+    allow: it runs unasked, with or without a sandbox. contained: unasked inside the sandbox only, else it asks. ask: it needs a
+    person, and without one it is refused. deny: it is refused whatever a rule or a mode says.
+
+    Exits with 0 whatever the decision.
+    """
+    check_directory(cwd)
+    with failing():
+        flags = {"--mode": mode, "--allow": allow or None, "--deny": deny or None}
+        config = load(cwd=cwd, flags=flags)
+        for warning in config.warnings:
+            click.echo(f"! {warning}", err=True)
+        said = config.permissions
+        permissions = permissions_of(allow=said.allow, ask=said.ask, deny=said.deny, own=config.home)
+    decision = decide_command(config.defaults.mode, command, cwd.resolve(), permissions)
+    answer: dict[str, Any] = {
+        "decision": decision.verdict,
+        "why": decision.reason,
+        "commands": [{"argv": list(each.argv), "decision": each.verdict, "why": each.why} for each in decision.commands],
+    }
+    if decision.pattern is not None:
+        answer["pattern"] = list(decision.pattern)
+    text = json.dumps(answer, ensure_ascii=True, indent=2 if sys.stdout.isatty() else None)
+    click.echo(Redactor(config.secrets()).exact(text))
