@@ -121,7 +121,7 @@ class SkillReader(Read):
         folder = Path(os.path.realpath(skill.folder))
         named = skill.folder / (inside or SKILL_NAME)
         place = Path(os.path.realpath(named))
-        if "\0" in inside or not place.is_relative_to(folder):
+        if not place.is_relative_to(folder):
             raise ToolFailed(f"{path!r} leads out of the skill {name!r}: only what lies in its folder is read this way.")
         if place.is_dir():
             raise ToolFailed(f"{path!r} is a directory of the skill {name!r}. In it: {', '.join(_listed(place))}.")
