@@ -85,7 +85,7 @@ class ModelChoice:
 
     async def _named(self, asked: str, asker: Asker) -> tuple[str, Model]:
         scope = asker.session_id or asker.run_id
-        name, place = _from_anywhere(asked), 0
+        name, place = from_anywhere(asked), 0
         if self._models.plays(name, scope=scope):
             run_id = asker.run_id if asker.state is not None else None
             place = await used_up(self._journal, name, run_id, asker.session_id, asker.fork)
@@ -105,7 +105,7 @@ def _place(model: Model, state: RunState | None) -> None:
         model.place = max(place, state.used_up.get(model.name, 0))  # pyright: ignore[reportAttributeAccessIssue]  it has one
 
 
-def _from_anywhere(model: str) -> str:
-    """A script or a tape is found again from another directory."""
+def from_anywhere(model: str) -> str:
+    """A model's name that is good in any directory: that of a script or a tape has its whole path."""
     kind, colon, path = model.partition(":")
     return f"{kind}:{Path(path).absolute()}" if colon and kind in ("script", "tape") and path else model

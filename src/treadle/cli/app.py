@@ -12,6 +12,7 @@ from treadle.cli.help import HELP
 
 COMMANDS = {
     "run": ("treadle.cli.run:run", "Run a prompt to its end, headless."),
+    "work": ("treadle.cli.work:work", "Work many prompts to their ends, with gates and a report."),
     "runs": ("treadle.cli.runs.group:runs", "List, show, resume, replay, fork and keep runs."),
     "sessions": ("treadle.cli.sessions:sessions", "List, show, search and keep conversations."),
     "models": ("treadle.cli.models:models", "List models: what answers, sizes, prices, abilities."),

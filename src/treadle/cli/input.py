@@ -22,7 +22,7 @@ def read_prompt(words: str, attached: tuple[Path, ...]) -> list[Part]:
     parts: list[Part] = [TextPart(text="\n\n".join(texts))] if texts else []
     if not parts:
         raise Failed('the prompt is empty: treadle run "what to do", or pipe it in')
-    return [*(_attachment(path) for path in attached), *parts]
+    return [*(attachment(path) for path in attached), *parts]
 
 
 def _piped() -> str:
@@ -42,7 +42,7 @@ def _piped() -> str:
     return data.decode("utf-8", "replace").rstrip("\n")
 
 
-def _attachment(path: Path) -> Part:
+def attachment(path: Path) -> Part:
     try:
         if not path.is_file():
             raise Failed(f"--file {str(path)!r} is no file")

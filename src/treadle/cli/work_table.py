@@ -1,0 +1,285 @@
+"""How a batch looks: what happens while it is worked, on stderr, and its report as text. Entry: `display`, `as_text`.
+
+On a terminal what is under way stands in a few lines that are drawn anew, below a line for each prompt that has ended; elsewhere each
+change is a line.
+"""
+
+from __future__ import annotations
+
+import os
+import shutil
+import sys
+from collections.abc import AsyncGenerator, Iterator, Sequence
+from contextlib import asynccontextmanager
+from typing import Protocol
+
+import anyio
+from typing_extensions import override
+
+from treadle import events
+from treadle.cli.exits import silence
+from treadle.cli.render import one_line
+from treadle.cli.terminal import Ink, Style, count, cut, lasting, money, table, tokens, width
+from treadle.events import Event
+from treadle.redaction import Redactor
+from treadle.types import Outcome
+from treadle.work import Batch, Report, Row
+from treadle.work.markdown import changes, gates_passed, verdict
+
+FRAME_S = 0.1
+LINES_MOST = 12
+"""Of what is under way."""
+PROMPT_CHARS = 400
+
+
+class Display(Protocol):
+    """A `Watcher` that a person sees."""
+
+    def begins(self, batch: Batch, done: Sequence[Row]) -> None: ...
+
+    def says(self, number: int, what: str) -> None: ...
+
+    def heard(self, number: int, event: Event) -> None: ...
+
+    def ended(self, row: Row) -> None: ...
+
+    def warns(self, text: str) -> None: ...
+
+
+@asynccontextmanager
+async def display(secrets: Redactor, *, quiet: bool) -> AsyncGenerator[Display]:
+    if quiet:
+        yield Silence()
+    elif sys.stderr.isatty() and os.environ.get("TERM") != "dumb":
+        live = LiveTable(secrets)
+        async with anyio.create_task_group() as group:
+            group.start_soon(live.draw_on)
+            try:
+                yield live
+            finally:
+                group.cancel_scope.cancel()
+                live.clear()
+    else:
+        yield Lines(secrets)
+
+
+class Silence:
+    def begins(self, batch: Batch, done: Sequence[Row]) -> None:
+        pass
+
+    def says(self, number: int, what: str) -> None:
+        pass
+
+    def heard(self, number: int, event: Event) -> None:
+        pass
+
+    def ended(self, row: Row) -> None:
+        pass
+
+    def warns(self, text: str) -> None:
+        pass
+
+
+class Lines:
+    """A line for each change."""
+
+    def __init__(self, secrets: Redactor) -> None:
+        self._secrets = secrets
+        self._ink = Ink(colour=sys.stderr.isatty() and not os.environ.get("NO_COLOR"))
+        self._batch: Batch | None = None
+
+    def begins(self, batch: Batch, done: Sequence[Row]) -> None:
+        self._batch = batch
+        rest = f", {len(done)} of them done" if done else ""
+        self._print(f"{batch.id}: {count(len(batch.prompts), 'prompt')}{rest}")
+
+    def says(self, number: int, what: str) -> None:
+        self._print(f"{self._place(number)} {self._shown(what)}: {self._prompt(number)}")
+
+    def heard(self, number: int, event: Event) -> None:
+        match event:
+            case events.Retry(kind=kind, wait_s=wait_s) if kind != "lost":
+                self._print(f"{self._place(number)} ! {kind}: trying again in {wait_s:.1f} s")
+            case events.Warned(text=text):
+                self._print(f"{self._place(number)} ! {self._shown(text)}")
+            case _:
+                return
+
+    def ended(self, row: Row) -> None:
+        self._print(self._ink(f"{self._place(row.number)} {self._shown(summary(row))}: {self._prompt(row.number)}", style_of(row)))
+
+    def warns(self, text: str) -> None:
+        self._print(f"! {self._shown(text)}")
+
+    def _place(self, number: int) -> str:
+        return f"[{number}/{len(self._batch.prompts) if self._batch else '?'}]"
+
+    def _prompt(self, number: int) -> str:
+        return cut(self._shown(self._batch.prompt(number) if self._batch else ""), 60)
+
+    def _shown(self, text: str) -> str:
+        return one_line(self._secrets.text(text), PROMPT_CHARS)
+
+    def _print(self, text: str) -> None:
+        write(f"{text}\n")
+
+
+class LiveTable(Lines):
+    """The same lines for what ends; below them, what is under way."""
+
+    def __init__(self, secrets: Redactor) -> None:
+        super().__init__(secrets)
+        self._under_way: dict[int, _Progress] = {}
+        self._ended: dict[int, Row] = {}
+        self._drawn = 0
+        """Lines of the region that stand on the screen."""
+
+    @override
+    def begins(self, batch: Batch, done: Sequence[Row]) -> None:
+        super().begins(batch, done)
+        self._ended = {row.number: row for row in done}
+
+    @override
+    def says(self, number: int, what: str) -> None:
+        self._progress(number).doing = self._shown(what)
+
+    @override
+    def heard(self, number: int, event: Event) -> None:
+        progress = self._progress(number)
+        match event:
+            case events.TurnStart():
+                progress.turns += 1
+            case events.UsageReported():
+                progress.tokens += event.input_tokens + event.output_tokens + event.cache_read_tokens + event.cache_write_tokens
+            case events.ToolCallStart(name=name):
+                progress.doing = self._shown(name)
+            case events.RunStart() | events.ToolCallEnd():
+                progress.doing = "thinking"
+            case _:
+                super().heard(number, event)
+
+    @override
+    def ended(self, row: Row) -> None:
+        self._under_way.pop(row.number, None)
+        self._ended[row.number] = row
+        super().ended(row)
+
+    async def draw_on(self) -> None:
+        while True:
+            self._draw()
+            await anyio.sleep(FRAME_S)
+
+    def clear(self) -> None:
+        write(self._up())
+        self._drawn = 0
+
+    @override
+    def _print(self, text: str) -> None:
+        """Above the region, which is drawn again with the next frame."""
+        write(f"{self._up()}{text}\n")
+        self._drawn = 0
+
+    def _draw(self) -> None:
+        lines = [cut(line, shutil.get_terminal_size((80, 24)).columns - 1) for line in self._lines()]
+        if lines or self._drawn:
+            region = "".join(f"{line}\n" for line in lines)
+            write(f"\x1b[?2026h{self._up()}{region}\x1b[?2026l")
+            self._drawn = len(lines)
+
+    def _up(self) -> str:
+        return f"\x1b[{self._drawn}F\x1b[J" if self._drawn else ""
+
+    def _lines(self) -> Iterator[str]:
+        if self._batch is None:
+            return
+        most = max(min(LINES_MOST, shutil.get_terminal_size((80, 24)).lines - 4), 1)
+        for number in list(self._under_way)[:most]:
+            progress = self._under_way[number]
+            took = lasting(anyio.current_time() - progress.since)
+            spent = f"{progress.turns} turns · {tokens(progress.tokens)}" if progress.turns else ""
+            yield f"  {number:>3}  {took:>9}  {spent:<18}  {cut(progress.doing, 24):<24}  {self._prompt(number)}"
+        passed = sum(row.passed for row in self._ended.values())
+        failed = len(self._ended) - passed
+        left = len(self._batch.prompts) - len(self._ended) - len(self._under_way)
+        yield f"  {passed} passed · {failed} failed · {len(self._under_way)} under way · {left} to come"
+
+    def _progress(self, number: int) -> _Progress:
+        if number not in self._under_way:
+            self._under_way[number] = _Progress(anyio.current_time())
+        return self._under_way[number]
+
+
+class _Progress:
+    def __init__(self, since: float) -> None:
+        self.since = since
+        self.turns = self.tokens = 0
+        self.doing = ""
+
+
+def write(text: str) -> None:
+    """On stderr. Where nobody can be told any more, the work goes on all the same."""
+    if not text:
+        return
+    try:
+        sys.stderr.write(text)
+        sys.stderr.flush()
+    except OSError:
+        silence(sys.stderr)
+
+
+# ---------------------------------------------------------------- the report
+
+
+def as_text(report: Report, *, to_file: bool) -> str:
+    """A table, what is to be looked at, and the sum."""
+    head = ["#", "outcome", "gates", "tries", "turns", "tokens", "cost", "time", "changes", "prompt"]
+    rows = [_cells(row) for row in report.rows]
+    for name in ("gates", "cost", "changes"):
+        at = head.index(name)
+        if not any(row[at] for row in rows):
+            head, rows = head[:at] + head[at + 1 :], [row[:at] + row[at + 1 :] for row in rows]
+    styles: dict[str, Style] = {verdict(row): style_of(row) for row in report.rows}
+
+    def style(column: int, text: str) -> Style:
+        return styles.get(text, "") if head[column] == "outcome" else ""
+
+    lines = table(head, rows, right=frozenset({"#", "tries", "turns", "tokens", "cost", "time"}), ink=Ink(colour=False if to_file else None), style=style)
+    notes = [note for row in report.rows for note in _notes(row)]
+    return "\n".join([*lines, *(["", *notes] if notes else []), "", _sum(report)]) + "\n"
+
+
+def summary(row: Row) -> str:
+    """What came of a prompt, in a few words."""
+    cost = [] if row.cost_usd is None else [money(row.cost_usd)]
+    changed = [changes(row.diff)] if row.diff is not None and row.diff.files else []
+    tries = [f"attempt {row.attempts}"] if row.attempts > 1 else []
+    return " · ".join([verdict(row), *tries, count(row.turns, "turn"), f"{tokens(row.tokens)} tokens", *cost, lasting(row.duration_s), *changed])
+
+
+def style_of(row: Row) -> Style:
+    if row.passed:
+        return "green"
+    return "yellow" if row.outcome in (None, Outcome.CANCELLED, Outcome.APPROVAL_NEEDED) else "red"
+
+
+def _cells(row: Row) -> list[str]:
+    cost = "" if row.cost_usd is None else money(row.cost_usd)
+    numbers = [str(row.attempts), str(row.turns), tokens(row.tokens), cost, lasting(row.duration_s) if row.run_id else ""]
+    return [str(row.number), verdict(row), gates_passed(row), *numbers, changes(row.diff), one_line(row.prompt, 200)]
+
+
+def _notes(row: Row) -> Iterator[str]:
+    if row.error:
+        yield one_line(f"{row.number}: {row.error}", width() * 3)
+    for gate in row.gates:
+        if gate.failed and gate.log:
+            yield one_line(f"{row.number}: its output: {gate.log}", 1000)
+    if row.folder:
+        yield one_line(f"{row.number}: {row.branch} in {row.folder}", 1000)
+
+
+def _sum(report: Report) -> str:
+    totals = report.totals
+    cost = [] if totals.cost_usd is None else [money(totals.cost_usd)]
+    counts = [count(totals.turns, "turn"), f"{tokens(totals.tokens)} tokens", *cost, lasting(totals.duration_s)]
+    return " · ".join([f"{totals.passed} of {totals.prompts} passed", *counts, report.id])

@@ -1,0 +1,58 @@
+"""What a batch is: prompts, and the terms on which each of them is worked. How it goes is crew.py's. Entry: `Batch`, `Terms`."""
+
+from __future__ import annotations
+
+from treadle.types import Limits, Mode, OnAsk, OnUnknown, Settings, Value
+
+GATE_TIMEOUT_S = 1800.0
+
+
+class Terms(Value, frozen=True, kw_only=True):
+    """The same for every prompt of a batch."""
+
+    model: str
+    """Its name, good in any directory."""
+    cwd: str
+    """Absolute: where the batch was begun."""
+    mode: Mode
+    settings: Settings = Settings()
+    limits: Limits = Limits()
+    """Of each prompt, over all its attempts."""
+    on_ask: OnAsk = "deny"
+    on_unknown: OnUnknown = "tell"
+    attached: tuple[str, ...] = ()
+    """Absolute paths of files that go with each prompt."""
+    worktree: bool = False
+    gates: tuple[str, ...] = ()
+    """Commands of a shell, in order; the first that fails ends them."""
+    gate_timeout_s: float = GATE_TIMEOUT_S
+    """Of each gate."""
+    retries: int = 0
+    """Attempts after the first."""
+    parallel: int = 1
+    """Prompts that are worked at once."""
+
+
+class Batch(Value, frozen=True, kw_only=True):
+    id: str
+    prompts: tuple[str, ...]
+    terms: Terms
+    base: str | None = None
+    """The commit at which every worktree begins: HEAD when the batch was begun."""
+
+    @property
+    def numbers(self) -> range:
+        """Of its prompts, from 1."""
+        return range(1, len(self.prompts) + 1)
+
+    def prompt(self, number: int) -> str:
+        return self.prompts[number - 1]
+
+    def item_id(self, number: int) -> str:
+        """Names a prompt of this batch everywhere: its session, its branch, its worktree."""
+        return f"{self.id}-{number}"
+
+    def number_of(self, item_id: str | None) -> int | None:
+        """None for what is no prompt of this batch."""
+        start, _, number = (item_id or "").rpartition("-")
+        return int(number) if start == self.id and number.isdecimal() else None

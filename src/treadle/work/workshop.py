@@ -1,0 +1,130 @@
+"""What the prompts of a batch share while they are worked, put together in one place. Entry: `Workshop`, `workshop`."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncGenerator, Sequence
+from contextlib import asynccontextmanager
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Any, Protocol
+
+from treadle.agent import Agent
+from treadle.config import Config
+from treadle.environment import child_environment
+from treadle.errors import AgentError
+from treadle.events import Event
+from treadle.message import Part
+from treadle.redaction import Redactor
+from treadle.runtime import Runtime
+from treadle.sandbox import Sandbox
+from treadle.sandboxes import find_sandbox
+from treadle.work.gates import Gates
+from treadle.work.git import GitFailed
+from treadle.work.leftovers import LEFT_BY
+from treadle.work.logbook import Logbook
+from treadle.work.queue import LocalQueue, Queue
+from treadle.work.report import Row
+from treadle.work.worktrees import Repository, Worktrees, worktree_shelf
+
+
+class Watcher(Protocol):
+    """Is told how a batch goes, and keeps nothing of it waiting."""
+
+    def says(self, number: int, what: str) -> None:
+        """A prompt has come to another stage."""
+        ...
+
+    def heard(self, number: int, event: Event) -> None:
+        """Of the run of a prompt."""
+        ...
+
+    def ended(self, row: Row) -> None:
+        """A prompt has come to its end, or as far as it can now."""
+        ...
+
+    def warns(self, text: str) -> None:
+        """What a person should know about all of it."""
+        ...
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Workshop:
+    logbook: Logbook
+    runtime: Runtime
+    """Whose journal has the runs."""
+    queue: Queue
+    watcher: Watcher
+    gates: Gates
+    repository: Repository | None
+    """None: the folder of the batch is in none, or nobody can tell."""
+    worktrees: Worktrees | None
+    """None: every prompt is worked in the folder of the batch."""
+    attached: Sequence[Part]
+    """What goes with each prompt, before its text."""
+
+
+@asynccontextmanager
+async def workshop(logbook: Logbook, runtime: Runtime, agent: Agent[Any, Any], watcher: Watcher, attached: Sequence[Part]) -> AsyncGenerator[Workshop]:
+    """Leaving it ends every run that is under way. Raises AgentError(invalid) where the worktrees of the batch have no repository any more."""
+    batch, terms, config = logbook.batch, logbook.batch.terms, runtime.config
+    environment = {**child_environment(config.secrets()), LEFT_BY: batch.id}
+    repository = await repository_of(Path(terms.cwd), environment, needed=terms.worktree)
+    sandbox = await _sandbox(config, watcher) if terms.gates else None
+
+    def heard(event: Event) -> None:
+        if (number := batch.number_of(event.session_id)) is not None:
+            watcher.heard(number, event)
+
+    try:
+        async with LocalQueue(runtime, replace(agent, model=terms.model), heard) as queue:
+            yield Workshop(
+                logbook=logbook,
+                runtime=runtime,
+                queue=queue,
+                watcher=watcher,
+                gates=Gates(
+                    commands=terms.gates,
+                    timeout_s=terms.gate_timeout_s,
+                    environment=environment,
+                    secrets=Redactor(config.secrets()),
+                    kept=logbook.folder,
+                    scratch=logbook.scratch,
+                    sandbox=sandbox,
+                    is_open=terms.mode == "full",
+                ),
+                repository=repository,
+                worktrees=repository.worktrees(batch, worktree_shelf(environment)) if repository is not None and terms.worktree else None,
+                attached=attached,
+            )
+    finally:
+        if sandbox is not None:
+            await sandbox.aclose()
+
+
+async def repository_of(cwd: Path, environment: dict[str, str], *, needed: bool) -> Repository | None:
+    """None where there is none, or no git. Raises AgentError(invalid) then, where one is `needed`."""
+    try:
+        return await Repository.of(cwd, environment)
+    except GitFailed:
+        if needed:
+            raise
+        return None
+
+
+async def _sandbox(config: Config, watcher: Watcher) -> Sandbox | None:
+    """For the gates: one that works. Where none does, they are run all the same, because a person typed them; that is said.
+
+    Raises AgentError(invalid) where the configuration insists on one.
+    """
+    if config.defaults.sandbox == "off":
+        return None
+    own = Path(config.home) if config.home else None
+    sandbox = find_sandbox(own if own is not None and own.is_dir() else None)
+    standing = await sandbox.standing()
+    if standing.works:
+        return sandbox
+    await sandbox.aclose()
+    if config.defaults.sandbox == "on":
+        raise AgentError("invalid", f"defaults.sandbox is on, and no sandbox works: {standing.text}. Mend that, or set it to auto")
+    watcher.warns(f"gates are not confined: {standing.text}; what they run, the model may have written")
+    return None
