@@ -98,6 +98,7 @@ def test_an_id_in_the_first_piece_is_the_calls_own() -> None:
         [calls(named("look", '{"a"')), calls(more(":1}")), calls(named("go", '{"b":2}'))],
         [calls(named("look", '{"a":1}', index=0, id="c1")), calls(named("go", '{"b":2}', index=0, id="c2"))],
         [calls(named("look", '{"a":1}', index=0)), calls(named("go", '{"b":2}', index=0))],
+        [calls(named("look", '{"a":1}', index=0, id="c1")), calls(named("go", index=0, id="c2")), calls(more('{"b":2}', index=0))],
         [calls(named("look", {"a": 1}, index=0)), calls(named("go", {"b": 2}, index=1))],
         [calls(named("look", '{"a"', index=0), named("go", '{"b"', index=1)), calls(more(":1}", index=0), more(":2}", index=1))],
         [calls(named("look", index=0), named("go", index=1)), calls(more('{"b"', index=1)), calls(more('{"a":1}', index=0)), calls(more(":2}", index=1))],
@@ -114,6 +115,7 @@ def test_an_id_in_the_first_piece_is_the_calls_own() -> None:
         "neither id nor index, in pieces",
         "index 0 for all of them, with ids",
         "index 0 for all of them, without ids",
+        "index 0 for all of them, with ids, in pieces",
         "arguments as an object",
         "pieces of both in each chunk",
         "the second before the first",
@@ -132,12 +134,17 @@ def test_calls_are_told_apart_however_they_are_numbered(events: list[Json]) -> N
 @pytest.mark.parametrize("names", [("look_up", ""), ("look", "_up"), ("look", "look_up"), ("look_up", "look_up"), (None, "look_up")])
 def test_a_name_may_come_in_pieces_or_again(names: tuple[str, ...]) -> None:
     pieces = [calls({**FULL_NAMES, "function": {"name": name}}) for name in names]
-    assert told(response(*pieces, calls(named("look_up", '{"a":1}', index=0)), calls(more("  ", index=0)), STOP, DONE)) == [("look_up", '{"a":1}  ')]
+    assert told(response(*pieces, calls(more('{"a":1}', index=0)), calls(named("look_up", "  ", index=0)), STOP, DONE)) == [("look_up", '{"a":1}  ')]
 
 
 def test_a_call_without_arguments_is_a_call() -> None:
     for function in ({"name": "look"}, {"name": "look", "arguments": None}, {"name": "look", "arguments": ""}, {"name": "look", "arguments": {}}):
         assert told(response(calls({"index": 0, "function": function}), STOP, DONE)) == [("look", "{}")]
+
+
+def test_calls_without_arguments_and_numbers_are_told_apart() -> None:
+    assert told(response(calls(named("look")), calls(named("go")), STOP, DONE)) == [("look", "{}"), ("go", "{}")]
+    assert told(response(calls(named("look"), named("look")), STOP, DONE)) == [("look", "{}"), ("look", "{}")]
 
 
 def test_arguments_are_told_while_they_come() -> None:
@@ -182,6 +189,14 @@ def test_long_arguments_are_not_looked_at_with_each_piece(monkeypatch: pytest.Mo
     answer = response(*[calls(named("look", "x" * 100, index=0)) for _ in range(2000)], STOP, DONE)
     assert len(answer.tool_calls[0].arguments_json) == 200_000
     assert looked == []
+
+
+def test_a_call_that_is_cut_into_by_text_is_looked_at_once(monkeypatch: pytest.MonkeyPatch) -> None:
+    looked: list[str] = []
+    monkeypatch.setattr(calls_module, "is_object", lambda text: looked.append(text) is not None)
+    events = [event for _ in range(100) for event in (calls(more("}", index=0)), said(content="x"))]
+    assert response(calls(named("look", '{"a":"', index=0)), *events, STOP).text == "x" * 100
+    assert len(looked) == 1
 
 
 # ---------------------------------------------------------------- reasoning
@@ -412,6 +427,17 @@ def test_only_what_says_something_is_heard() -> None:
     for event in (said(content="x"), said(reasoning="x"), calls(named("look", index=0)), STOP, {"choices": [], "usage": {"prompt_tokens": 1}}):
         decoder.feed(sse(event))
         assert decoder.heard
+
+
+def test_the_first_name_that_an_answer_is_given_is_its_name() -> None:
+    chunks = [
+        {"choices": [{"delta": {"content": "a"}}]},
+        {"id": "", "model": "m", "choices": [{"delta": {"content": "b"}}]},
+        said(content="c"),
+        {**said(content="d"), "id": "a2"},
+    ]
+    answer = response(*chunks, STOP, DONE)
+    assert (answer.id, answer.model, answer.text) == ("a1", "m", "abcd")
 
 
 def test_numbers_where_texts_belong_and_the_other_way_round() -> None:

@@ -80,7 +80,7 @@ class Calls:
             if (text := self._goes_on(piece)) is not None:
                 deltas.append(ArgumentsDelta(text))
                 continue
-            call = self._meant(piece, alone=len(pieces) == 1)
+            call = self._meant(piece)
             if piece.id:
                 call.id = call.id or piece.id
             if piece.extra_content:
@@ -139,12 +139,13 @@ class Calls:
 
     # ------------------------------------------------------------ which call a piece is of
 
-    def _meant(self, piece: CallPiece, *, alone: bool) -> _Call:
+    def _meant(self, piece: CallPiece) -> _Call:
         """The call that goes on with this piece, or a new one."""
         function = piece.function or Function()
         name = function.name or ""
-        call = self._candidate(piece, name, alone=alone)
-        if call is not None and not (piece.id and call.id and piece.id != call.id) and not (name and function.arguments and call.is_whole()):
+        call = self._candidate(piece, name)
+        another = call is not None and piece.id and call.id and piece.id != call.id
+        if call is not None and not another and not (name and _says_something(function.arguments) and call.is_whole()):
             return call
         call = _Call()
         self._all.append(call)
@@ -152,12 +153,15 @@ class Calls:
             self._by_index[piece.index] = call
         return call
 
-    def _candidate(self, piece: CallPiece, name: str, *, alone: bool) -> _Call | None:
+    def _candidate(self, piece: CallPiece, name: str) -> _Call | None:
         if piece.index is not None:
             return self._by_index.get(piece.index)
-        last = self._all[-1] if self._all else None
-        if last is None or (not alone and not piece.id):
-            return None
         if piece.id:
             return next((call for call in reversed(self._all) if call.id == piece.id), None)
-        return last if not name or (last.name == name and last.pieces) else None
+        last = self._all[-1] if self._all else None
+        # A name without a number begins a call, unless it is said again with each piece.
+        return last if last is not None and (not name or (last.name == name and last.pieces)) else None
+
+
+def _says_something(arguments: str | Fields | None) -> bool:
+    return bool(arguments.strip() if isinstance(arguments, str) else arguments)

@@ -156,7 +156,7 @@ class ChatDecoder:
             self.failure = self._reported(data)
             return
         self._take_chunk(chunk, data, deltas)
-        self._plain = bool(self._id) and not self._reasoning and not self._calls and is_text(chunk)
+        self._plain = bool(self._id) and not self._calls and is_text(chunk)
 
     def _take_rare(self, data: bytes, deltas: list[Delta]) -> None:
         data = data.strip()
