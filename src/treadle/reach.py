@@ -18,7 +18,7 @@ from treadle.rules import NO_RULES, Rule, Rules
 from treadle.verdicts import Finding, Kind
 
 DISCARDED = frozenset({"/dev/null", "/dev/stdout", "/dev/stderr", "/dev/fd/1", "/dev/fd/2"})
-"""Where writing changes nothing."""
+"""Where writing changes nothing, by their letters: where they lead is another matter for each process."""
 MAX_FOLLOWED = 1_000
 """Paths of one command line that are followed to where they lead."""
 MAX_LOOKED_AT = 2_000
@@ -74,7 +74,7 @@ class Reach:
             return Finding(Kind.FORBIDDEN, f"the rule {denied.text!r} denies reading {_shown(path)}")
         if asked := self._rule("ask", "read", places):
             return Finding(Kind.NEEDS_A_PERSON, f"the rule {asked.text!r} asks before {_shown(path)} is read")
-        if places[0] in DISCARDED or self._rule("allow", "read", places[:1]):
+        if set(places) == {"/dev/null"} or self._rule("allow", "read", places[:1]):
             return READS
         if not self.is_inside(places[0]):
             if any(places[0] == r or places[0].startswith(r + "/") for r in self.readable):
@@ -104,7 +104,7 @@ class Reach:
             return Finding(Kind.UNSURE, f"{_shown(path)} is no path")
         if denied := self._rule("deny", "write", places):
             return Finding(Kind.FORBIDDEN, f"the rule {denied.text!r} denies writing {_shown(path)}")
-        if places[0] in DISCARDED:
+        if by_shell and places[-1] in DISCARDED:
             return READS
         guard = self._guard(places)
         if guard is Guard.SEALED or (guard is not None and by_shell):
