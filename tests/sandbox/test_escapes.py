@@ -94,7 +94,7 @@ def test_without_the_list_of_variables_one_gets_in(sandbox: Weakened, base: Path
 
 @pytest.mark.parametrize("name", [attempt.name for attempt in ATTEMPTS if attempt.name.startswith(("plant a control", "plant a rep", "lead a"))])
 def test_without_looking_afterwards_what_was_planted_stays(sandbox: Weakened, base: Path, monkeypatch: pytest.MonkeyPatch, name: str) -> None:
-    monkeypatch.setattr(ControlFiles, "clear", lambda *_, **__: [])
+    monkeypatch.setattr(ControlFiles, "_clear", lambda *_, **__: [])
     assert not held(sandbox, BY_NAME[name], base)
 
 

@@ -89,8 +89,12 @@ class Bubblewrap:
         if room.workspace == Path("/"):
             raise AgentError("tool", "the working directory is '/', which nothing can be kept out of: work in another one")
         files = self._watched.setdefault(room.workspace, ControlFiles(room.workspace))
-        sight = files.look(is_open=room.is_open)
-        return BubblewrapCage(self, argv, cwd, confined_environment(environment, is_open=room.is_open), room, files, sight)
+        sight = files.enter(is_open=room.is_open)
+        try:
+            return BubblewrapCage(self, argv, cwd, confined_environment(environment, is_open=room.is_open), room, files, sight)
+        except BaseException:
+            files.leave(room.quarantine, is_open=room.is_open)
+            raise
 
     def twin(self, *, home: Path, own: Path, limits: Limits | None = None) -> Self:
         """The same in another home. For trials."""
@@ -199,7 +203,7 @@ class BubblewrapCage:
         self, sandbox: Bubblewrap, argv: Sequence[str], cwd: Path, environment: Mapping[str, str], room: Room, files: ControlFiles, sight: Sight
     ) -> None:
         self.environment = dict(environment)
-        self._room, self._files, self._sight = room, files, sight
+        self._room, self._files = room, files
         self._theirs: list[int] = []
         """Closed here once the child has them."""
         self._ours: list[int] = []
@@ -321,7 +325,7 @@ class BubblewrapCage:
         return Left(begun=begun, left_behind=b"left" in said, quarantined=quarantined, notes=notes)
 
     def _clear(self) -> list[str]:
-        return self._files.clear(self._sight, self._room.quarantine, is_open=self._room.is_open)
+        return self._files.leave(self._room.quarantine, is_open=self._room.is_open)
 
     def _close(self, fds: list[int]) -> None:
         for fd in list(fds):

@@ -9,11 +9,13 @@ import os
 import re
 import shutil
 import stat
+import time
 from collections import deque
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from functools import lru_cache
 from pathlib import Path
+from threading import Lock
 from typing import NamedTuple
 
 from treadle import guarded_paths
@@ -32,6 +34,8 @@ OF_GIT = ("config", "config.worktree", "hooks", "info", "commondir", "gitdir", "
 """Of a .git folder: what names programs that git runs, or leads to where such things stand. The rest is written by every commit."""
 GROWS = frozenset({"modules", "worktrees"})
 """Of those: what commands of git that anybody may run when everything is allowed add to."""
+CLOCK_STEP_NS = 20_000_000
+"""The kernel stamps files by a coarser clock."""
 _BARE = frozenset({"HEAD", "objects", "refs"})
 """A folder with these is a repository to git, whatever it is called."""
 _SECRET = re.compile(r"\.env(?:\..+)?|\.netrc|\.pgpass|\.pypirc|\.git-credentials|id_(?:rsa|dsa|ecdsa|ed25519)", re.IGNORECASE)
@@ -61,6 +65,9 @@ class Sight(NamedTuple):
 
     guarded: Mapping[str, Found]
     secrets: Sequence[Found]
+    at_ns: int = 0
+    is_whole: bool = True
+    """False: there are more folders than are looked into."""
 
 
 class _Folder(NamedTuple):
@@ -72,11 +79,34 @@ class _Folder(NamedTuple):
 
 
 class ControlFiles:
-    """Of one workspace. What a folder held is remembered until the folder changes, so that looking again costs a stat for each."""
+    """Of one workspace. What a folder held is remembered until the folder changes, so that looking again costs a stat for each.
+
+    Safe from many threads. The lock guards `_inside` and `_before`, which belong together.
+    """
 
     def __init__(self, workspace: Path) -> None:
         self._root = str(workspace)
         self._known: dict[str, _Folder] = {}
+        self._lock = Lock()
+        self._inside = 0
+        """Commands that run in the workspace now, those in the background too."""
+        self._before = Sight({}, ())
+        """What there was when the first of them began."""
+
+    def enter(self, *, is_open: bool) -> Sight:
+        """What there is before a command; the caller calls `leave` after it."""
+        sight = self.look(is_open=is_open)
+        with self._lock:
+            if not self._inside:
+                self._before = self.look(is_open=False) if is_open else sight
+            self._inside += 1
+        return sight
+
+    def leave(self, quarantine: Callable[[], Path], *, is_open: bool) -> list[str]:
+        """Moves away what has come up since the first command began that still runs. One sentence for each: what it was and where it is now."""
+        with self._lock:
+            self._inside -= 1
+            return self._clear(self._before, quarantine, is_open=is_open)
 
     def look(self, *, is_open: bool) -> Sight:
         """`is_open`: what runs elsewhere later, such as the workflows of CI, is not guarded. Blocks; raises nothing."""
@@ -96,7 +126,7 @@ class ControlFiles:
                     guarded.update((inside.path, inside) for inside in self._of_git(found.path, is_open=is_open))
             secrets += folder.secrets
             waiting += folder.folders
-        return Sight(guarded, secrets)
+        return Sight(guarded, secrets, time.time_ns(), is_whole=not waiting)
 
     def _folder(self, path: str) -> _Folder | None:
         try:
@@ -118,19 +148,28 @@ class ControlFiles:
 
     # ------------------------------------------------------------ afterwards
 
-    def clear(self, before: Sight, quarantine: Callable[[], Path], *, is_open: bool) -> list[str]:
-        """Moves away what has come up since `before`. One sentence for each: what it was and where it is now."""
-        after = self.look(is_open=is_open).guarded
+    def _clear(self, before: Sight, quarantine: Callable[[], Path], *, is_open: bool) -> list[str]:
+        seen = self.look(is_open=is_open)
+        after, is_whole = seen.guarded, before.is_whole and seen.is_whole
         said: list[str] = []
         moved: list[str] = []
         place: Path | None = None
         for path, found in sorted(after.items()):
-            if not _is_new(found, before.guarded.get(path)) or path.startswith(tuple(f"{gone}/" for gone in moved)) or self._is_plain_git(path, after):
+            if not _is_new(found, before.guarded.get(path)) or not (is_whole or self._changed_since(path, before.at_ns)):
+                continue
+            if path.startswith(tuple(f"{gone}/" for gone in moved)) or self._is_plain_git(path, after):
                 continue
             place = place or quarantine()
             said.append(self._moved(path, place, before.guarded.get(path)))
             moved.append(path)
         return said
+
+    def _changed_since(self, path: str, at_ns: int) -> bool:
+        """Its ctime, which nobody can set: tells what came up from what merely had not been looked at."""
+        try:
+            return os.lstat(os.path.join(self._root, path)).st_ctime_ns >= at_ns - CLOCK_STEP_NS
+        except OSError:
+            return False
 
     def _moved(self, path: str, place: Path, old: Found | None) -> str:
         source, target = os.path.join(self._root, path), place / path.replace("/", "-")
@@ -149,7 +188,8 @@ class ControlFiles:
     def _is_plain_git(self, path: str, after: Mapping[str, Found]) -> bool:
         """Part of a new repository as `git init` and `git clone` make it: nothing in it names a program."""
         inside = path.rpartition("/")[0]
-        root = path if after[path].kind == "git" else inside if inside in after or after[path].is_bare else None
+        is_inside = after[path].is_bare or (inside in after and after[inside].kind == "git")
+        root = path if after[path].kind == "git" else inside if is_inside else None
         return root is not None and _is_plain(os.path.join(self._root, root))
 
 

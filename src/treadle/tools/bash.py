@@ -1,6 +1,6 @@
 """The `bash` tool: one command in a shell of its own, and nothing left of it afterwards.
 
-Not here: which commands may run (policy.py), background jobs, ending a tree of processes (processes.py). Entry: `Bash`.
+Not here: which commands may run (policy.py), how they are started (commands.py) and ended (processes.py), what runs on (jobs.py). Entry: `Bash`.
 """
 
 from __future__ import annotations
@@ -21,10 +21,13 @@ from treadle.sandbox import Left
 from treadle.tooling import MAX_OUTPUT_LINES, InvalidArguments, ToolContext, ToolFailed, Touched
 from treadle.tools.builtin import Arguments, Builtin, closed_object
 from treadle.tools.commands import Command, start
+from treadle.tools.jobs import Job, Jobs
 from treadle.tools.processes import Tree
 
 DEFAULT_TIMEOUT_S = 120.0
 MAX_TIMEOUT_S = 600.0
+_AT_ONCE_S = 0.3
+"""A command in the background that ends so soon most likely failed: its call still tells."""
 _LAST_WORDS_S = 0.2
 """How long the rest is awaited once the shell has ended."""
 _PROGRESS_S = 0.2
@@ -37,7 +40,8 @@ _NOTE_LINES = 8
 
 class BashArguments(Arguments, frozen=True, kw_only=True, forbid_unknown_fields=True):
     command: str
-    timeout_s: float = DEFAULT_TIMEOUT_S
+    timeout_s: float | None = None
+    background: bool = False
 
 
 class Bash(Builtin[BashArguments]):
@@ -49,7 +53,11 @@ class Bash(Builtin[BashArguments]):
     parameters = closed_object(
         {
             "command": {"type": "string", "description": "What bash shall run."},
-            "timeout_s": {"type": "number", "description": f"Seconds, at most {MAX_TIMEOUT_S:.0f}. Default {DEFAULT_TIMEOUT_S:.0f}."},
+            "timeout_s": {
+                "type": "number",
+                "description": f"Seconds, at most {MAX_TIMEOUT_S:.0f}. Default {DEFAULT_TIMEOUT_S:.0f}; in the background none.",
+            },
+            "background": {"type": "boolean", "description": "Go on while it runs; bash_output and bash_kill take the id that comes back."},
         },
         required=["command"],
     )
@@ -60,7 +68,7 @@ class Bash(Builtin[BashArguments]):
             raise InvalidArguments(f"The command is empty. A right call: {self.example}")
         if "\0" in arguments.command:
             raise InvalidArguments("The command holds a NUL character, which no command can: write such bytes with printf '\\0'.")
-        if not arguments.timeout_s > 0:
+        if arguments.timeout_s is not None and not arguments.timeout_s > 0:
             raise InvalidArguments(f"timeout_s must be more than 0, not {arguments.timeout_s}.")
 
     @override
@@ -73,7 +81,10 @@ class Bash(Builtin[BashArguments]):
 
         Raises ToolFailed where the command could not be started, was killed at its timeout (then nobody knows what it did), or died of a signal.
         """
-        timeout_s = min(arguments.timeout_s, MAX_TIMEOUT_S)
+        if arguments.background:
+            return await _begun(ctx, arguments)
+        asked_s = DEFAULT_TIMEOUT_S if arguments.timeout_s is None else arguments.timeout_s
+        timeout_s = min(asked_s, MAX_TIMEOUT_S)
         with Capture(ctx.spill, max_chars=self.max_output - _NOTE_CHARS, max_lines=MAX_OUTPUT_LINES - _NOTE_LINES) as capture:
             begun = anyio.current_time()
             ended = await _run(ctx, arguments.command, timeout_s, capture)
@@ -81,7 +92,7 @@ class Bash(Builtin[BashArguments]):
             text = capture.text().rstrip("\n") or "(no output)"
         notes = [
             *_notes(ended, took_s),
-            *([f"[timeout_s was {arguments.timeout_s:g}; {MAX_TIMEOUT_S:.0f} is the most]"] if arguments.timeout_s > timeout_s else []),
+            *([f"[timeout_s was {asked_s:g}; {MAX_TIMEOUT_S:.0f} is the most]"] if asked_s > timeout_s else []),
         ]
         for moved in ended.left.quarantined:
             ctx.warn(f"bash: {moved}")
@@ -104,10 +115,15 @@ class _Ended(msgspec.Struct, frozen=True):
     left: Left
 
 
+def exit_notes(code: int) -> list[str]:
+    """Nothing of a success."""
+    if not code:
+        return []
+    return [f"[exit code {code}{_meaning(code)}]" if code > 0 else f"[the shell was ended by {_signal_name(-code)}]"]
+
+
 def _notes(ended: _Ended, took_s: float) -> list[str]:
-    notes: list[str] = []
-    if ended.code:
-        notes.append(f"[exit code {ended.code}{_meaning(ended.code)}]" if ended.code > 0 else f"[the shell was ended by {_signal_name(-ended.code)}]")
+    notes = exit_notes(ended.code)
     if ended.left_behind or ended.left.left_behind:
         notes.append("[what the command had left running in the background was ended]")
     if took_s >= _LONG_S:
@@ -131,6 +147,39 @@ def _signal_name(number: int) -> str:
         return signal.Signals(number).name
     except ValueError:
         return f"signal {number}"
+
+
+# ---------------------------------------------------------------- in the background
+
+
+async def _begun(ctx: ToolContext[Any], arguments: BashArguments) -> str:
+    """What is over at once is told at once."""
+    jobs = ctx.keep(Jobs)
+    jobs.check_room()
+    reader, writer = os.pipe()
+    os.set_blocking(reader, False)
+    try:
+        running = await start(ctx, arguments.command, writer)  # shielded: it ends with a command that runs, or with an error
+    except BaseException:
+        os.close(reader)
+        raise
+    finally:
+        os.close(writer)
+    job = jobs.add(lambda name: Job(name, running, reader, ctx.spill, arguments.timeout_s))
+    try:
+        await job.wait(_AT_ONCE_S)
+    except BaseException:
+        with anyio.CancelScope(shield=True):
+            await job.end()
+        raise
+    if job.is_running:
+        return f"[{job.name} is running in the background: bash_output shows what it writes, bash_kill ends it; it ends with the session at the latest]"
+    output = await job.new_output()
+    if not job.left.begun:
+        raise ToolFailed(f"Not run: the sandbox could not be made. {output}")
+    for moved in job.left.quarantined:
+        ctx.warn(f"{job.name}: {moved}")
+    return "\n".join([output or "(no output)", f"[{job.name} has ended already]", *(exit_notes(job.code or 0) or ["[exit code 0]"]), *notes_of(job.left)])
 
 
 # ---------------------------------------------------------------- running

@@ -1,0 +1,159 @@
+"""Commands that run in the background of a session: what they have written since it was last asked for, and their end.
+
+They end with the session's runtime (with the run, where there is no session): nothing outlives it. Not here: how a command is started
+(commands.py), what the model is told (bash.py, bash_output.py, bash_kill.py). Entry: `Jobs`.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import os
+from collections.abc import Callable
+from contextlib import suppress
+
+import anyio
+
+from treadle.output import Capture, SpillText
+from treadle.sandbox import Left
+from treadle.tooling import ToolFailed
+from treadle.tools.commands import Command
+
+MAX_RUNNING = 16
+SHOWN_CHARS = 29_000
+SHOWN_LINES = 1_900
+_PIECE = 64 * 1024
+_PAUSE_S = 0.005
+"""Between two pieces of output: what writes without end is slowed down, and keeps nobody else waiting."""
+_LAST_WORDS_S = 0.2
+
+
+class Job:
+    """One command in the background. Its output is read as it comes, in the event loop, and shown once."""
+
+    def __init__(self, name: str, command: Command, reader: int, spill: SpillText, timeout_s: float | None) -> None:
+        self.name = name
+        self.timed_out = False
+        self._command, self._reader, self._spill = command, reader, spill
+        self._capture = self._new_capture()
+        self._silent = anyio.Event()
+        """Nobody can write to it any more."""
+        self._left: Left | None = None
+        self._freeing = anyio.Lock()
+        self._loop = asyncio.get_running_loop()
+        self._timer = None if timeout_s is None else self._loop.call_later(timeout_s, self._out_of_time)
+        self._pause: asyncio.TimerHandle | None = None
+        self._listen()
+
+    def _new_capture(self) -> Capture:
+        return Capture(self._spill, max_chars=SHOWN_CHARS, max_lines=SHOWN_LINES)
+
+    # ------------------------------------------------------------ as it runs
+
+    def _listen(self) -> None:
+        self._pause = None
+        self._loop.add_reader(self._reader, self._read)
+
+    def _read(self) -> None:
+        self._loop.remove_reader(self._reader)
+        data = b""
+        with suppress(BlockingIOError):
+            data = os.read(self._reader, _PIECE)
+            if not data:
+                self._silent.set()
+                return
+        self._capture.feed(data)
+        self._pause = self._loop.call_later(_PAUSE_S, self._listen)
+
+    def _out_of_time(self) -> None:
+        if self.is_running:
+            self.timed_out = True
+            self._command.tree.kill_now()
+
+    @property
+    def is_running(self) -> bool:
+        return self._left is None and self._command.process.returncode is None
+
+    @property
+    def code(self) -> int | None:
+        """None while it runs."""
+        return self._command.process.returncode
+
+    async def wait(self, seconds: float) -> None:
+        """Until it has ended, at most so long."""
+        with anyio.move_on_after(seconds):
+            await self._command.process.wait()
+
+    # ------------------------------------------------------------ what is shown
+
+    async def new_output(self) -> str:
+        """What it has written since this was last asked for: head and tail, with the whole in a file where it is too long."""
+        if not self.is_running:
+            await self._finish()
+        capture, self._capture = self._capture, self._new_capture()
+        with capture:
+            return capture.text().rstrip("\n")
+
+    async def end(self) -> Left:
+        """SIGTERM to all of it, SIGKILL half a second later; what it wrote until then is still shown. Idempotent. Shield it."""
+        if self._left is None and self._command.process.returncode is None:
+            await self._command.tree.end()
+        return await self._finish()
+
+    async def _finish(self) -> Left:
+        """The lock keeps two calls from freeing the same."""
+        with anyio.CancelScope(shield=True):
+            async with self._freeing:
+                self._left = self._left or await self._freed()
+        return self.left
+
+    async def _freed(self) -> Left:
+        await self._command.tree.kill()
+        await self._command.process.wait()
+        with anyio.move_on_after(_LAST_WORDS_S):
+            await self._silent.wait()
+        for timer in (self._timer, self._pause):
+            if timer is not None:
+                timer.cancel()
+        self._loop.remove_reader(self._reader)
+        os.close(self._reader)
+        return await self._command.leave()
+
+    @property
+    def left(self) -> Left:
+        """What the sandbox says of it; known after its end."""
+        return self._left or Left()
+
+
+class Jobs:
+    """Of one session. Ids are never used again."""
+
+    def __init__(self) -> None:
+        self._jobs: dict[str, Job] = {}
+        self._began = 0
+
+    def check_room(self) -> None:
+        """Raises ToolFailed where there are too many."""
+        if len(running := [job.name for job in self._jobs.values() if job.is_running]) >= MAX_RUNNING:
+            raise ToolFailed(f"{len(running)} jobs run already ({', '.join(running)}): end one with bash_kill first.")
+
+    def add(self, make: Callable[[str], Job]) -> Job:
+        self._began += 1
+        name = f"job_{self._began}"
+        job = self._jobs[name] = make(name)
+        return job
+
+    def get(self, name: str) -> Job:
+        """Raises ToolFailed for the model."""
+        job = self._jobs.get(name)
+        if job is None:
+            known = ", ".join(f"{job.name} ({'running' if job.is_running else 'ended'})" for job in self._jobs.values())
+            raise ToolFailed(
+                f"There is no job {name!r}. {f'There are: {known}' if known else 'None was started, or they ended with the process that had them'}."
+            )
+        return job
+
+    async def aclose(self) -> None:
+        """Ends them all."""
+        async with anyio.create_task_group() as ending:
+            for job in self._jobs.values():
+                ending.start_soon(job.end)
