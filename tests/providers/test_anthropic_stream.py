@@ -192,6 +192,10 @@ def test_each_stop_reason_is_known_or_counts_as_complete(raw: str, stop: StopRea
     assert (fold.response().stop_reason, fold.response().raw_stop_reason) == (stop, raw)
 
 
+def test_an_end_without_a_beginning_is_no_empty_answer() -> None:
+    assert failure({"type": "message_stop"}, END[0], START).kind is ErrorKind.NETWORK
+
+
 def test_usage_is_overwritten_where_it_is_said_and_kept_where_it_is_not() -> None:
     later = {
         "type": "message_delta",

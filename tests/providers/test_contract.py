@@ -12,9 +12,13 @@ import pytest
 from tests.providers.conftest import Wire
 from tests.providers.loopback import SILENT_CUT, Answer, Step, document, serving
 from tests.providers.speech import ANSWER_ID, ANSWERED_BY, HELLO, KEY, MODEL, USAGE, Call, Reasoning, Said, Speech, Text, call, reasoning, stream, text
+from treadle.abilities import UNKNOWN
+from treadle.config import Endpoint
 from treadle.errors import AgentError, ErrorKind
 from treadle.message import MediaPart, Message, Part, ProviderPart, ReasoningPart, TextPart, ToolCall, ToolResult, UnknownPart
 from treadle.model import Fold, History, Model, ModelRequest, ModelResponse, TextDelta, ToolDefinition, fold_stream
+from treadle.providers.wires import wire_of
+from treadle.redaction import Secret
 from treadle.types import Settings, StopReason, SystemBlock
 
 GOOD_DAY = text("Good ", "day")
@@ -370,6 +374,27 @@ async def test_a_429_may_name_a_date(wire: Wire) -> None:
 async def test_a_wrong_key_says_where_the_key_comes_from(wire: Wire) -> None:
     error = await asked(wire, document(wire.speech.error(401, "No."), status=401))
     assert "api_key" in error.message
+
+
+async def test_a_wrong_key_of_the_configuration_is_told_by_its_place(wire: Wire) -> None:
+    kind = wire_of(wire.speech.wire)
+    async with serving(document(wire.speech.error(401, "No."), status=401)) as server:
+        at = Endpoint(
+            name="mine",
+            type=wire.speech.wire,
+            base_url=server.url,
+            api_key=Secret(KEY),
+            auth_token=None,
+            key_origin="config.yaml:3",
+            preamble="",
+            timeout_s=10,
+            headers={},
+        )
+        connection = kind.connect_to(at)
+        with anyio.fail_after(5), pytest.raises(AgentError) as raised:
+            await fold_stream(kind.model_over(connection, at, MODEL, UNKNOWN).stream(HELLO))
+        await connection.aclose()
+    assert "Check the key of config.yaml:3" in raised.value.message
 
 
 async def test_what_is_not_there_points_at_the_model_and_the_address(wire: Wire) -> None:

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import asyncio
 import io
+import os
 from collections.abc import Mapping
 from contextlib import suppress
 from functools import partial
@@ -179,10 +180,16 @@ class Exchange:
                 return AgentError("network", f"{error.host!r} is not known: check the address, and that there is a network")
             case aiohttp.ClientConnectorError():
                 where = f"the proxy {error.host}:{error.port}" if isinstance(error, aiohttp.ClientProxyConnectionError) else host
-                return AgentError("network", f"cannot connect to {where}: {error.os_error.strerror or error.os_error}")
+                return AgentError("network", f"cannot connect to {where}: {_why(error.os_error)}")
             case aiohttp.ClientResponseError() | HttpProcessingError():
                 return AgentError("network", f"{host}{proxy} answered with something that is not HTTP")
             case _ if self._response is None:
                 return AgentError("network", f"{host}{proxy} closed the connection before it answered")
             case _:
                 return AgentError("network", f"the connection to {host}{proxy} was lost in the middle of the answer")
+
+
+def _why(error: OSError) -> str:
+    """In the system's words, where asyncio has others, which say the address once more."""
+    words = error.strerror or str(error)
+    return os.strerror(error.errno) if error.errno and "Connect call failed" in words else words

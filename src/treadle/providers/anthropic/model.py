@@ -67,7 +67,9 @@ def connect_to(endpoint: Endpoint) -> HttpConnection:
 
 def model_over(connection: Connection, endpoint: Endpoint, model_id: str, abilities: Abilities) -> AnthropicModel:
     bearer, name = endpoint.auth_token is not None, f"{endpoint.name}:{model_id}"
-    return AnthropicModel(model_id, connection=connection, preamble=endpoint.preamble, bearer=bearer, name=name, abilities=abilities)
+    return AnthropicModel(
+        model_id, connection=connection, preamble=endpoint.preamble, bearer=bearer, name=name, abilities=abilities, credential=endpoint.credential
+    )
 
 
 def _credentials(api_key: str | None, auth_token: str | None, base_url: str | None) -> dict[str, str]:
@@ -101,13 +103,17 @@ class AnthropicModel:
         bearer: bool = False,
         name: str | None = None,
         abilities: Abilities = UNKNOWN,
+        credential: str = "",
     ) -> None:
-        """`preamble` is the first system block where a token is used (`bearer`), and is left out where a key is."""
+        """`preamble` is the first system block where a token is used (`bearer`), and is left out where a key is.
+
+        `credential` says where the key or the token came from, for the message of an auth error.
+        """
         self.abilities = abilities
         self._name = name or f"anthropic:{model_id}"
         self._connection = connection
         self._encoder = RequestEncoder(model_id, preamble if bearer else "", abilities)
-        self._refusals = Refusals(_TOKEN_FROM if bearer else _KEY_FROM, request_id="request-id")
+        self._refusals = Refusals(credential or (_TOKEN_FROM if bearer else _KEY_FROM), request_id="request-id")
 
     @classmethod
     def from_client(cls, client: object, model_id: str) -> Self:
@@ -117,9 +123,7 @@ class AnthropicModel:
         """
         from treadle.providers.anthropic.sdk import SdkConnection  # noqa: PLC0415  only who has a client needs it
 
-        model = cls(model_id, connection=SdkConnection(client))
-        model._refusals = Refusals(_CLIENT_FROM, request_id="request-id")
-        return model
+        return cls(model_id, connection=SdkConnection(client), credential=_CLIENT_FROM)
 
     @property
     def name(self) -> str:

@@ -134,7 +134,10 @@ class MessagesDecoder:
             case MessageStart():
                 self._start_message(event.message, deltas)
             case MessageStop():
-                self._stop_message(self._message or WireMessage(), deltas)
+                if self._message is None:
+                    self.failure = AgentError("network", "the stream mixes up its events: it ends an answer that it has not begun")
+                else:
+                    self._stop_message(self._message, deltas)
             case BlockPiece():
                 if (block := self._block_for(event)) is not None:
                     block.add(event.delta, deltas)

@@ -63,9 +63,8 @@ def connect_to(endpoint: Endpoint) -> HttpConnection:
 
 def model_over(connection: Connection, endpoint: Endpoint, model_id: str, abilities: Abilities) -> OpenAIResponsesModel:
     own_host = endpoint.base_url is None or urlsplit(endpoint.base_url).hostname == urlsplit(BASE_URL).hostname
-    return OpenAIResponsesModel(
-        model_id, connection=connection, name=f"{endpoint.name}:{model_id}", abilities=abilities, own_host=own_host, bearer=endpoint.auth_token is not None
-    )
+    name = f"{endpoint.name}:{model_id}"
+    return OpenAIResponsesModel(model_id, connection=connection, name=name, abilities=abilities, own_host=own_host, credential=endpoint.credential)
 
 
 def _credentials(api_key: str | None, auth_token: str | None, base_url: str | None) -> dict[str, str]:
@@ -96,15 +95,15 @@ class OpenAIResponsesModel:
         name: str | None = None,
         abilities: Abilities = UNKNOWN,
         own_host: bool = False,
-        bearer: bool = False,
+        credential: str = _KEY_FROM,
     ) -> None:
-        """`own_host`: OpenAI itself answers, which counts tokens and makes use of cache keys; `bearer`: a token is used, for messages."""
+        """`own_host`: OpenAI itself answers, which counts tokens and makes use of cache keys. `credential` says where the key came from."""
         self.abilities = abilities
         self._name = name or f"openai:{model_id}"
         self._own_host = own_host
         self._connection = connection
         self._encoder = RequestEncoder(model_id, abilities, cache_keys=own_host)
-        self._refusals = Refusals(_TOKEN_FROM if bearer else _KEY_FROM)
+        self._refusals = Refusals(credential)
 
     @property
     def name(self) -> str:
