@@ -30,6 +30,7 @@ from treadle.events import Warned
 from treadle.execution import Toolbox, has_commands, without_images
 from treadle.feed import Feed
 from treadle.journal import Journal
+from treadle.journals.memory import MemoryJournal
 from treadle.message import MediaPart, Message, Part, TextPart, encode_json
 from treadle.model import Model
 from treadle.model_choice import Asker, ModelChoice
@@ -44,6 +45,7 @@ from treadle.session import ResumeOptions, RunOptions
 from treadle.spill import Spill
 from treadle.tooling import ToolContext, ToolRegistry
 from treadle.types import DEFAULT_MAX_TOKENS, Limits, Mode, Settings, new_id
+from treadle.undo import UNDO_FOLDER, Before, Undo
 from treadle.window import window
 
 logger = logging.getLogger("treadle")
@@ -125,6 +127,14 @@ class Assembly:
     def _home(self) -> Path | None:
         folder = Path(self.config.home or home(os.environ))
         return folder if folder.is_dir() else None
+
+    @cached_property
+    def undo(self) -> Undo | None:
+        """What files were before runs changed them. None where runs are forgotten, and nobody could ask for it."""
+        return None if isinstance(self.journal, MemoryJournal) else Undo(Path(self.config.home or home(os.environ)) / UNDO_FOLDER)
+
+    def before_change(self, run_id: str, call_id: str) -> Callable[[Before], None] | None:
+        return None if self.undo is None else partial(self.undo.keep, run_id, call_id)
 
     async def check_sandbox(self, agent: Agent[Any, Any]) -> None:
         """Raises AgentError(invalid) where the configuration insists on a sandbox, the agent has commands, and none works."""
@@ -344,6 +354,7 @@ class _Contexts:
             spill=self._assembly.spill.write,
             seen_files=self._seen,
             places=ready.places,
+            before_change=self._assembly.before_change(plan.run_id, call_id),
             environment=self._assembly.environment,
             sandbox=self._assembly.confinement(plan, ready, toolbox),
             kept=self._kept,

@@ -13,6 +13,7 @@ from functools import partial
 from typing import Any, Literal, NoReturn, Self
 
 import anyio
+from anyio import to_thread
 from typing_extensions import Unpack
 
 from treadle.agent import Agent, Deps
@@ -115,6 +116,8 @@ class Runtime:
         try:
             with anyio.move_on_after(PRUNE_GRACE_S):
                 freed = await self.journal.prune(now() - span_of(self.config.keep_runs), apply=True)
+                if (undo := self._assembly.undo) is not None:
+                    await to_thread.run_sync(undo.forget, freed.runs)
                 logger.info("keep_runs=%s: %d old runs were deleted", self.config.keep_runs, len(freed.runs))
         except AgentError as e:
             logger.warning("old runs could not be deleted: %s", e.message)

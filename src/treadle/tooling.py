@@ -19,6 +19,7 @@ from treadle.model import ToolDefinition
 from treadle.result import RunResult
 from treadle.sandbox import Confinement
 from treadle.types import Effect, Limits
+from treadle.undo import Before
 
 DepsOut = TypeVar("DepsOut", covariant=True, default=object)
 DepsIn = TypeVar("DepsIn", contravariant=True, default=object)
@@ -116,6 +117,8 @@ class ToolContext(msgspec.Struct, Generic[DepsOut], frozen=True, kw_only=True):
     """Path -> hash of what the model was last shown of it, for the whole session: a file is read before it is changed."""
     places: Mapping[str, str] = {}
     """Path as the call names it -> where it led when the call was judged: that place is opened, and no link on the way to it is followed."""
+    before_change: Callable[[Before], None] | None = None
+    """Keeps what a file was, before it is changed, so that a person can have it back (`treadle runs undo`). None: nobody keeps it. Blocks."""
     environment: Mapping[str, str] = {}
     """The environment for child processes: the provider's keys are not in it."""
     sandbox: Confinement | None = None

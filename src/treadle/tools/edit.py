@@ -96,7 +96,7 @@ def _edit(ctx: ToolContext[Any], arguments: EditArguments) -> str:
         data = _encoded(encoding, document, arguments)
         if data == old.data:
             return f"{name} already reads like that: nothing was changed."
-        ctx.seen_files[os.fspath(place)] = files.save(place, data, old)
+        ctx.seen_files[os.fspath(place)] = files.save(place, data, old, ctx.before_change)
     done = f"Edited {name}: {count} replacement{'s' if count > 1 else ''}."
     return "\n".join([" ".join([done, *files.link_notes(old)]), *notes, short_difference(before, document.text)])
 

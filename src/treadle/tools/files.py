@@ -9,15 +9,16 @@ import errno
 import os
 import re
 import threading
-from collections.abc import Generator
+from collections.abc import Callable, Generator
 from contextlib import contextmanager, suppress
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeAlias
 
 import msgspec
 
 from treadle.tooling import InvalidArguments, ToolContext, ToolFailed
 from treadle.tools.folder import Folder, NotARegularFile
+from treadle.undo import Before, content_hash
 
 MAX_WHOLE_BYTES = 16 * 1024 * 1024
 """Files up to this size are compared by their content and can be edited; larger ones are compared by size, time and inode."""
@@ -156,14 +157,20 @@ def must_be_seen(ctx: ToolContext[Any], place: Path, digest: str) -> None:
 # ---------------------------------------------------------------- writing
 
 
-def save(place: Path, data: bytes, old: Loaded | None) -> str:
+Keep: TypeAlias = Callable[[Before], None]
+"""Keeps what a file was before it is changed (ToolContext.before_change)."""
+
+
+def save(place: Path, data: bytes, old: Loaded | None, keep: Keep | None = None) -> str:
     """Replaces the file in one step, or makes it with its directories: a reader sees all of the old content or all of the new.
 
     `old` is the file as it was looked at, None for a new one: it must still be like that, and owner (where allowed) and mode are kept.
+    `keep` is told of it at the last moment before the replacement; not of a file over 16 MiB.
     Returns the digest of the new content. Raises OSError; ToolFailed where the file has changed or is read-only.
     """
     status = old.status if old is not None else None
     _must_be_writable(place, status)
+    made = _missing_above(place) if old is None else ()
     temporary = f".treadle-{os.urandom(8).hex()}.tmp"
     with parent_of(place, create=True) as folder:
         fd = folder.create_file(temporary, 0o666 if old is None else 0o600)
@@ -176,6 +183,8 @@ def save(place: Path, data: bytes, old: Loaded | None) -> str:
             now = load(place)
             if (now.digest if now is not None else None) != (old.digest if old is not None else None):
                 raise ToolFailed(f"{place} was changed by somebody else just now, and nothing was written. Read it again, then make this call again.")
+            if keep is not None and (old is None or old.is_whole):
+                keep(Before(path=os.fspath(place), content=None if old is None else old.data, after=content_hash(data), made=made))
             folder.replace(temporary, place.name)
         except BaseException:
             with suppress(OSError):
@@ -183,6 +192,16 @@ def save(place: Path, data: bytes, old: Loaded | None) -> str:
             raise
         folder.sync()
     return digest_of(data) if len(data) <= MAX_WHOLE_BYTES else digest_of_large(os.stat(place))
+
+
+def _missing_above(place: Path) -> tuple[str, ...]:
+    """The directories that are made with it, the outermost first."""
+    missing: list[str] = []
+    for parent in place.parents:
+        if os.path.lexists(parent):
+            break
+        missing.insert(0, os.fspath(parent))
+    return tuple(missing)
 
 
 def link_notes(old: Loaded | None) -> list[str]:

@@ -146,6 +146,10 @@ class Folder:
     def remove_file(self, name: str) -> None:
         os.unlink(self._name(name), dir_fd=self._fd)
 
+    def remove_folder(self, name: str) -> None:
+        """An empty one."""
+        os.rmdir(self._name(name), dir_fd=self._fd)
+
     def sync(self) -> None:
         """Makes a replaced name durable."""
         if self._fd is None:

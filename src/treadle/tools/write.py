@@ -62,7 +62,7 @@ def _write(ctx: ToolContext[Any], arguments: WriteArguments) -> str:
             return f"{name} already has exactly this content: nothing was changed."
         if old is not None and old.data:
             files.must_be_seen(ctx, place, old.digest)
-        ctx.seen_files[os.fspath(place)] = files.save(place, data, old)
+        ctx.seen_files[os.fspath(place)] = files.save(place, data, old, ctx.before_change)
     lines = arguments.content.count("\n") + (not arguments.content.endswith("\n") and arguments.content != "")
     notes += files.link_notes(old)
     return " ".join([f"{'Created' if old is None else 'Overwrote'} {name}: {lines:,} lines, {len(data):,} bytes.", *notes])

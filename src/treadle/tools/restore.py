@@ -1,0 +1,99 @@
+"""Puts back what `write` and `edit` changed, where nothing else has changed it since.
+
+What it was before is kept by undo.py. Which calls are meant, and what a person is told, is for whoever asks. Entry: `restore`.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable, Iterable, Sequence
+from contextlib import suppress
+from itertools import pairwise
+from pathlib import Path
+from typing import Literal, TypeAlias
+
+from treadle.tooling import ToolFailed
+from treadle.tools import files
+from treadle.tools.folder import Folder
+from treadle.types import Value
+from treadle.undo import Change, content_hash
+
+Action: TypeAlias = Literal["restored", "removed", "unchanged", "refused"]
+"""removed: it was made by the run. unchanged: it is already as it was before. refused: `why` says why; it was left as it is."""
+
+Content: TypeAlias = Callable[[str], "bytes | None"]
+"""What is kept under a hash."""
+
+
+class Restored(Value, frozen=True, kw_only=True):
+    """What became of one file."""
+
+    path: str
+    action: Action
+    why: str = ""
+    calls: tuple[str, ...]
+
+
+def restore(changes: Sequence[Change], content: Content, *, apply: bool) -> list[Restored]:
+    """File by file, in the order in which they were first changed. `changes`: in the order of the calls. `apply`: not only says what it would do.
+
+    A file goes back to what it was before the first of its changes, provided that it is now what one of them made of it, and that each of
+    them began with what the one before had made. Raises nothing: what fails is refused, with the reason.
+    """
+    by_path: dict[str, list[Change]] = {}
+    for change in changes:
+        by_path.setdefault(change.path, []).append(change)
+    restored = [_file(path, theirs, content, apply=apply) for path, theirs in by_path.items()]
+    if apply:
+        _remove_folders({folder for one in restored if one.action == "removed" for folder in by_path[one.path][0].made})
+    return restored
+
+
+def _file(path: str, changes: list[Change], content: Content, *, apply: bool) -> Restored:
+    place, calls = Path(path), tuple(change.call_id for change in changes)
+    try:
+        with files.changing(place):
+            action, why = _put_back(place, changes, content, apply=apply)
+    except ToolFailed as e:
+        action, why = "refused", e.message
+    except OSError as e:
+        action, why = "refused", f"{e.strerror or e}"
+    return Restored(path=path, action=action, why=why, calls=calls)
+
+
+def _put_back(place: Path, changes: list[Change], content: Content, *, apply: bool) -> tuple[Action, str]:
+    old = files.load(place)
+    if old is not None and not old.is_whole:
+        return "refused", f"it is larger than {files.MAX_WHOLE_BYTES // 1024 // 1024} MiB now"
+    current, first = None if old is None else content_hash(old.data), changes[0]
+    if current == first.before:
+        return "unchanged", ""
+    if old is None:
+        return "refused", "it was removed since"
+    if current not in {change.after for change in changes}:
+        return "refused", "it was changed since"
+    if any(later.before != earlier.after and later.before != earlier.before for earlier, later in pairwise(changes)):
+        return "refused", "something else changed it between two of these calls"
+    if first.before is None:
+        if apply:
+            _remove(place)
+        return "removed", ""
+    before = content(first.before)
+    if before is None:
+        return "refused", "what it was before is no longer kept"
+    if apply:
+        files.save(place, before, old)
+    return "restored", ""
+
+
+def _remove(place: Path) -> None:
+    with files.parent_of(place) as folder:
+        folder.remove_file(place.name)
+        folder.sync()
+
+
+def _remove_folders(made: Iterable[str]) -> None:
+    """Those that were made for files, as far as they are empty now."""
+    for path in sorted(made, key=len, reverse=True):
+        with suppress(OSError), Folder.at(os.path.dirname(path)) as parent:
+            parent.remove_folder(os.path.basename(path))
