@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import signal
 import sys
-from collections.abc import Sequence
 from contextlib import nullcontext, suppress
 from dataclasses import dataclass
 from pathlib import Path
@@ -22,7 +21,6 @@ from treadle.cli.journal_option import journal_file, journal_url, open_runtime
 from treadle.cli.next_steps import next_steps
 from treadle.cli.output_file import OutputFile
 from treadle.cli.render import plain
-from treadle.cli.run import coding_agent
 from treadle.cli.run_options import check_directory, configured, run_options, settings_of
 from treadle.cli.terminal import put_bytes
 from treadle.cli.work_table import as_text, display
@@ -39,7 +37,6 @@ from treadle.work.crew import begin
 from treadle.work.logbook import find_batch
 from treadle.work.markdown import markdown
 from treadle.work.prompts import lines_of, prompts_of
-from treadle.work.workshop import Watcher
 
 OF_A_BATCH = {"prompts": "PROMPT", "source": "--from", "worktree": "--worktree", "cwd": "--cwd", "attached": "--file"}
 """What is settled when a batch begins."""
@@ -63,7 +60,7 @@ class Wish:
 @click.option("--from", "source", metavar="FILE|DIR|-", help="Prompts: one a line of a file or of standard input (-), one a file of a folder.")
 @click.option("--worktree", is_flag=True, help="Work each prompt in a git worktree of its own, on a branch treadle/ID from HEAD.")
 @click.option("--gate", "gates", metavar="CMD", multiple=True, help="A command that must succeed after a prompt was worked; repeatable, in order.")
-@click.option("--gate-timeout", type=click.FloatRange(0, min_open=True), default=GATE_TIMEOUT_S, show_default=f"{GATE_TIMEOUT_S:g}", metavar="S", help="Seconds of each gate.")
+@click.option("--gate-timeout", type=click.FloatRange(0, min_open=True), default=GATE_TIMEOUT_S, metavar="S", help="Seconds of each gate. Default: 1800.")
 @click.option("--retries", type=click.IntRange(0), default=0, show_default=True, metavar="N", help="Attempts after the first, where a gate or a run failed.")
 @click.option("--parallel", type=click.IntRange(1), default=1, show_default=True, metavar="N", help="Prompts that are worked at once.")
 @click.option("--resume", "batch", metavar="ID", help="Go on with a batch that was stopped: its id, the beginning of it, or `last`.")
@@ -100,6 +97,7 @@ async def _main(wish: Wish, out: IO[bytes] | None) -> Report:
     shelf, resumed = _shelf(configured(options, cwd=options["cwd"]), options["journal"]), None
     if options["batch"] is not None:
         resumed = Logbook.open(shelf, find_batch(shelf, options["batch"]))
+        options = _allowed_before(options, resumed.batch.terms)
     config = configured(options, cwd=options["cwd"] if resumed is None else _there(resumed))
     secrets = Redactor(config.secrets())
     async with open_runtime(config, journal_url(config, options["journal"])) as runtime, display(secrets, quiet=options["quiet"]) as watcher:
@@ -111,19 +109,18 @@ async def _main(wish: Wish, out: IO[bytes] | None) -> Report:
             logbook = await begin(shelf, prompts, terms, secrets=config.secrets(), watcher=watcher)
         else:
             logbook, attached = resumed, [attachment(Path(path)) for path in resumed.batch.terms.attached]
-            if (terms := _changed(resumed.batch.terms, config, wish)) != resumed.batch.terms:
+            if (terms := _changed(resumed.batch.terms, config, options, wish)) != resumed.batch.terms:
                 await logbook.resume_on(terms)
         async with logbook:
             watcher.begins(logbook.batch, done=list(logbook.rows.values()))
-            report = await _worked(logbook, runtime, config, watcher, attached, is_new=resumed is None)
+            report = await _worked(Crew(logbook, runtime, watcher, attached), logbook, is_new=resumed is None)
         _print(report, options["output"], secrets, out)
         if not options["quiet"]:
             await _tell_next_steps(runtime, report, options["journal"])
     return report
 
 
-async def _worked(logbook: Logbook, runtime: Runtime, config: Config, watcher: Watcher, attached: Sequence[Any], *, is_new: bool) -> Report:
-    crew = Crew(logbook, runtime, coding_agent(config), watcher, attached)
+async def _worked(crew: Crew, logbook: Logbook, *, is_new: bool) -> Report:
     wrong: AgentError | None = None
     report: Report | None = None
     async with anyio.create_task_group() as group:
@@ -186,14 +183,20 @@ def _terms(config: Config, options: dict[str, Any]) -> Terms:
         limits=config.limits,
         attached=tuple(str(path.absolute()) for path in options["attached"]),
         gate_timeout_s=options["gate_timeout"],
-        **{name: options[name] for name in ("on_ask", "on_unknown", "worktree", "gates", "retries", "parallel")},
+        sandbox=options["no_sandbox"],
+        **{name: options[name] for name in ("on_ask", "on_unknown", "allow", "worktree", "gates", "retries", "parallel")},
     )
 
 
-def _changed(terms: Terms, config: Config, wish: Wish) -> Terms:
+def _allowed_before(options: dict[str, Any], terms: Terms) -> dict[str, Any]:
+    """What a person allowed when the batch began stands, and what they allow now comes to it."""
+    return {**options, "allow": tuple(dict.fromkeys((*terms.allow, *options["allow"]))), "no_sandbox": options["no_sandbox"] or terms.sandbox}
+
+
+def _changed(terms: Terms, config: Config, options: dict[str, Any], wish: Wish) -> Terms:
     """The terms of a batch under what was typed now."""
-    options = wish.options
     changes: dict[str, Any] = {name: options[name] for name in ("on_ask", "on_unknown", "gates", "retries", "parallel") if wish.said(name)}
+    changes |= {"allow": options["allow"], "sandbox": options["no_sandbox"]}
     if wish.said("gate_timeout"):
         changes["gate_timeout_s"] = options["gate_timeout"]
     if wish.said("model"):

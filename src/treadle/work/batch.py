@@ -20,6 +20,10 @@ class Terms(Value, frozen=True, kw_only=True):
     """Of each prompt, over all its attempts."""
     on_ask: OnAsk = "deny"
     on_unknown: OnUnknown = "tell"
+    allow: tuple[str, ...] = ()
+    """Rules that a person added to their own for this batch."""
+    sandbox: str | None = None
+    """`off`: commands are not confined. None: as the configuration says."""
     attached: tuple[str, ...] = ()
     """Absolute paths of files that go with each prompt."""
     worktree: bool = False

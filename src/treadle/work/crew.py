@@ -4,12 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from pathlib import Path
-from typing import Any
 
 import anyio
 import msgspec
 
-from treadle.agent import Agent
 from treadle.environment import child_environment
 from treadle.errors import AgentError
 from treadle.message import Part
@@ -40,9 +38,9 @@ async def begin(shelf: Path, prompts: Sequence[str], terms: Terms, *, secrets: f
 class Crew:
     """For one batch, worked once."""
 
-    def __init__(self, logbook: Logbook, runtime: Runtime, agent: Agent[Any, Any], watcher: Watcher, attached: Sequence[Part] = ()) -> None:
-        """`agent` works every prompt, with the model of the batch; `attached` goes with each."""
-        self._record, self._runtime, self._agent, self._watcher, self._attached = logbook, runtime, agent, watcher, attached
+    def __init__(self, logbook: Logbook, runtime: Runtime, watcher: Watcher, attached: Sequence[Part] = ()) -> None:
+        """`attached` goes with each prompt."""
+        self._logbook, self._runtime, self._watcher, self._attached = logbook, runtime, watcher, attached
         self._scope = anyio.CancelScope()
         self._wrong: AgentError | None = None
         self._stopped = False
@@ -52,7 +50,7 @@ class Crew:
     @property
     def has_runs(self) -> bool:
         """Whether any prompt of the batch has one."""
-        batch, sessions = self._record.batch, self._runtime.sessions
+        batch, sessions = self._logbook.batch, self._runtime.sessions
         return any(sessions.get(batch.item_id(number)) is not None for number in batch.numbers)
 
     def stop(self) -> None:
@@ -65,23 +63,23 @@ class Crew:
 
         Raises AgentError for what is wrong before the first run of the batch could begin: it would likely be wrong for each.
         """
-        await end_leftovers(self._record.batch.id)
-        pending = self._record.pending
-        async with workshop(self._record, self._runtime, self._agent, self._watcher, self._attached) as shop:
+        await end_leftovers(self._logbook.batch.id)
+        pending = self._logbook.pending
+        async with workshop(self._logbook, self._runtime, self._watcher, self._attached) as shop:
             with self._scope:
                 async with anyio.create_task_group() as group:
                     numbers = iter(pending)
                     for _ in range(min(shop.logbook.batch.terms.parallel, len(pending))):
                         group.start_soon(self._one_after_the_other, shop, numbers)
         with anyio.CancelScope(shield=True):
-            for number in self._record.places:
+            for number in self._logbook.places:
                 await Item(shop, number).tidy()
-            await self._record.tidy()
+            await self._logbook.tidy()
         if self._wrong is not None:
             raise self._wrong
-        done = {**self._rows, **self._record.rows}
-        rows = [done[number] if number in done else await Item(shop, number).standing() for number in self._record.batch.numbers]
-        return Report.of(self._record.batch, rows, stopped=self._stopped, pending=len(self._record.pending))
+        done = {**self._rows, **self._logbook.rows}
+        rows = [done[number] if number in done else await Item(shop, number).standing() for number in self._logbook.batch.numbers]
+        return Report.of(self._logbook.batch, rows, stopped=self._stopped, pending=len(self._logbook.pending))
 
     async def _one_after_the_other(self, shop: Workshop, numbers: Iterator[int]) -> None:
         for number in numbers:

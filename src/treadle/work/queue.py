@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from pathlib import Path
 from types import TracebackType
 from typing import TYPE_CHECKING, Any, Protocol, Self
 
 import anyio
+import anyio.to_thread
 from anyio.abc import TaskStatus
 
 from treadle.agent import Agent
@@ -62,8 +64,8 @@ class _Driven:
 class LocalQueue:
     """Drives every run in this process, at once. An async context manager: leaving it cancels what still runs, and waits for it."""
 
-    def __init__(self, runtime: Runtime, agent: Agent[Any, Any], heard: Callable[[Event], None]) -> None:
-        """`agent` works every order; `heard` is told each event of each run."""
+    def __init__(self, runtime: Runtime, agent: Callable[[Path], Agent[Any, Any]], heard: Callable[[Event], None]) -> None:
+        """`agent` works the orders of a folder, and may block while it is made; `heard` is told each event of each run."""
         self._runtime, self._agent, self._heard = runtime, agent, heard
         self._group = anyio.create_task_group()
         self._runs: dict[str, _Driven] = {}
@@ -95,7 +97,8 @@ class LocalQueue:
         return self._runs[run_id]
 
     async def _drive(self, order: Order, *, task_status: TaskStatus[str]) -> None:
-        async with self._stream(order) as stream:
+        agent = await anyio.to_thread.run_sync(self._agent, Path(order.cwd))
+        async with self._stream(order, agent) as stream:
             driven = self._runs[stream.run_id] = _Driven(stream)
             task_status.started(stream.run_id)
             try:
@@ -104,11 +107,11 @@ class LocalQueue:
             finally:
                 driven.over.set()
 
-    def _stream(self, order: Order) -> RunStream[Any]:
+    def _stream(self, order: Order, agent: Agent[Any, Any]) -> RunStream[Any]:
         if order.run_id is not None:
-            return self._runtime.resume_stream(order.run_id, self._agent, on_unknown=order.on_unknown)
+            return self._runtime.resume_stream(order.run_id, agent, on_unknown=order.on_unknown)
         return self._runtime.stream(
-            self._agent,
+            agent,
             order.prompt,
             session=order.session,
             cwd=order.cwd,

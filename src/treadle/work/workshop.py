@@ -6,10 +6,11 @@ from collections.abc import AsyncGenerator, Sequence
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Any, Protocol
+from typing import Protocol
 
 from treadle.agent import Agent
-from treadle.config import Config
+from treadle.coding import coding_agent
+from treadle.config import Config, project_of, trust_of
 from treadle.environment import child_environment
 from treadle.errors import AgentError
 from treadle.events import Event
@@ -18,6 +19,7 @@ from treadle.redaction import Redactor
 from treadle.runtime import Runtime
 from treadle.sandbox import Sandbox
 from treadle.sandboxes import find_sandbox
+from treadle.work.batch import Terms
 from treadle.work.gates import Gates
 from treadle.work.git import GitFailed
 from treadle.work.leftovers import LEFT_BY
@@ -64,19 +66,22 @@ class Workshop:
 
 
 @asynccontextmanager
-async def workshop(logbook: Logbook, runtime: Runtime, agent: Agent[Any, Any], watcher: Watcher, attached: Sequence[Part]) -> AsyncGenerator[Workshop]:
+async def workshop(logbook: Logbook, runtime: Runtime, watcher: Watcher, attached: Sequence[Part]) -> AsyncGenerator[Workshop]:
     """Leaving it ends every run that is under way. Raises AgentError(invalid) where the worktrees of the batch have no repository any more."""
     batch, terms, config = logbook.batch, logbook.batch.terms, runtime.config
     environment = {**child_environment(config.secrets()), LEFT_BY: batch.id}
     repository = await repository_of(Path(terms.cwd), environment, needed=terms.worktree)
     sandbox = await _sandbox(config, watcher) if terms.gates else None
+    assistants = Assistants(config, terms)
+    for warning in assistants.warnings:
+        watcher.warns(warning)
 
     def heard(event: Event) -> None:
         if (number := batch.number_of(event.session_id)) is not None:
             watcher.heard(number, event)
 
     try:
-        async with LocalQueue(runtime, replace(agent, model=terms.model), heard) as queue:
+        async with LocalQueue(runtime, assistants.of, heard) as queue:
             yield Workshop(
                 logbook=logbook,
                 runtime=runtime,
@@ -99,6 +104,25 @@ async def workshop(logbook: Logbook, runtime: Runtime, agent: Agent[Any, Any], w
     finally:
         if sandbox is not None:
             await sandbox.aclose()
+
+
+class Assistants:
+    """Who works in each folder: the coding assistant, as it is told about that folder. A worktree is trusted as far as what it is a copy of."""
+
+    def __init__(self, config: Config, terms: Terms) -> None:
+        self._config, self._terms = config, terms
+        cwd = Path(terms.cwd)
+        self._trust = trust_of(Path(config.home), project_of(cwd)) if config.home and terms.worktree else None
+        self.warnings = coding_agent(config, cwd).warnings
+        self._made: dict[Path, Agent[object, str]] = {}
+
+    def of(self, folder: Path) -> Agent[object, str]:
+        """The same for every run in a folder, whatever is changed there meanwhile. Blocks while it reads files."""
+        if folder not in self._made:
+            project = project_of(folder)
+            trust = replace(self._trust, root=project.root) if self._trust is not None and project is not None else None
+            self._made[folder] = replace(coding_agent(self._config, folder, trust=trust).agent, model=self._terms.model)
+        return self._made[folder]
 
 
 async def repository_of(cwd: Path, environment: dict[str, str], *, needed: bool) -> Repository | None:
