@@ -5,6 +5,7 @@ from __future__ import annotations
 import base64
 import json
 import re
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -376,6 +377,12 @@ def test_every_row_of_the_table_is_one_that_can_be_found() -> None:
         assert not server.owner or server_owning(server.owner) is server
         assert not server.reasoning_always or server.reasoning == "reasoning_content"
     assert server_owning("") is OTHER
+
+
+def test_every_server_of_the_table_is_in_the_documents() -> None:
+    text = (Path(__file__).resolve().parents[2] / "docs" / "models.md").read_text(encoding="utf-8")
+    told = re.findall(r"`([\w.]+)`", "".join(re.findall(r"^\|(.*?)\|", text[text.index("## Compatible servers") :], re.MULTILINE)))
+    assert [name for name in NAMES if name not in told] == []
 
 
 # ---------------------------------------------------------------- any history
