@@ -190,6 +190,10 @@ def test_keys_and_numbers_of_json_are_texts_too() -> None:
     assert Redactor(["12345678"]).inside(value) == {"pin": MASK, MASK: [True, None, 1.5, f"x{MASK}"], "n": 1234567}
 
 
+def test_a_tuple_inside_of_json_is_a_list() -> None:
+    assert Redactor([CANARY]).inside({"a": ({"b": f"x {CANARY}"}, 1)}) == {"a": [{"b": f"x {MASK}"}, 1]}
+
+
 def test_a_value_in_which_nothing_is_found_is_the_same_object() -> None:
     message = Message.assistant("All is well.")
     assert Redactor([CANARY]).inside(message) is message

@@ -162,8 +162,8 @@ class Redactor:
         match value:
             case dict():
                 return {self.exact(str(key)): self._inside_json(item) for key, item in cast("dict[Any, Any]", value).items()}
-            case list():
-                return [self._inside_json(item) for item in cast("list[Any]", value)]
+            case list() | tuple():  # which stands for a list there
+                return [self._inside_json(item) for item in cast("list[Any] | tuple[Any, ...]", value)]
             case bool() | None:
                 return value
             case _:

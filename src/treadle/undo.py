@@ -38,6 +38,8 @@ class Before(Value, frozen=True, kw_only=True):
     """The hash of what it will hold."""
     made: tuple[str, ...] = ()
     """Directories that are made for it, the outermost first."""
+    temporary: str = ""
+    """The name beside it under which the new content is written first: a process that is killed may leave it there."""
 
 
 class Change(Value, frozen=True, kw_only=True):
@@ -49,6 +51,7 @@ class Change(Value, frozen=True, kw_only=True):
     """The hash of what it held; None: it was not there."""
     after: str
     made: tuple[str, ...] = ()
+    temporary: str = ""
     at: Time
 
 
@@ -78,11 +81,12 @@ class Undo:
         content, folder = before.content, self._of(run_id)
         if not self._has_room(run_id, len(content or b"")):
             raise OSError(f"more than {MAX_RUN_BYTES // 1024 // 1024} MiB of this run are kept already")
-        folder.mkdir(mode=0o700, parents=True, exist_ok=True)
+        self.folder.mkdir(mode=0o700, parents=True, exist_ok=True)
+        folder.mkdir(mode=0o700, exist_ok=True)
         kept = None if content is None else content_hash(content)
         if content is not None and kept is not None and not (folder / kept).exists():
             _put(folder / kept, content)
-        change = Change(call_id=call_id, path=before.path, before=kept, after=before.after, made=before.made, at=now())
+        change = Change(call_id=call_id, path=before.path, before=kept, after=before.after, made=before.made, temporary=before.temporary, at=now())
         _put(folder / f"{_name(call_id)}.json", encode_json(change))
 
     def changes(self, run_id: str) -> dict[str, Change]:

@@ -23,6 +23,8 @@ from treadle.undo import Before, content_hash
 MAX_WHOLE_BYTES = 16 * 1024 * 1024
 """Files up to this size are compared by their content and can be edited; larger ones are compared by size, time and inode."""
 MAX_PATH_CHARS = 4096
+TEMPORARY = ".treadle-"
+"""How the names begin under which new content is first written."""
 _SAMPLE = 64 * 1024
 _TRIES = 5
 
@@ -165,13 +167,15 @@ def save(place: Path, data: bytes, old: Loaded | None, keep: Keep | None = None)
     """Replaces the file in one step, or makes it with its directories: a reader sees all of the old content or all of the new.
 
     `old` is the file as it was looked at, None for a new one: it must still be like that, and owner (where allowed) and mode are kept.
-    `keep` is told of it at the last moment before the replacement; not of a file over 16 MiB.
+    `keep` is told of it before anything is made or changed; not of a file over 16 MiB.
     Returns the digest of the new content. Raises OSError; ToolFailed where the file has changed or is read-only.
     """
     status = old.status if old is not None else None
     _must_be_writable(place, status)
-    made = _missing_above(place) if old is None else ()
-    temporary = f".treadle-{os.urandom(8).hex()}.tmp"
+    temporary = f"{TEMPORARY}{os.urandom(8).hex()}.tmp"
+    if keep is not None and (old is None or old.is_whole):
+        made = _missing_above(place) if old is None else ()
+        keep(Before(path=os.fspath(place), content=None if old is None else old.data, after=content_hash(data), made=made, temporary=temporary))
     with parent_of(place, create=True) as folder:
         fd = folder.create_file(temporary, 0o666 if old is None else 0o600)
         try:
@@ -183,8 +187,6 @@ def save(place: Path, data: bytes, old: Loaded | None, keep: Keep | None = None)
             now = load(place)
             if (now.digest if now is not None else None) != (old.digest if old is not None else None):
                 raise ToolFailed(f"{place} was changed by somebody else just now, and nothing was written. Read it again, then make this call again.")
-            if keep is not None and (old is None or old.is_whole):
-                keep(Before(path=os.fspath(place), content=None if old is None else old.data, after=content_hash(data), made=made))
             folder.replace(temporary, place.name)
         except BaseException:
             with suppress(OSError):

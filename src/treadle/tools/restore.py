@@ -6,7 +6,7 @@ What it was before is kept by undo.py. Which calls are meant, and what a person 
 from __future__ import annotations
 
 import os
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Collection, Iterable, Sequence
 from contextlib import suppress
 from itertools import pairwise
 from pathlib import Path
@@ -34,8 +34,10 @@ class Restored(Value, frozen=True, kw_only=True):
     calls: tuple[str, ...]
 
 
-def restore(changes: Sequence[Change], content: Content, *, apply: bool) -> list[Restored]:
+def restore(changes: Sequence[Change], content: Content, *, failed: Collection[str] = (), apply: bool) -> list[Restored]:
     """File by file, in the order in which they were first changed. `changes`: in the order of the calls. `apply`: not only says what it would do.
+
+    `failed`: calls that ended in an error, whose changes most likely never came to be.
 
     A file goes back to what it was before the first of its changes, provided that it is now what one of them made of it, and that each of
     them began with what the one before had made. Raises nothing: what fails is refused, with the reason.
@@ -43,17 +45,21 @@ def restore(changes: Sequence[Change], content: Content, *, apply: bool) -> list
     by_path: dict[str, list[Change]] = {}
     for change in changes:
         by_path.setdefault(change.path, []).append(change)
-    restored = [_file(path, theirs, content, apply=apply) for path, theirs in by_path.items()]
+    restored = [_file(path, theirs, content, failed, apply=apply) for path, theirs in by_path.items()]
     if apply:
+        for change in changes:
+            _remove_temporary(change)
         _remove_folders({folder for one in restored if one.action == "removed" for folder in by_path[one.path][0].made})
     return restored
 
 
-def _file(path: str, changes: list[Change], content: Content, *, apply: bool) -> Restored:
+def _file(path: str, changes: list[Change], content: Content, failed: Collection[str], *, apply: bool) -> Restored:
     place, calls = Path(path), tuple(change.call_id for change in changes)
     try:
         with files.changing(place):
-            action, why = _put_back(place, changes, content, apply=apply)
+            old = files.load(place)
+            changes = _that_came_to_be(changes, failed, _hash(old))
+            action, why = _put_back(place, old, changes, content, apply=apply) if changes else ("unchanged", "")
     except ToolFailed as e:
         action, why = "refused", e.message
     except OSError as e:
@@ -61,11 +67,20 @@ def _file(path: str, changes: list[Change], content: Content, *, apply: bool) ->
     return Restored(path=path, action=action, why=why, calls=calls)
 
 
-def _put_back(place: Path, changes: list[Change], content: Content, *, apply: bool) -> tuple[Action, str]:
-    old = files.load(place)
+def _hash(old: files.Loaded | None) -> str | None:
+    return None if old is None else content_hash(old.data)
+
+
+def _that_came_to_be(changes: list[Change], failed: Collection[str], current: str | None) -> list[Change]:
+    """Without those of failed calls that left no trace."""
+    next_before = [*(change.before for change in changes[1:]), current]
+    return [change for change, found in zip(changes, next_before, strict=True) if change.call_id not in failed or change.after == found]
+
+
+def _put_back(place: Path, old: files.Loaded | None, changes: list[Change], content: Content, *, apply: bool) -> tuple[Action, str]:
     if old is not None and not old.is_whole:
         return "refused", f"it is larger than {files.MAX_WHOLE_BYTES // 1024 // 1024} MiB now"
-    current, first = None if old is None else content_hash(old.data), changes[0]
+    current, first = _hash(old), changes[0]
     if current == first.before:
         return "unchanged", ""
     if old is None:
@@ -90,6 +105,13 @@ def _remove(place: Path) -> None:
     with files.parent_of(place) as folder:
         folder.remove_file(place.name)
         folder.sync()
+
+
+def _remove_temporary(change: Change) -> None:
+    """What a process that was killed had written beside the file."""
+    if change.temporary.startswith(files.TEMPORARY) and "/" not in change.temporary:
+        with suppress(OSError), files.parent_of(Path(change.path)) as folder:
+            folder.remove_file(change.temporary)
 
 
 def _remove_folders(made: Iterable[str]) -> None:

@@ -15,6 +15,7 @@ COMMANDS = {
     "fork": ("treadle.cli.runs.fork:fork", "A new run that goes on from a turn of another one."),
     "diff": ("treadle.cli.runs.diff:diff", "Where two runs part, and how they ended."),
     "kill": ("treadle.cli.runs.kill:kill", "End a run, in whatever process it runs."),
+    "undo": ("treadle.cli.runs.undo:undo", "Put back the files that a run changed."),
     "cost": ("treadle.cli.runs.cost:cost", "What runs have taken, by day, model or session."),
     "export": ("treadle.cli.runs.export:export", "A run as JSON lines."),
     "import": ("treadle.cli.runs.import_:import_", "Take in what export gave."),

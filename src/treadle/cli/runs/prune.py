@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from datetime import UTC, datetime, timedelta
 
 import click
@@ -10,9 +11,11 @@ from treadle.cli.exits import Failed
 from treadle.cli.help import HELP
 from treadle.cli.journal_option import Place, journal_option, on_journal
 from treadle.cli.terminal import confirm, count, put, put_json, size
+from treadle.config import home
 from treadle.config.keys import span_of
 from treadle.journal import Freed
 from treadle.redaction import Redactor
+from treadle.undo import UNDO_FOLDER, Undo
 
 
 @click.command(context_settings=HELP)
@@ -36,6 +39,7 @@ def prune(age: str, yes: bool, as_json: bool, journal: str | None) -> None:
         if would.runs and not yes:
             confirm(f"Delete {count(len(would.runs), 'run')}?")
         freed = await place.journal.prune(before, apply=True) if would.runs else would
+        Undo(home(os.environ) / UNDO_FOLDER).forget(freed.runs if would.runs else ())
         if as_json:
             put_json(freed, place.secrets)
         elif freed.runs:
