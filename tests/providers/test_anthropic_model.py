@@ -59,3 +59,20 @@ async def test_temperature_is_named_as_what_the_model_refuses_and_sent_when_give
         assert model.name == f"anthropic:{MODEL}"
         await fold_stream(model.stream(ModelRequest(messages=HELLO.messages, settings=Settings(max_tokens=5, temperature=0.25))))
     assert server.seen[0].json["temperature"] == 0.25
+
+
+async def test_an_answer_s_schema_goes_in_the_api_s_words_and_as_a_tool_where_it_has_none(model_on: ModelOn) -> None:
+    """An open object, or a bound, is answered by a 400."""
+    bounded = {"type": "object", "properties": {"age": {"type": "integer", "minimum": 0}}, "required": ["age"]}
+    a_map = {"type": "object", "additionalProperties": {"type": "integer"}}
+    async with serving(stream(*WHOLE), stream(*WHOLE)) as server:
+        for schema in (bounded, a_map):
+            await fold_stream(model_on(server).stream(ModelRequest(messages=HELLO.messages, settings=Settings(max_tokens=5, output_schema=schema))))
+    native, by_tool = (seen.json for seen in server.seen)
+    age = {"type": "integer", "description": "(minimum: 0)"}
+    assert native["output_config"] == {
+        "format": {"type": "json_schema", "schema": {"type": "object", "properties": {"age": age}, "required": ["age"], "additionalProperties": False}}
+    }
+    assert "output_config" not in by_tool
+    (tool,) = by_tool["tools"]  # pyright: ignore[reportGeneralTypeIssues, reportUnknownVariableType]  JSON
+    assert (tool["name"], tool["input_schema"]) == ("final_answer", a_map)

@@ -16,6 +16,7 @@ from treadle.config.endpoint import Endpoint
 from treadle.errors import AgentError
 from treadle.model import Delta, ModelRequest
 from treadle.providers.anthropic.request import RequestEncoder
+from treadle.providers.anthropic.schemas import fitted
 from treadle.providers.anthropic.stream import MessagesDecoder
 from treadle.providers.connection import Connection
 from treadle.providers.exchange import asked_once, exchanged
@@ -140,7 +141,10 @@ class AnthropicModel:
         return self.abilities.refused() | _REFUSES
 
     def stream(self, request: ModelRequest) -> AsyncGenerator[Delta, None]:
-        return structured(self._stream, request, self.abilities)
+        schema, abilities = request.settings.output_schema, self.abilities
+        if schema is not None and abilities.structured_output in (None, "native") and fitted(schema) is None:
+            abilities = msgspec.structs.replace(abilities, structured_output="tool")
+        return structured(self._stream, request, abilities)
 
     def _stream(self, request: ModelRequest) -> AsyncGenerator[Delta, None]:
         body, headers = self._encoder.encode(request)

@@ -14,6 +14,7 @@ from treadle.abilities import UNKNOWN, Abilities
 from treadle.errors import AgentError
 from treadle.model import History, ModelRequest, ToolDefinition
 from treadle.providers.anthropic.messages import Block, MessageEncoder
+from treadle.providers.anthropic.schemas import fitted
 from treadle.providers.encoding import dumped, head, remembered, wire_for, with_extra
 from treadle.types import DEFAULT_MAX_TOKENS, Settings, SystemBlock, Thinking
 
@@ -166,7 +167,7 @@ def _settings(settings: Settings, abilities: Abilities, *, has_tools: bool) -> B
     if settings.effort is not None:
         output["effort"] = abilities.effort(settings.effort)
     if settings.output_schema is not None:
-        output["format"] = {"type": "json_schema", "schema": settings.output_schema}
+        output["format"] = {"type": "json_schema", "schema": fitted(settings.output_schema) or settings.output_schema}
     if output:
         fields["output_config"] = output
     return fields

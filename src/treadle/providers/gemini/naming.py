@@ -1,6 +1,6 @@
 """What the id of a Gemini model tells: where it is asked, and of which generation it is, since generations are asked in different words.
 
-What else is known of a model is abilities.py's. Entry: `resource_of`, `generation_of`.
+What else is known of a model is known_models.py's. Entry: `resource_of`, `is_older`.
 """
 
 from __future__ import annotations
