@@ -10,6 +10,7 @@ import pytest
 from tests.doubles import USED, Gate, PlainTool, PlayedModel, agent, asks, call, gives, open_runtime, says, text, watch
 from treadle import ToolContext, events
 from treadle.clock import Clock
+from treadle.config.values import Config, Price
 from treadle.errors import AgentError, ErrorKind
 from treadle.model import TextDelta
 from treadle.testing import ScriptedModel
@@ -247,3 +248,31 @@ async def test_the_limits_of_the_call_go_over_the_agents_field_by_field() -> Non
     assert (result.outcome, result.turn_count, result.metrics.tool_calls) == ("call_limit", 3, 2)
     result = await rt.run(agent(LOOKS, gives("look"), limits=Limits(turns=50, tool_calls=2)), "go", limits=Limits(tool_calls=9, turns=3))
     assert (result.outcome, result.turn_count) == ("turn_limit", 3)
+
+
+# ---------------------------------------------------------------- providers that do not tell
+
+
+NOTHING_TOLD = {"input_tokens": 0, "output_tokens": 0}
+
+
+async def test_what_a_provider_does_not_tell_counts_as_what_it_was_asked_and_said() -> None:
+    async with open_runtime() as rt:
+        result = await rt.run(
+            agent([asks(call("look", at=f"{i}" + "x" * 300), usage=NOTHING_TOLD) for i in range(50)], gives("look", "y" * 300)),
+            "go",
+            limits=Limits(tokens=5_000),
+        )
+    assert result.outcome == "token_limit"
+    assert 2 < result.turn_count < 15
+    assert result.metrics.usage.total_tokens == 0, "what was not told is not made up"
+
+
+async def test_money_is_counted_so_too() -> None:
+    config = Config(prices={"script:inline": Price(input=1000, output=1000)})
+    async with open_runtime(config=config) as rt:
+        result = await rt.run(
+            agent([asks(call("look", at=f"{i}" + "x" * 300), usage=NOTHING_TOLD) for i in range(50)], gives("look", "y" * 300)), "go", limits=Limits(cost_usd=5)
+        )
+    assert result.outcome == "cost_limit"
+    assert 2 < result.turn_count < 15

@@ -44,6 +44,8 @@ class Ledger:
         """Calls that started."""
         self._context_tokens = 0
         self._new_bytes = 0
+        self._untold_input = self._untold_output = 0
+        """Of responses whose provider did not tell."""
 
     @property
     def estimates(self) -> bool:
@@ -75,13 +77,26 @@ class Ledger:
         self._context_tokens = usage.total_tokens
         self._new_bytes = 0
 
+    def settle_untold(self, said_bytes: int) -> None:
+        """A response came whose provider did not tell what it used: it counts as what was expected, and as what it said."""
+        asked, said = self._expected_input, -(-said_bytes // BYTES_PER_TOKEN)
+        self.settle(Usage())
+        self._untold_input += asked
+        self._untold_output += said
+        self._context_tokens = asked + said
+
+    @property
+    def _expected_input(self) -> int:
+        """Tokens of the next request: counted as far as responses told, the rest estimated."""
+        return self._context_tokens + -(-self._new_bytes // BYTES_PER_TOKEN)
+
     def output_left(self, wanted: int, dearest: Callable[[int], Dearest] | None = None) -> Left:
         """How many output tokens the next request may ask for, at most `wanted`. `dearest`: what so much input costs, asked where money is limited."""
         left = Left(wanted, None)
         if not self.estimates:
             return left
-        expected_input = self._context_tokens + -(-self._new_bytes // BYTES_PER_TOKEN)
-        if self.limits.tokens is not None and (tokens := self.limits.tokens - self.usage.total_tokens - expected_input) < left.tokens:
+        expected_input, spent = self._expected_input, self.usage.total_tokens + self._untold_input + self._untold_output
+        if self.limits.tokens is not None and (tokens := self.limits.tokens - spent - expected_input) < left.tokens:
             left = Left(tokens, Outcome.TOKEN_LIMIT)
         if self.limits.cost_usd is not None and dearest is not None and (tokens := self._affordable(expected_input, wanted, dearest)) < left.tokens:
             left = Left(tokens, Outcome.COST_LIMIT)
@@ -93,7 +108,7 @@ class Ledger:
         if left_usd <= 0:
             return 0
         price = dearest(self._context_tokens + self._new_bytes)  # a step of the rates is reached for sure where it can be
-        left_usd -= price.request + price.token_in * expected_input
+        left_usd -= price.request + price.token_in * (expected_input + self._untold_input) + price.token_out * self._untold_output
         if left_usd < 0:
             return 0
         return int(left_usd / price.token_out) if price.token_out else wanted

@@ -183,7 +183,10 @@ class RunState:
             return
         self.response, self.calls, self.attempt = entry, message.tool_calls, 0
         self.call_ids.update(call.id for call in self.calls)
-        self.ledger.settle(entry.usage, entry.cost_usd)
+        if self.ledger.estimates and not entry.usage.total_tokens:
+            self.ledger.settle_untold(len(encode_json(message)))
+        else:
+            self.ledger.settle(entry.usage, entry.cost_usd)
         self._spend(entry.at, entry.usage, entry.cost_usd, responses=1)
         self.invocations += 1
         self._use_up()
