@@ -51,6 +51,8 @@ def test_definitions_are_made_strict_too() -> None:
         {"type": "array", "items": TEXT},
         {"type": "object"} | {"additionalProperties": TEXT},
         {"type": "object", "additionalProperties": True},
+        {"type": "object"},
+        {"type": "object", "properties": {"a": {"type": "object"}}},
         {"type": "object", "patternProperties": {"x": TEXT}},
         {"type": "object", "properties": {"a": {"type": "object", "additionalProperties": TEXT}}},
         {"type": "object", "properties": {"a": {"type": "string", "minLength": 1}}},
@@ -116,6 +118,12 @@ def test_parameters_are_an_object_with_properties_and_lists_of_something() -> No
         "c": {"type": "array", "items": TEXT},
     }
     assert lists["properties"]["a"] == {"type": "array"}
+
+
+def test_a_parameter_may_be_called_like_a_word_of_schemas() -> None:
+    named = {name: {"type": "array"} for name in ("default", "examples", "enum", "type", "properties", "items")}
+    assert parameters({"type": "object", "properties": named})["properties"] == {name: {"type": "array", "items": {}} for name in named}
+    assert parameters({"type": "object", "properties": {"a": {"default": {"type": "array"}}}})["properties"] == {"a": {"default": {"type": "array"}}}
 
 
 def test_parameters_that_are_taken_as_they_are_are_the_same_object() -> None:

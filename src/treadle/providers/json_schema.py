@@ -20,6 +20,8 @@ _KEPT = frozenset(
 _SAYS_NOTHING = frozenset({"$schema", "$comment", "default", "examples", "deprecated", "readOnly", "writeOnly"})
 """Left out: the strict subset does not know them, and no answer depends on them."""
 _FORMATS = frozenset({"date-time", "time", "date", "duration", "email", "hostname", "ipv4", "ipv6", "uuid"})
+_BY_NAME = frozenset({"properties", "patternProperties", "$defs", "definitions", "dependentSchemas"})
+_LITERAL = frozenset({"enum", "const", "default", "examples"})
 _TYPES = frozenset({"string", "number", "integer", "boolean", "object", "array", "null"})
 DEPTH_MAX = 10
 PROPERTIES_MAX = 5000
@@ -70,9 +72,9 @@ def _strict(schema: object, depth: int, count: list[int]) -> Schema:
 
 
 def _close(fields: Schema, depth: int, count: list[int]) -> None:
-    properties = _object(fields.get("properties", {}))
+    more, properties = fields.get("additionalProperties"), _object(fields.get("properties", {}))
     count[0] += len(properties)
-    if count[0] > PROPERTIES_MAX or fields.get("additionalProperties", False) not in (False, True) or (fields.get("additionalProperties") and not properties):
+    if count[0] > PROPERTIES_MAX or more not in (None, True, False) or not (properties or more is False or (more is None and "properties" in fields)):
         raise _Outside  # names of the model's own choosing
     if not set(_list(fields.get("required", []))) <= properties.keys():
         raise _Outside
@@ -89,8 +91,8 @@ def parameters(schema: Schema) -> Schema:
     return {**fitted, "type": "object", "properties": fitted.get("properties", {})}
 
 
-def _with_items(schema: object, depth: int) -> object:
-    """The same object where nothing is to be changed."""
+def _with_items(schema: object, depth: int, *, by_name: bool = False) -> object:
+    """The same object where nothing is to be changed. `by_name`: it holds schemas by names that are anybody's choice."""
     if depth > DEPTH_OF_SEARCH:
         return schema
     if isinstance(schema, list):
@@ -100,8 +102,9 @@ def _with_items(schema: object, depth: int) -> object:
     if not isinstance(schema, dict):
         return schema
     fields = cast("Schema", schema)
-    fitted = {name: inner if name in ("enum", "const", "default", "examples") else _with_items(inner, depth + 1) for name, inner in fields.items()}
-    if _may_be(fitted, "array") and "items" not in fitted and "prefixItems" not in fitted:
+    literal, of_names = (frozenset[str](), frozenset[str]()) if by_name else (_LITERAL, _BY_NAME)
+    fitted = {name: inner if name in literal else _with_items(inner, depth + 1, by_name=name in of_names) for name, inner in fields.items()}
+    if not by_name and _may_be(fitted, "array") and "items" not in fitted and "prefixItems" not in fitted:
         fitted["items"] = {}
     return fields if fitted.keys() == fields.keys() and all(fitted[name] is inner for name, inner in fields.items()) else fitted
 
