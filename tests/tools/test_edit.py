@@ -74,6 +74,13 @@ async def test_text_that_is_there_more_than_once_needs_all(use: Use, source: Pat
     assert source.read_text() == SOURCE.replace("return", "yield")
 
 
+async def test_places_that_overlap_are_more_than_one(use: Use, source: Path) -> None:
+    source.write_text("}\n}\n}\n")
+    await use(Read(), path="a.py")
+    with pytest.raises(ToolFailed, match="old was found 2 times, at lines 1, 2"):
+        await use(EDIT, path="a.py", edits=[{"old": "}\n}\n", "new": ""}])
+
+
 async def test_an_edit_needs_a_file_that_was_read_and_has_not_changed(use: Use, tmp_path: Path) -> None:
     (tmp_path / "a").write_text("one")
     with pytest.raises(ToolFailed, match="You have not read 'a'"):
@@ -352,7 +359,7 @@ REPLACEMENTS = st.builds(Replacement, old=PIECES, new=st.text("ab \n", max_size=
 
 
 @given(before=st.text("ab \n", min_size=1, max_size=10), edits=st.lists(REPLACEMENTS, min_size=1, max_size=3))
-@settings(max_examples=300)
+@settings(max_examples=300, deadline=None)
 async def test_the_probe_never_denies_an_edit_that_was_made_nor_claims_one_that_can_still_be(before: str, edits: list[Replacement]) -> None:
     with TemporaryDirectory() as folder:
         place, arguments = Path(folder).resolve() / "a", EditArguments(path="a", edits=tuple(edits))

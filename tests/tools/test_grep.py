@@ -153,6 +153,27 @@ async def test_a_gitignore_above_holds_inside_a_repository_only(grepping: Search
     assert await grepping(pattern="hit", mode="files", path="repo") == "repo/inner/c.log\nrepo/sub/a.txt"
 
 
+async def test_files_that_likely_hold_secrets_are_left_out_unless_they_are_named(grepping: Searcher) -> None:
+    grepping.files(**{".env": "KEY=1\n", "a/.npmrc": "KEY=2\n", "a/b.py": "KEY=3\n", ".env.example": "KEY=\n"})
+    shown = await grepping(pattern="KEY=")
+    assert shown == (
+        ".env.example:1:KEY=\na/b.py:1:KEY=3\n(matches in .env, a/.npmrc are left out, since such a file likely holds a secret: to search it, give it as path)"
+    )
+    assert (await grepping(pattern="KEY=", mode="files")).startswith(".env.example\na/b.py\n(matches in")
+    assert await grepping(pattern="KEY=", path=".env") == ".env:1:KEY=1"
+
+
+async def test_where_more_matches_than_can_be_sorted_the_first_ones_are_shown_in_order(grepping: Searcher, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(grep, "_TAKEN_UNORDERED", 150)
+    grepping.files(**{f"d{i % 7}/f{i:03}": "hit\n" * (i % 3 + 1) for i in range(200)})
+    shown = (await grepping(pattern="hit")).split("\n")
+    paths = [line.split(":")[0] for line in shown[:-1]]
+    assert (len(paths), paths) == (100, sorted(paths))
+    assert paths[0] == "d0/f000"
+    assert shown[-1] == "(the first 100 matching lines; there are more: take a narrower pattern, path or glob)"
+    assert await grepping(pattern="hit") == "\n".join(shown)
+
+
 async def test_links_are_not_followed(grepping: Searcher, tmp_path_factory: pytest.TempPathFactory) -> None:
     outside = tmp_path_factory.mktemp("outside")
     (outside / "secret").write_text("hit\n")

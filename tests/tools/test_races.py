@@ -13,7 +13,11 @@ from typing import Any
 
 import pytest
 
+import treadle
+from tests.doubles import PlainTool, asks, call, says
 from tests.tools.conftest import MakeContext
+from treadle import Agent, ToolContext
+from treadle.testing import ScriptedModel
 from treadle.tooling import ToolFailed
 from treadle.tools import ripgrep
 from treadle.tools.edit import Edit
@@ -145,6 +149,23 @@ async def test_what_is_written_appears_nowhere_else(make_context: MakeContext, w
     assert {path.name: path.read_text() for path in outside.iterdir()} == before
     assert not [path for path in work.rglob(".treadle-*")]
     assert len(seen.results) > 1
+
+
+async def test_a_link_that_appears_between_the_decision_and_the_call_leads_nowhere(work: Path) -> None:
+    """Both calls of the turn are judged; the first then does what the attacker would."""
+
+    async def swap(ctx: ToolContext[Any], arguments: Any) -> str:
+        (work / "sub").rename(work / "aside")
+        (work / "link").rename(work / "sub")
+        return "swapped"
+
+    script = [asks(call("swap"), call("read", path="sub/f"), call("grep", path="sub", pattern="secret")), says("ok")]
+    agent = Agent(name="a", model=ScriptedModel(script), tools=[PlainTool(name="swap", does=swap, parallel=False), Read(), Grep()])
+    result = await treadle.run(agent, "go", cwd=work)
+    swapped, *others = [part for message in result.new_messages for part in message.tool_results]
+    assert swapped.text == "swapped"
+    assert all(part.is_error for part in others)
+    assert not any("secret" in part.text for part in others)
 
 
 async def test_without_a_judgement_a_path_leads_where_it_leads(make_context: MakeContext, work: Path) -> None:

@@ -91,6 +91,26 @@ async def test_a_huge_file_is_streamed(make_context: MakeContext, tmp_path: Path
         await READ.execute(context, ReadArguments(path="huge", offset=400_001))
 
 
+async def test_a_page_of_two_gigabytes_is_read_without_the_rest(make_context: MakeContext, tmp_path: Path) -> None:
+    with open(tmp_path / "huge", "wb") as file:
+        for i in range(1, 5_001):
+            file.write(b"line %d\n" % i)
+        file.truncate(2 * 1024**3)
+    tracemalloc.start()
+    try:
+        page = str(await READ.execute(make_context(tmp_path), ReadArguments(path="huge", offset=1_001, limit=200)))
+        _, peak = tracemalloc.get_traced_memory()
+    finally:
+        tracemalloc.stop()
+    lines = page.split("\n")
+    assert (lines[0], lines[199], lines[-1]) == (
+        "  1001\tline 1001",
+        "  1200\tline 1200",
+        "(lines 1,001-1,200 of a very large file; use offset=1201 to read on)",
+    )
+    assert peak < 5_000_000
+
+
 async def test_a_sparse_file_of_ten_gigabytes_is_refused_at_once(use: Use, tmp_path: Path) -> None:
     with open(tmp_path / "sparse", "wb") as file:
         file.truncate(10 * 1024**3)

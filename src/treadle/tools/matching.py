@@ -17,6 +17,7 @@ _LINES_COMPARED = 20_000
 _LINE_CHARS_COMPARED = 400
 _CHARS_COMPARED = 2_000
 _REGION_LINES = 20
+_NUMBERS_SHOWN = 10
 _BE_UNIQUE = "Take in more of the lines around the one that is meant, so that it is there only once, or set all to true."
 _NUMBERED = re.compile(r"^ *\d+\t")
 
@@ -33,12 +34,13 @@ class Found(msgspec.Struct, frozen=True):
 def find(text: str, old: str, new: str, *, every: bool) -> Found:
     """Raises ToolFailed, in words for the model, where `old` is not there, or is there more than once and not `every` one is meant."""
     spans = exact(text, old)
-    if spans and (every or len(spans) == 1):
+    if not spans:
+        return _but_for_white_space(text, old, new)
+    if every or (len(spans) == 1 and text.find(old, spans[0][0] + 1) < 0):
         return Found(spans, new)
-    if spans:
-        at = _line_numbers([text.count("\n", 0, start) + 1 for start, _ in spans])
-        raise ToolFailed(f"old was found {len(spans)} times, at lines {at}. {_BE_UNIQUE}")
-    return _but_for_white_space(text, old, new)
+    starts = _starts(text, old)
+    at = _line_numbers([text.count("\n", 0, start) + 1 for start in starts[:_NUMBERS_SHOWN]], of=len(starts))
+    raise ToolFailed(f"old was found {len(starts)} times, at lines {at}. {_BE_UNIQUE}")
 
 
 def exact(text: str, old: str) -> tuple[tuple[int, int], ...]:
@@ -50,8 +52,16 @@ def exact(text: str, old: str) -> tuple[tuple[int, int], ...]:
     return tuple(spans)
 
 
-def _line_numbers(numbers: Sequence[int]) -> str:
-    return ", ".join(map(str, numbers[:10])) + (", …" if len(numbers) > 10 else "")
+def _starts(text: str, old: str) -> list[int]:
+    """Also those that overlap: of two lines in a row of three like them, nobody can say which two are meant."""
+    starts = [text.find(old)]
+    while (start := text.find(old, starts[-1] + 1)) >= 0:
+        starts.append(start)
+    return starts
+
+
+def _line_numbers(numbers: Sequence[int], *, of: int) -> str:
+    return ", ".join(map(str, numbers[:_NUMBERS_SHOWN])) + (", …" if of > _NUMBERS_SHOWN else "")
 
 
 # ---------------------------------------------------------------- but for white space
@@ -65,7 +75,7 @@ def _but_for_white_space(text: str, old: str, new: str) -> Found:
     if not starts:
         raise ToolFailed(_not_found(lines, old))
     if len(starts) > 1:
-        at = _line_numbers([start + 1 for start in starts])
+        at = _line_numbers([start + 1 for start in starts], of=len(starts))
         raise ToolFailed(
             f"old was not found exactly, and is alike but for white space in {len(starts)} places, at lines {at}. Give the exact text of the one that is meant."
         )
