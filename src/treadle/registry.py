@@ -83,14 +83,14 @@ class Models:
     def _from_provider(self, provider: str, name: str, model_id: str) -> Model:
         if (made := self._made.get(name)) is not None:
             return made
-        from treadle.providers.wires import wire_of  # noqa: PLC0415  the wires are loaded when they are used
+        from treadle.providers.wires import connect_to, wire_of  # noqa: PLC0415  the wires are loaded when they are used
 
         configured = self._config.providers.get(provider)
         wire = wire_of(configured.type if configured is not None else provider)
         endpoint = self._config.endpoint(provider)
         connection = self._connections.get(endpoint.name)
         if connection is None:
-            connection = self._connections[endpoint.name] = wire.connect_to(endpoint)
+            connection = self._connections[endpoint.name] = connect_to(endpoint)
         self._made[name] = model = wire.model_over(connection, endpoint, model_id, abilities_of(self._config, endpoint, model_id))
         return model
 

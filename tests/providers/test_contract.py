@@ -17,7 +17,7 @@ from treadle.config import Endpoint
 from treadle.errors import AgentError, ErrorKind
 from treadle.message import MediaPart, Message, Part, ProviderPart, ReasoningPart, TextPart, ToolCall, ToolResult, UnknownPart
 from treadle.model import Fold, History, Model, ModelRequest, ModelResponse, TextDelta, ToolDefinition, fold_stream
-from treadle.providers.wires import wire_of
+from treadle.providers.wires import connect_to, wire_of
 from treadle.redaction import Secret
 from treadle.types import Settings, StopReason, SystemBlock
 
@@ -390,7 +390,7 @@ async def test_a_wrong_key_of_the_configuration_is_told_by_its_place(wire: Wire)
             timeout_s=10,
             headers={},
         )
-        connection = kind.connect_to(at)
+        connection = connect_to(at)
         with anyio.fail_after(5), pytest.raises(AgentError) as raised:
             await fold_stream(kind.model_over(connection, at, MODEL, UNKNOWN).stream(HELLO))
         await connection.aclose()

@@ -17,7 +17,8 @@ from treadle.config.endpoint import Endpoint
 from treadle.errors import AgentError, ErrorKind
 from treadle.message import Message, TextPart
 from treadle.model import ModelRequest, TextDelta, ToolDefinition, fold_stream
-from treadle.providers.gemini import GeminiModel, connect, connect_to, model_over
+from treadle.providers.gemini import GeminiModel, connect, model_over
+from treadle.providers.wires import connect_to
 from treadle.redaction import Secret
 from treadle.types import Settings, StopReason, Usage
 

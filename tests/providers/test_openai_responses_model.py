@@ -14,7 +14,8 @@ from treadle.config.endpoint import Endpoint
 from treadle.errors import AgentError, ErrorKind
 from treadle.message import Message, TextPart
 from treadle.model import ModelRequest, ToolDefinition, fold_stream
-from treadle.providers.openai_responses import OpenAIResponsesModel, connect, connect_to, model_over
+from treadle.providers.openai_responses import OpenAIResponsesModel, connect, model_over
+from treadle.providers.wires import connect_to
 from treadle.redaction import Secret
 from treadle.types import Settings, StopReason, SystemBlock
 

@@ -1,11 +1,12 @@
 """Which wire a provider speaks, by the type that the configuration gives it: each is imported when the first model asks for it.
 
-What a name means is registry.py's; the wires are folders of their own. Entry: `wire_of`, `models_at`.
+What a name means is registry.py's; the wires are folders of their own. Entry: `wire_of`, `connect_to`, `models_at`.
 """
 
 from __future__ import annotations
 
 import importlib
+from collections.abc import Mapping
 from typing import TYPE_CHECKING, Protocol, cast
 
 import anyio
@@ -34,7 +35,7 @@ CLOSE_WITHIN_S = 1.0
 class Wire(Protocol):
     """What the package of a wire offers."""
 
-    def connect_to(self, endpoint: Endpoint) -> HttpConnection:
+    def connect(self, *, api_key: str | None, auth_token: str | None, base_url: str | None, timeout_s: float, headers: Mapping[str, str]) -> HttpConnection:
         """Our own connection, which any number of models can share. Opens nothing yet. Raises AgentError: auth, invalid."""
         ...
 
@@ -54,12 +55,22 @@ def wire_of(endpoint_type: str) -> Wire:
     return cast("Wire", importlib.import_module(module))
 
 
+def connect_to(endpoint: Endpoint) -> HttpConnection:
+    """As the configuration says. Opens nothing yet. Raises AgentError: auth, invalid."""
+    return wire_of(endpoint.type).connect(
+        api_key=endpoint.api_key.reveal() if endpoint.api_key else None,
+        auth_token=endpoint.auth_token.reveal() if endpoint.auth_token else None,
+        base_url=endpoint.base_url,
+        timeout_s=endpoint.timeout_s,
+        headers={header: value.reveal() for header, value in endpoint.headers.items()},
+    )
+
+
 async def models_at(endpoint: Endpoint) -> list[Listed]:
     """What its provider has, asked over a connection of its own. Raises AgentError."""
-    wire = wire_of(endpoint.type)
-    connection = wire.connect_to(endpoint)
+    connection = connect_to(endpoint)
     try:
-        return await wire.list_models(connection, endpoint)
+        return await wire_of(endpoint.type).list_models(connection, endpoint)
     finally:
         with anyio.move_on_after(CLOSE_WITHIN_S, shield=True):
             await connection.aclose()

@@ -8,6 +8,5 @@ from __future__ import annotations
 
 from treadle.providers.anthropic.model import AnthropicModel as AnthropicModel
 from treadle.providers.anthropic.model import connect as connect
-from treadle.providers.anthropic.model import connect_to as connect_to
 from treadle.providers.anthropic.model import model_over as model_over
 from treadle.providers.anthropic.models_list import list_models as list_models

@@ -13,7 +13,6 @@ import msgspec
 
 from treadle.abilities import UNKNOWN, Abilities
 from treadle.config.endpoint import Endpoint
-from treadle.errors import AgentError
 from treadle.model import Delta, ModelRequest
 from treadle.providers.anthropic.request import RequestEncoder
 from treadle.providers.anthropic.schemas import fitted
@@ -21,6 +20,7 @@ from treadle.providers.anthropic.stream import MessagesDecoder
 from treadle.providers.connection import Connection
 from treadle.providers.exchange import asked_once, exchanged
 from treadle.providers.http import TIMEOUT_S, HttpConnection
+from treadle.providers.identity import JSON_HEADERS, Identity, in_lower_case
 from treadle.providers.refusals import Refusals
 from treadle.providers.structured import structured
 
@@ -50,20 +50,11 @@ def connect(
 
     Raises AgentError: auth (nothing to identify with, or it cannot be sent), invalid (the address).
     """
-    ours = {"anthropic-version": API_VERSION, "content-type": "application/json", "accept": "text/event-stream, application/json"}
-    theirs = {name.lower(): value for name, value in (headers or {}).items()}
-    return HttpConnection(base_url or BASE_URL, {**ours, **_credentials(api_key, auth_token, base_url), **theirs}, timeout_s)
-
-
-def connect_to(endpoint: Endpoint) -> HttpConnection:
-    """`connect` with what the configuration says."""
-    return connect(
-        api_key=endpoint.api_key.reveal() if endpoint.api_key else None,
-        auth_token=endpoint.auth_token.reveal() if endpoint.auth_token else None,
-        base_url=endpoint.base_url,
-        timeout_s=endpoint.timeout_s,
-        headers={header: value.reveal() for header, value in endpoint.headers.items()},
-    )
+    who = Identity.of("Anthropic", (_KEY_FROM, _TOKEN_FROM), api_key=api_key, auth_token=auth_token, base_url=base_url)
+    ours = {**JSON_HEADERS, "anthropic-version": API_VERSION, **who.bearer}
+    if not who.is_key and base_url in (None, BASE_URL, BASE_URL + "/"):
+        ours["anthropic-beta"] = TOKEN_BETA
+    return HttpConnection(base_url or BASE_URL, {**ours, **in_lower_case(headers)}, timeout_s)
 
 
 def model_over(connection: Connection, endpoint: Endpoint, model_id: str, abilities: Abilities) -> AnthropicModel:
@@ -71,21 +62,6 @@ def model_over(connection: Connection, endpoint: Endpoint, model_id: str, abilit
     return AnthropicModel(
         model_id, connection=connection, preamble=endpoint.preamble, bearer=bearer, name=name, abilities=abilities, credential=endpoint.credential
     )
-
-
-def _credentials(api_key: str | None, auth_token: str | None, base_url: str | None) -> dict[str, str]:
-    secret = (api_key or auth_token or "").strip()
-    source = _KEY_FROM if api_key else _TOKEN_FROM
-    if not secret:
-        if base_url is None:
-            raise AgentError("auth", f"there is no key for Anthropic. Set {_KEY_FROM}")
-        return {}
-    if not secret.isascii() or not secret.isprintable() or " " in secret:
-        raise AgentError("auth", f"the key holds characters that no key has, such as a space or a line break. Check {source}")
-    headers = {"authorization": f"Bearer {secret}"}
-    if not api_key and base_url in (None, BASE_URL, BASE_URL + "/"):
-        headers["anthropic-beta"] = TOKEN_BETA
-    return headers
 
 
 class AnthropicModel:

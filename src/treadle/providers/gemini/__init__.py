@@ -8,6 +8,5 @@ from __future__ import annotations
 
 from treadle.providers.gemini.model import GeminiModel as GeminiModel
 from treadle.providers.gemini.model import connect as connect
-from treadle.providers.gemini.model import connect_to as connect_to
 from treadle.providers.gemini.model import model_over as model_over
 from treadle.providers.gemini.models_list import list_models as list_models

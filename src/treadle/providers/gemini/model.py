@@ -14,7 +14,6 @@ import msgspec
 
 from treadle.abilities import UNKNOWN, Abilities
 from treadle.config.endpoint import Endpoint
-from treadle.errors import AgentError
 from treadle.model import Delta, ModelRequest, ResponseEnd
 from treadle.providers.connection import Connection
 from treadle.providers.encoding import dumped
@@ -23,6 +22,7 @@ from treadle.providers.gemini.naming import GENERATION_OF_LEVELS, GENERATION_OF_
 from treadle.providers.gemini.request import RequestEncoder
 from treadle.providers.gemini.stream import ContentDecoder
 from treadle.providers.http import TIMEOUT_S, HttpConnection
+from treadle.providers.identity import JSON_HEADERS, Identity, in_lower_case
 from treadle.providers.refusals import Refusals
 from treadle.providers.structured import structured
 from treadle.types import DEFAULT_MAX_TOKENS
@@ -54,38 +54,15 @@ def connect(
 
     Raises AgentError: auth (nothing to identify with, or it cannot be sent), invalid (the address).
     """
-    ours = {"content-type": "application/json", "accept": "text/event-stream, application/json"}
-    theirs = {name.lower(): value for name, value in (headers or {}).items()}
+    who = Identity.of("Gemini", (_KEY_FROM, _TOKEN_FROM), api_key=api_key, auth_token=auth_token, base_url=base_url)
+    ours = {**JSON_HEADERS, **({"x-goog-api-key": who.secret} if who.is_key else who.bearer)}
     address = (base_url or BASE_URL).rstrip("/")
     versioned = address if _VERSION.search(address) else f"{address}/{API_VERSION}"
-    return HttpConnection(versioned, {**ours, **_credentials(api_key, auth_token, base_url), **theirs}, timeout_s)
-
-
-def connect_to(endpoint: Endpoint) -> HttpConnection:
-    """`connect` with what the configuration says."""
-    return connect(
-        api_key=endpoint.api_key.reveal() if endpoint.api_key else None,
-        auth_token=endpoint.auth_token.reveal() if endpoint.auth_token else None,
-        base_url=endpoint.base_url,
-        timeout_s=endpoint.timeout_s,
-        headers={header: value.reveal() for header, value in endpoint.headers.items()},
-    )
+    return HttpConnection(versioned, {**ours, **in_lower_case(headers)}, timeout_s)
 
 
 def model_over(connection: Connection, endpoint: Endpoint, model_id: str, abilities: Abilities) -> GeminiModel:
     return GeminiModel(model_id, connection=connection, name=f"{endpoint.name}:{model_id}", abilities=abilities, credential=endpoint.credential)
-
-
-def _credentials(api_key: str | None, auth_token: str | None, base_url: str | None) -> dict[str, str]:
-    secret = (api_key or auth_token or "").strip()
-    source = _KEY_FROM if api_key else _TOKEN_FROM
-    if not secret:
-        if base_url is None:
-            raise AgentError("auth", f"there is no key for Gemini. Set {_KEY_FROM}")
-        return {}
-    if not secret.isascii() or not secret.isprintable() or " " in secret:
-        raise AgentError("auth", f"the key holds characters that no key has, such as a space or a line break. Check {source}")
-    return {"x-goog-api-key": secret} if api_key else {"authorization": f"Bearer {secret}"}
 
 
 class GeminiModel:

@@ -9,5 +9,4 @@ from __future__ import annotations
 from treadle.providers.compatible_list import list_models as list_models
 from treadle.providers.openai_chat.model import ChatModel as ChatModel
 from treadle.providers.openai_chat.model import connect as connect
-from treadle.providers.openai_chat.model import connect_to as connect_to
 from treadle.providers.openai_chat.model import model_over as model_over

@@ -21,6 +21,7 @@ from treadle.providers.encoding import dumped
 from treadle.providers.estimate import estimated_tokens
 from treadle.providers.exchange import asked_once, exchanged
 from treadle.providers.http import TIMEOUT_S, HttpConnection
+from treadle.providers.identity import JSON_HEADERS, Identity, in_lower_case
 from treadle.providers.openai_chat.request import RequestEncoder
 from treadle.providers.openai_chat.servers import NAMES, OTHER, Server, server_at, server_named, server_owning
 from treadle.providers.openai_chat.stream import ChatDecoder
@@ -40,30 +41,20 @@ _T = TypeVar("_T")
 def connect(
     *,
     api_key: str | None = None,
+    auth_token: str | None = None,
     base_url: str | None = None,
     timeout_s: float = TIMEOUT_S,
     headers: Mapping[str, str] | None = None,
 ) -> HttpConnection:
     """Our own connection, which any number of models can share. Opens nothing yet. A base_url alone is a server that wants no key.
 
-    `base_url` is what comes before `/chat/completions`; it mostly ends with `/v1`. `headers` (a gateway's) go over ours.
+    A key and a token are both sent as `Authorization: Bearer`. `base_url` is what comes before `/chat/completions`; it mostly ends with `/v1`.
+    `headers` (a gateway's) go over ours.
 
     Raises AgentError: auth (no key for OpenAI itself, or one that cannot be sent), invalid (the address).
     """
-    ours = {"content-type": "application/json", "accept": "text/event-stream, application/json"}
-    theirs = {name.lower(): value for name, value in (headers or {}).items()}
-    return HttpConnection(base_url or BASE_URL, {**ours, **_credentials(api_key, base_url), **theirs}, timeout_s)
-
-
-def connect_to(endpoint: Endpoint) -> HttpConnection:
-    """`connect` with what the configuration says."""
-    secret = endpoint.api_key or endpoint.auth_token
-    return connect(
-        api_key=secret.reveal() if secret else None,
-        base_url=endpoint.base_url,
-        timeout_s=endpoint.timeout_s,
-        headers={header: value.reveal() for header, value in endpoint.headers.items()},
-    )
+    who = Identity.of("OpenAI", (_KEY_FROM, _KEY_FROM), api_key=api_key, auth_token=auth_token, base_url=base_url)
+    return HttpConnection(base_url or BASE_URL, {**JSON_HEADERS, **who.bearer, **in_lower_case(headers)}, timeout_s)
 
 
 def model_over(connection: Connection, endpoint: Endpoint, model_id: str, abilities: Abilities) -> ChatModel:
@@ -76,17 +67,6 @@ def model_over(connection: Connection, endpoint: Endpoint, model_id: str, abilit
     server = server_at(endpoint.base_url or BASE_URL, endpoint.server, endpoint.name)
     name = f"{endpoint.name}:{model_id}"
     return ChatModel(model_id, connection=connection, server=server, name=name, abilities=abilities, credential=endpoint.credential)
-
-
-def _credentials(api_key: str | None, base_url: str | None) -> dict[str, str]:
-    secret = (api_key or "").strip()
-    if not secret:
-        if base_url is None:
-            raise AgentError("auth", f"there is no key for OpenAI. Set {_KEY_FROM}")
-        return {}
-    if not secret.isascii() or not secret.isprintable() or " " in secret:
-        raise AgentError("auth", f"the key holds characters that no key has, such as a space or a line break. Check {_KEY_FROM}")
-    return {"authorization": f"Bearer {secret}"}
 
 
 class ChatModel:

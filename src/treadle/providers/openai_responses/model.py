@@ -13,11 +13,11 @@ import msgspec
 
 from treadle.abilities import UNKNOWN, Abilities
 from treadle.config.endpoint import Endpoint
-from treadle.errors import AgentError
 from treadle.model import Delta, ModelRequest
 from treadle.providers.connection import Connection
 from treadle.providers.exchange import asked_once, exchanged
 from treadle.providers.http import TIMEOUT_S, HttpConnection
+from treadle.providers.identity import JSON_HEADERS, Identity, in_lower_case
 from treadle.providers.openai_responses.request import RequestEncoder
 from treadle.providers.openai_responses.stream import ResponsesDecoder
 from treadle.providers.refusals import Refusals
@@ -45,38 +45,14 @@ def connect(
 
     Raises AgentError: auth (nothing to identify with, or it cannot be sent), invalid (the address).
     """
-    ours = {"content-type": "application/json", "accept": "text/event-stream, application/json"}
-    theirs = {name.lower(): value for name, value in (headers or {}).items()}
-    return HttpConnection(base_url or BASE_URL, {**ours, **_credentials(api_key, auth_token, base_url), **theirs}, timeout_s)
-
-
-def connect_to(endpoint: Endpoint) -> HttpConnection:
-    """`connect` with what the configuration says."""
-    return connect(
-        api_key=endpoint.api_key.reveal() if endpoint.api_key else None,
-        auth_token=endpoint.auth_token.reveal() if endpoint.auth_token else None,
-        base_url=endpoint.base_url,
-        timeout_s=endpoint.timeout_s,
-        headers={header: value.reveal() for header, value in endpoint.headers.items()},
-    )
+    who = Identity.of("OpenAI", (_KEY_FROM, _TOKEN_FROM), api_key=api_key, auth_token=auth_token, base_url=base_url)
+    return HttpConnection(base_url or BASE_URL, {**JSON_HEADERS, **who.bearer, **in_lower_case(headers)}, timeout_s)
 
 
 def model_over(connection: Connection, endpoint: Endpoint, model_id: str, abilities: Abilities) -> OpenAIResponsesModel:
     own_host = endpoint.base_url is None or urlsplit(endpoint.base_url).hostname == urlsplit(BASE_URL).hostname
     name = f"{endpoint.name}:{model_id}"
     return OpenAIResponsesModel(model_id, connection=connection, name=name, abilities=abilities, own_host=own_host, credential=endpoint.credential)
-
-
-def _credentials(api_key: str | None, auth_token: str | None, base_url: str | None) -> dict[str, str]:
-    secret = (api_key or auth_token or "").strip()
-    source = _KEY_FROM if api_key else _TOKEN_FROM
-    if not secret:
-        if base_url is None:
-            raise AgentError("auth", f"there is no key for OpenAI. Set {_KEY_FROM}")
-        return {}
-    if not secret.isascii() or not secret.isprintable() or " " in secret:
-        raise AgentError("auth", f"the key holds characters that no key has, such as a space or a line break. Check {source}")
-    return {"authorization": f"Bearer {secret}"}
 
 
 class OpenAIResponsesModel:
