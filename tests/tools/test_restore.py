@@ -11,6 +11,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from tests.tools.conftest import MakeContext
+from treadle.tooling import ToolFailed
 from treadle.tools.edit import Edit
 from treadle.tools.read import Read
 from treadle.tools.restore import Restored, restore
@@ -118,6 +119,38 @@ async def test_a_change_that_was_announced_and_never_made_does_not_count(desk: D
     desk._calls.append("call_9")  # pyright: ignore[reportPrivateUsage]  a call that died
     assert desk.told() == {"a": "restored"}
     assert (desk.root / "a").read_text() == "old\n"
+
+
+async def test_it_is_kept_before_anything_is_made_or_changed(make_context: MakeContext, tmp_path: Path) -> None:
+    found: list[tuple[str, bytes | None, list[str]]] = []
+
+    def keep(before: Before) -> None:
+        names = sorted(str(path.relative_to(tmp_path)) for path in tmp_path.rglob("*"))
+        found.append((Path(before.path).name, before.content, names))
+
+    (tmp_path / "a").write_text("old\n")
+    context = make_context(tmp_path, before_change=keep)
+    await READ.execute(context, READ.parse('{"path": "a"}'))
+    await WRITE.execute(context, WRITE.parse('{"path": "d/b", "content": "x"}'))
+    await EDIT.execute(context, EDIT.parse('{"path": "a", "edits": [{"old": "old", "new": "new"}]}'))
+    assert found == [("b", None, ["a"]), ("a", b"old\n", ["a", "d", "d/b"])]
+    with pytest.raises(ToolFailed):
+        await EDIT.execute(context, EDIT.parse('{"path": "a", "edits": [{"old": "nothing", "new": "new"}]}'))
+    assert len(found) == 2
+
+
+async def test_a_call_that_failed_at_the_last_moment_is_in_nobodys_way(desk: Desk) -> None:
+    (desk.root / "a").write_text("old\n")
+    await desk.write("a", "one\n")
+    desk.undo.keep("run_1", "call_9", Before(path=str(desk.root / "a"), content=b"one\n", after="never", temporary=".treadle-x.tmp"))
+    (desk.root / ".treadle-x.tmp").write_text("half")
+    (desk.root / "a").write_text("mine\n")
+    changes = [*desk.undo.changes("run_1").values()]
+    alone = [change for change in changes if change.call_id == "call_9"]
+    told = restore(alone, partial(desk.undo.content, "run_1"), failed={"call_9"}, apply=True)
+    assert [one.action for one in told] == ["unchanged"]
+    assert not (desk.root / ".treadle-x.tmp").exists()
+    assert (desk.root / "a").read_text() == "mine\n"
 
 
 async def test_content_that_is_not_kept_any_more_is_said(desk: Desk) -> None:
