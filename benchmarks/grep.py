@@ -26,7 +26,7 @@ from treadle.tools.grep import Grep, GrepArguments
 from treadle.tools.ripgrep import find_ripgrep
 
 MUST = 1.2
-WORDS = "alpha beta gamma delta def return import class value result index config".split()
+WORDS = ["alpha", "beta", "gamma", "delta", "def", "return", "import", "class", "value", "result", "index", "config"]
 PATTERNS = {"in 20 files": "needle", "nowhere": "nothing at all", "in every file, 100 lines shown": "alpha", "in 1 file of 40": "haystack"}
 
 

@@ -35,7 +35,7 @@ from treadle.message import MediaPart, Message, Part, TextPart, encode_json
 from treadle.model import Model
 from treadle.model_choice import Asker, ModelChoice
 from treadle.plan import Plan, Resumption
-from treadle.policy import Permissions, permissions_of
+from treadle.policy import Permissions, permissions_of, withholds
 from treadle.recovery import Answers, missing_tool
 from treadle.redaction import Redactor, mask_logs
 from treadle.registry import Models
@@ -354,6 +354,7 @@ class _Contexts:
             spill=self._assembly.spill.write,
             seen_files=self._seen,
             places=ready.places,
+            withheld=withholds(toolbox.permissions, toolbox.cwd),
             before_change=self._assembly.before_change(plan.run_id, call_id),
             environment=self._assembly.environment,
             sandbox=self._assembly.confinement(plan, ready, toolbox),

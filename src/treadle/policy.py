@@ -220,6 +220,17 @@ def _command_words(verdict: Verdict, why: str, mode: Mode) -> str:
     return why
 
 
+def withholds(permissions: Permissions, cwd: Path) -> Callable[[str], bool] | None:
+    """Tells whether a rule denies reading a file, or asks before; None where no rule is about reading.
+
+    For a search over a folder, which is judged by that alone: it leaves such files out. They are absolute, without links.
+    """
+    rules = permissions.rules
+    about = tuple(rule for rule in (*rules.deny, *rules.ask) if rule.about == "read")
+    root = str(cwd)
+    return (lambda path: rules.of_path(about, "read", (path,), root, permissions.home) is not None) if about else None
+
+
 # ---------------------------------------------------------------- what is said
 
 

@@ -14,6 +14,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from tests.tools.conftest import MakeContext
+from treadle.policy import Permissions, withholds
+from treadle.rules import Rules
 from treadle.tooling import InvalidArguments, ToolFailed
 from treadle.tools import grep, ripgrep, search
 from treadle.tools.grep import Grep, GrepArguments
@@ -161,6 +163,16 @@ async def test_files_that_likely_hold_secrets_are_left_out_unless_they_are_named
     )
     assert (await grepping(pattern="KEY=", mode="files")).startswith(".env.example\na/b.py\n(matches in")
     assert await grepping(pattern="KEY=", path=".env") == ".env:1:KEY=1"
+
+
+async def test_files_that_a_rule_withholds_are_left_out(make_context: MakeContext, tmp_path: Path) -> None:
+    (tmp_path / "private").mkdir()
+    (tmp_path / "private" / "x").write_text("hit\n")
+    (tmp_path / "y").write_text("hit\n")
+    withheld = withholds(Permissions(rules=Rules.read(deny=["read(private/**)"])), tmp_path.resolve())
+    shown = await GREP.execute(make_context(tmp_path, withheld=withheld), GrepArguments(pattern="hit"))
+    assert shown == "y:1:hit\n(matches in 1 file that a rule of the user withholds are left out)"
+    assert withholds(Permissions(rules=Rules.read(deny=["git push"])), tmp_path) is None
 
 
 async def test_where_more_matches_than_can_be_sorted_the_first_ones_are_shown_in_order(grepping: Searcher, monkeypatch: pytest.MonkeyPatch) -> None:

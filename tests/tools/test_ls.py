@@ -72,3 +72,14 @@ async def test_no_permission_is_told(use: Use, tmp_path: Path) -> None:
     (tmp_path / "d").mkdir(mode=0o300)
     with pytest.raises(ToolFailed, match="No permission to list 'd'"):
         await use(LS, path="d")
+
+
+async def test_what_is_no_directory_is_told_with_what_it_is(use: Use, tmp_path: Path) -> None:
+    os.mkfifo(tmp_path / "pipe")
+    (tmp_path / "file").write_text("")
+    for name, said in (("pipe", "'pipe' is a named pipe, not a directory."), ("file", "'file' is a file, not a directory: use read to see what is in it.")):
+        with pytest.raises(ToolFailed) as e:
+            await use(LS, path=name)
+        assert e.value.message == said
+    with pytest.raises(ToolFailed, match="something on the way to it is no directory"):
+        await use(LS, path="file/x")

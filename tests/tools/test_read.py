@@ -238,6 +238,15 @@ async def test_a_missing_file_names_what_is_like_it(use: Use, tmp_path: Path) ->
         await use(READ, path="zzz")
 
 
+async def test_a_file_that_lies_deeper_is_named(use: Use, tmp_path: Path) -> None:
+    (tmp_path / "src" / "deep").mkdir(parents=True)
+    (tmp_path / "src" / "deep" / "app.py").write_text("x")
+    with pytest.raises(ToolFailed, match=r"^'app\.py' does not exist\. Did you mean 'src/deep/app\.py'\?$"):
+        await use(READ, path="app.py")
+    with pytest.raises(ToolFailed, match=r"^'../app\.py' does not exist\. Use glob or ls to find it\.$"):
+        await use(READ, path="../app.py")
+
+
 async def test_a_path_from_the_wrong_root_is_recognised(use: Use, tmp_path: Path) -> None:
     (tmp_path / "src").mkdir()
     (tmp_path / "src" / "app.py").touch()

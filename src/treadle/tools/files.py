@@ -11,6 +11,7 @@ import re
 import threading
 from collections.abc import Callable, Generator
 from contextlib import contextmanager, suppress
+from itertools import islice
 from pathlib import Path
 from typing import Any, TypeAlias
 
@@ -18,6 +19,7 @@ import msgspec
 
 from treadle.tooling import InvalidArguments, ToolContext, ToolFailed
 from treadle.tools.folder import Folder, NotARegularFile
+from treadle.tools.walk import walk
 from treadle.undo import Before, content_hash
 
 MAX_WHOLE_BYTES = 16 * 1024 * 1024
@@ -27,6 +29,7 @@ TEMPORARY = ".treadle-"
 """How the names begin under which new content is first written."""
 _SAMPLE = 64 * 1024
 _TRIES = 5
+_LOOKED_AT = 5_000
 
 _LOCKS = tuple(threading.Lock() for _ in range(64))
 
@@ -275,7 +278,7 @@ def _missing(path: str, place: Path, cwd: Path) -> str:
 
 
 def _suggestions(place: Path, cwd: Path) -> list[str]:
-    """Up to three: the same name under `cwd` with fewer directories before it, then names beside it that are like it."""
+    """Up to three: the same name under `cwd` with fewer directories before it, then names beside it that are like it, then it elsewhere below."""
     from difflib import get_close_matches  # noqa: PLC0415  only for a path that is missing
 
     tails = [cwd.joinpath(*place.parts[i:]) for i in range(1, len(place.parts))]
@@ -284,9 +287,20 @@ def _suggestions(place: Path, cwd: Path) -> list[str]:
         with parent_of(place) as folder, folder.entries() as entries:
             names = [entry.name for entry, _ in zip(entries, range(2_000), strict=False)]
     except OSError:
-        return found
+        names = []
     wanted = place.name.lower()
     alike = sorted(name for name in names if wanted in name.lower() or name.lower() in wanted)
     alike += get_close_matches(place.name, names, n=3)
     found += [shown(place.parent / name, cwd) for name in dict.fromkeys(alike)]
-    return [*dict.fromkeys(found)][:3]
+    return [*dict.fromkeys(found or _namesakes(place, cwd))][:3]
+
+
+def _namesakes(place: Path, cwd: Path) -> list[str]:
+    """Files of the same name anywhere below `cwd`, as far as a short look finds them."""
+    root = Path(os.path.realpath(cwd))
+    if not place.is_relative_to(root):
+        return []
+    try:
+        return [printable(file.path) for file in islice(walk(os.fspath(root)), _LOOKED_AT) if file.name == place.name]
+    except OSError:
+        return []

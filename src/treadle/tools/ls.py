@@ -53,9 +53,7 @@ class Ls(Builtin[LsArguments]):
 
 def _ls(ctx: ToolContext[Any], path: str, max_chars: int) -> str:
     place = files.place_of(path, ctx)
-    if os.path.isfile(place):
-        raise ToolFailed(f"{path!r} is a file, not a directory: use read to see what is in it.")
-    with files.telling("list", path, ctx.cwd), Folder.at(os.fspath(place)) as folder:
+    with files.telling("list", path, ctx.cwd), _opened(place, path) as folder:
         counter = _Counter()
         with folder.entries() as entries:
             first = heapq.nsmallest(MAX_ENTRIES, counter.counted(entries))
@@ -70,6 +68,19 @@ def _ls(ctx: ToolContext[Any], path: str, max_chars: int) -> str:
         shown.append(line)
     left = counter.total - len(shown)
     return "\n".join([*shown, *([f"({left:,} more of {counter.total:,} entries are left out: use glob with a pattern)"] if left else [])])
+
+
+def _opened(place: Path, path: str) -> Folder:
+    """Raises OSError, ToolFailed for what is there and is no directory."""
+    try:
+        return Folder.at(os.fspath(place))
+    except NotADirectoryError:
+        with files.parent_of(place) as parent:  # whose own failure is another one
+            kind = kind_of(parent.stat(place.name).st_mode)
+        if kind in ("a directory", "a symbolic link"):
+            raise  # it was swapped just now
+        hint = ": use read to see what is in it" if kind == "a file" else ""
+        raise ToolFailed(f"{path!r} is {kind}, not a directory{hint}.") from None
 
 
 class _Counter:

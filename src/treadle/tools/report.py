@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import os
 import re
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from itertools import groupby, islice
 from pathlib import Path
 from typing import BinaryIO, NamedTuple
@@ -84,11 +84,17 @@ class Findings(msgspec.Struct):
         return Line(name, int(number), text.removesuffix("\r"), mark == ":", int(offset[0]) if offset else None)
 
 
-def report(findings: Findings, cwd: Path, max_chars: int) -> str:
-    """The first matches in the order of paths, or that there are none."""
+def report(findings: Findings, cwd: Path, max_chars: int, withheld: Callable[[str], bool] | None = None) -> str:
+    """The first matches in the order of paths, or that there are none.
+
+    Below a directory without files that likely hold a secret, and those that are `withheld`.
+    """
     request, page = findings.request, _Page(findings.request, cwd, max_chars)
     in_order = sorted(findings.lines, key=lambda line: (os.fsencode(line.path).split(b"/"), line.number))
     for path, lines in groupby(in_order, key=lambda line: line.path):
+        if request.file is None and withheld is not None and withheld(os.path.join(request.directory, path)):
+            page.withheld += 1
+            continue
         if request.file is None and is_secret(f"/{page.name_of(path).removeprefix('/')}"):
             page.secrets.append(page.name_of(path))
             continue
@@ -153,6 +159,7 @@ class _Page:
         self._last = self._last_match = ("", 0)
         self.secrets: list[str] = []
         """Files with matches that are not shown, since they likely hold a secret."""
+        self.withheld = 0
 
     def name_of(self, path: str) -> str:
         return files.shown(os.path.join(self._request.directory, path), self._cwd)
@@ -194,6 +201,8 @@ class _Page:
         if self.secrets:
             named = ", ".join(self.secrets[:3]) + (", …" if len(self.secrets) > 3 else "")
             notes.append(f"(matches in {named} are left out, since such a file likely holds a secret: to search it, give it as path)")
+        if self.withheld:
+            notes.append(f"(matches in {self.withheld} file{'s' if self.withheld > 1 else ''} that a rule of the user withholds are left out)")
         if self.full or more:
             what = "files" if self._request.names_only or self._request.counts else "matching lines"
             notes.append(f"(the first {self._matches} {what}; there are more: take a narrower pattern, path or glob)")

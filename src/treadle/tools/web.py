@@ -128,7 +128,8 @@ async def _checked(url: URL, resolve: Resolve) -> _Place:
         raise ToolFailed(f"The host {host!r} has no address.")
     for address in addresses:
         if (why := why_private(address)) is not None:
-            raise ToolFailed(f"{host!r} is {address}, which is {why}: only public addresses are asked. For something on this machine use bash.")
+            where = "" if address == host else f"{address}, "
+            raise ToolFailed(f"{host!r} is {where}{why}: only public addresses are asked. For something on this machine use bash.")
     return _Place(host, addresses)
 
 
