@@ -93,7 +93,7 @@ def test_what_is_only_a_part_of_a_tool_is_refused_with_what_it_lacks() -> None:
         async def execute(self, ctx: object, arguments: object) -> str:
             return "never"
 
-    refused("'guide'.*Half.* lacks definition, max_output, needs_approval, parallel, parse, probe, timeout_s, writes", tools=[Half()])
+    refused("'guide'.*Half.* lacks definition, max_output, needs_approval, parallel, parse, probe, timeout_s, touches", tools=[Half()])
 
 
 def test_a_tool_may_stand_for_another() -> None:

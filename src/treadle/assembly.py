@@ -8,6 +8,7 @@ from __future__ import annotations
 import asyncio
 import logging
 import os
+import sys
 import tempfile
 import threading
 from collections.abc import Awaitable, Callable, Sequence
@@ -154,7 +155,7 @@ class Assembly:
         room = Room(
             workspace=plan.cwd,
             scratch=partial(self.spill.folder, f"tmp-{owner}"),
-            shown=self.spill.directories,
+            shown=(*self.spill.directories, *own_python(plan.cwd)),
             quarantine=self._quarantine,
             is_open=plan.mode == "full" or ready.approved,
         )
@@ -357,6 +358,7 @@ class _Contexts:
             withheld=withholds(toolbox.permissions, toolbox.cwd),
             before_change=self._assembly.before_change(plan.run_id, call_id),
             environment=self._assembly.environment,
+            masking=self._assembly.redactor.masking if self._assembly.redactor else None,
             sandbox=self._assembly.confinement(plan, ready, toolbox),
             kept=self._kept,
             tell=self._warn,
@@ -444,6 +446,17 @@ def _directory(cwd: str | Path | None) -> Path:
     if not path.is_dir():
         raise AgentError("invalid", f"cwd={str(path)!r} is no directory")
     return path.resolve()
+
+
+_PRIVATE = ("/tmp", "/var/tmp", "/run")
+"""Of which confined commands see their own, or nothing."""
+
+
+def own_python(workspace: Path) -> tuple[Path, ...]:
+    """The environment of the Python that runs us, where confined commands would not see it: `python` on their PATH is in it."""
+    prefix = Path(os.path.realpath(sys.prefix))
+    hidden = any(prefix.is_relative_to(os.path.realpath(place)) for place in _PRIVATE)
+    return (prefix,) if hidden and not prefix.is_relative_to(workspace) and not workspace.is_relative_to(prefix) else ()
 
 
 def into_this_loop() -> Inside:

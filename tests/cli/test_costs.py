@@ -44,9 +44,10 @@ def test_a_limit_on_money_needs_a_price_and_says_how_to_give_one(cli: Cli) -> No
 
 def test_a_run_stops_where_its_money_is_spent(cli: Cli) -> None:
     priced(cli)
-    ended = cli("run", "go", "--model", cli.script(*LOOKS), "--max-cost", "5", "--max-output-tokens", "10", "--output", "json")
+    dear = [{**look, "usage": {**HI["usage"], "input_tokens": 5_000}} for look in LOOKS]
+    ended = cli("run", "go", "--model", cli.script(*dear), "--max-cost", "50", "--max-output-tokens", "10", "--output", "json")
     assert (ended.code, ended.json["outcome"]) == (3, "cost_limit")
-    assert 0 < ended.json["cost_usd"] <= 5
+    assert 0 < ended.json["cost_usd"] <= 50
     assert "--max-cost" in cli("run", "go", "--model", cli.script(HI), "--max-cost", "0.0001").err
 
 
