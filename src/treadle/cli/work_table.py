@@ -23,8 +23,9 @@ from treadle.cli.terminal import Ink, Style, count, cut, lasting, money, table, 
 from treadle.events import Event
 from treadle.redaction import Redactor
 from treadle.types import Outcome
-from treadle.work import Batch, Report, Row
+from treadle.work.batch import Batch
 from treadle.work.markdown import changes, gates_passed, verdict
+from treadle.work.report import Report, Row
 
 FRAME_S = 0.1
 LINES_MOST = 12

@@ -4,12 +4,5 @@ What a batch is, and where prompts come from: batch.py, prompts.py. What outlive
 prompts side by side, what they share, one of them to its end, and what comes next for it: crew.py, workshop.py, item.py, steps.py. Who
 runs what is submitted: queue.py. Git, a checkout for each prompt, and what was changed in it: git.py, worktrees.py, changes.py. The
 commands that judge the work, and what a dead process left running: gates.py, leftovers.py. What came of it: report.py, and markdown.py
-for people. Entry: `Crew`, `Logbook`, `Report`.
+for people. Entry: `begin` and `Crew` in crew.py, over a `Logbook`.
 """
-
-from treadle.work.batch import Batch, Terms
-from treadle.work.crew import Crew
-from treadle.work.logbook import Logbook
-from treadle.work.report import Report, Row
-
-__all__ = ["Batch", "Crew", "Logbook", "Report", "Row", "Terms"]

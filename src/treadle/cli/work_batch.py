@@ -1,0 +1,216 @@
+"""Begins a batch or goes on with one, follows it, and tells what came of it. What can be typed is work.py's. Entry: `worked`."""
+
+from __future__ import annotations
+
+import signal
+import sys
+from contextlib import suppress
+from dataclasses import dataclass
+from pathlib import Path
+from typing import IO, Any
+
+import anyio
+import click
+import msgspec
+
+from treadle.cli.exits import Failed
+from treadle.cli.input import STDIN_BYTES_MAX, attachment
+from treadle.cli.journal_option import journal_file, journal_url, open_runtime
+from treadle.cli.next_steps import next_steps
+from treadle.cli.render import plain
+from treadle.cli.run_options import configured, settings_of
+from treadle.cli.terminal import put_bytes
+from treadle.cli.work_table import as_text, display
+from treadle.config import Config
+from treadle.errors import AgentError
+from treadle.json_text import encode_json
+from treadle.model_choice import from_anywhere
+from treadle.redaction import Redactor
+from treadle.runtime import Runtime
+from treadle.types import Limits, Settings
+from treadle.work.batch import Terms
+from treadle.work.crew import Crew, begin
+from treadle.work.logbook import Logbook, find_batch
+from treadle.work.markdown import markdown
+from treadle.work.prompts import lines_of, prompts_of
+from treadle.work.report import Report
+
+LIMITS = {"max_turns": "turns", "max_tool_calls": "tool_calls", "max_tokens": "tokens", "max_cost": "cost_usd", "timeout": "seconds"}
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Wish:
+    """What the person asked for."""
+
+    options: dict[str, Any]
+    given: frozenset[str]
+    """The options that were typed; every other has its default."""
+
+    def said(self, name: str) -> bool:
+        return name in self.given
+
+
+async def worked(wish: Wish, out: IO[bytes] | None) -> Report:
+    """Raises Failed and AgentError for what is wrong before the first run."""
+    options = wish.options
+    prompts = [] if options["batch"] is not None else _prompts(options)
+    shelf, resumed = _shelf(configured(options, cwd=options["cwd"]), options["journal"]), None
+    if options["batch"] is not None:
+        resumed = Logbook.open(shelf, find_batch(shelf, options["batch"]))
+        options = _allowed_before(options, resumed.batch.terms)
+    config = configured(options, cwd=options["cwd"] if resumed is None else _there(resumed))
+    secrets = Redactor(config.secrets())
+    async with open_runtime(config, journal_url(config, options["journal"])) as runtime, display(secrets, quiet=options["quiet"]) as watcher:
+        for warning in config.warnings:
+            watcher.warns(warning)
+        if resumed is None:
+            terms = _terms(config, options)
+            attached = [attachment(Path(path)) for path in terms.attached]
+            logbook = await begin(shelf, prompts, terms, secrets=config.secrets(), watcher=watcher)
+        else:
+            logbook, attached = resumed, [attachment(Path(path)) for path in resumed.batch.terms.attached]
+            if (terms := _changed(resumed.batch.terms, config, options, wish)) != resumed.batch.terms:
+                await logbook.resume_on(terms)
+        async with logbook:
+            watcher.begins(logbook.batch, done=list(logbook.rows.values()))
+            report = await _followed(Crew(logbook, runtime, watcher, attached), logbook, is_new=resumed is None)
+        _print(report, options["output"], secrets, out)
+        if not options["quiet"]:
+            await _tell_next_steps(runtime, report, options["journal"])
+    return report
+
+
+async def _followed(crew: Crew, logbook: Logbook, *, is_new: bool) -> Report:
+    wrong: AgentError | None = None
+    report: Report | None = None
+    async with anyio.create_task_group() as group:
+        group.start_soon(_stop_on_signals, crew)
+        try:
+            report = await crew.work()
+        except AgentError as e:
+            wrong = e
+        group.cancel_scope.cancel()
+    if report is not None:
+        return report
+    assert wrong is not None, "there is a report, or a reason why there is none"
+    if is_new and not crew.has_runs:
+        logbook.discard()
+    raise wrong
+
+
+async def _stop_on_signals(crew: Crew) -> None:
+    """The first signal ends what is under way; the third ends the process where it stands."""
+    heard = [signal.SIGINT, signal.SIGTERM]
+    if signal.getsignal(signal.SIGHUP) is not signal.SIG_IGN:  # what nohup ignores stays ignored
+        heard.append(signal.SIGHUP)
+    with anyio.open_signal_receiver(*heard) as signals:
+        count = 0
+        async for number in signals:
+            crew.stop()
+            count += 1
+            if count == 2:
+                signal.signal(number, signal.SIG_DFL)
+
+
+# ---------------------------------------------------------------- what was asked for
+
+
+def _prompts(options: dict[str, Any]) -> list[str]:
+    """Those of the arguments, then those of `--from`. Raises Failed and AgentError(invalid)."""
+    prompts = [prompt for prompt in options["prompts"] if prompt.strip()]
+    if len(prompts) < len(options["prompts"]):
+        raise Failed("a PROMPT is empty: say what to do")
+    source: str | None = options["source"]
+    if source == "-":
+        data = sys.stdin.buffer.read(STDIN_BYTES_MAX + 1)
+        if len(data) > STDIN_BYTES_MAX:
+            raise Failed(f"standard input is larger than {STDIN_BYTES_MAX // 1024 // 1024} MiB")
+        prompts += lines_of(data.decode("utf-8", "replace"))
+    elif source is not None:
+        prompts += prompts_of(Path(source))
+    if not prompts:
+        said = f"there is no prompt in {source!r}" if source else "there is no prompt"
+        raise Failed(f'{said}: treadle work "what to do" "what else", or --from with a file of lines, a folder of files, or - for standard input')
+    return prompts
+
+
+def _terms(config: Config, options: dict[str, Any]) -> Terms:
+    return Terms(
+        model=from_anywhere(config.models.large),
+        cwd=str(options["cwd"].resolve()),
+        mode=config.defaults.mode,
+        settings=settings_of(options),
+        limits=config.limits,
+        attached=tuple(str(path.absolute()) for path in options["attached"]),
+        gate_timeout_s=options["gate_timeout"],
+        sandbox=options["no_sandbox"],
+        **{name: options[name] for name in ("on_ask", "on_unknown", "allow", "worktree", "gates", "retries", "parallel")},
+    )
+
+
+def _allowed_before(options: dict[str, Any], terms: Terms) -> dict[str, Any]:
+    """What a person allowed when the batch began stands, and what they allow now comes to it."""
+    return {**options, "allow": tuple(dict.fromkeys((*terms.allow, *options["allow"]))), "no_sandbox": options["no_sandbox"] or terms.sandbox}
+
+
+def _changed(terms: Terms, config: Config, options: dict[str, Any], wish: Wish) -> Terms:
+    """The terms of a batch under what was typed now."""
+    changes: dict[str, Any] = {name: options[name] for name in ("on_ask", "on_unknown", "gates", "retries", "parallel") if wish.said(name)}
+    changes |= {"allow": options["allow"], "sandbox": options["no_sandbox"]}
+    if wish.said("gate_timeout"):
+        changes["gate_timeout_s"] = options["gate_timeout"]
+    if wish.said("model"):
+        changes["model"] = from_anywhere(config.models.large)
+    if wish.said("mode"):
+        changes["mode"] = config.defaults.mode
+    given = {field: options[name] for name, field in LIMITS.items() if wish.said(name)}
+    changes["limits"] = Limits(**{**msgspec.structs.asdict(terms.limits), **given})
+    changes["settings"] = Settings(effort=options["effort"], max_tokens=options["max_output_tokens"]).over(terms.settings)
+    return msgspec.structs.replace(terms, **changes)
+
+
+def _shelf(config: Config, journal: str | None) -> Path:
+    """Where batches are kept: beside the journal of their runs."""
+    file = journal_file(url := journal_url(config, journal))
+    if file is None:
+        raise Failed(f"--journal {url!r}: a batch is kept, so that it can go on; use sqlite:///FILE")
+    return file.with_name(f"{file.name}-work")
+
+
+def _there(logbook: Logbook) -> Path:
+    """Where the batch was begun."""
+    folder = Path(logbook.batch.terms.cwd)
+    if not folder.is_dir():
+        raise Failed(f"the folder {str(folder)!r} of the batch {logbook.batch.id} is not there any more")
+    return folder
+
+
+# ---------------------------------------------------------------- what is told
+
+
+def _print(report: Report, output: str, secrets: Redactor, out: IO[bytes] | None) -> None:
+    match output:
+        case "json":
+            data = msgspec.json.format(encode_json(secrets.inside(report)), indent=2) + b"\n"
+        case "markdown":
+            data = secrets.exact(markdown(report)).encode("utf-8", "replace")
+        case _:
+            data = secrets.exact(as_text(report, to_file=out is not None)).encode("utf-8", "replace")
+    if out is None:
+        put_bytes(data)
+    else:
+        out.write(data)
+
+
+async def _tell_next_steps(runtime: Runtime, report: Report, journal: str | None) -> None:
+    there = "" if journal is None else f" --journal {journal}"
+    for row in report.rows:
+        if row.run_id is None:
+            continue
+        with suppress(AgentError):
+            state = await runtime.journal.load(row.run_id)
+            if state.asked:
+                for line in next_steps(state, journal=journal):
+                    click.echo(plain(runtime.redact(line)), err=True)
+    if report.pending:
+        click.echo(plain(f"treadle work --resume {report.id}{there} goes on with it"), err=True)

@@ -1,0 +1,99 @@
+"""What was changed in a folder, told by git without touching the folder or its repository."""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+
+import pytest
+
+from tests.work.conftest import git, repository
+from treadle.work.changes import UNTRACKED_BYTES_MAX, Changes
+from treadle.work.git import Git, GitFailed
+from treadle.work.report import Diff
+
+
+@pytest.fixture
+def folder(tmp_path: Path) -> Path:
+    return repository(tmp_path / 'repo: "it\'s"')
+
+
+@pytest.fixture
+def changes(folder: Path, tmp_path: Path) -> Changes:
+    return Changes(Git(folder, os.environ), tmp_path / "objects")
+
+
+def everything(folder: Path) -> dict[str, bytes]:
+    return {str(path): path.read_bytes() for path in sorted(folder.rglob("*")) if path.is_file()}
+
+
+async def test_changed_new_and_deleted_files_count_and_ignored_ones_do_not(folder: Path, changes: Changes) -> None:
+    (folder / "mine.txt").write_text("not committed, before\n")
+    before = await changes.moment()
+    (folder / "cart.py").write_text("one\n2\nthree\nfour\n")
+    (folder / "new\nline.txt").write_text("a\nb\n")
+    (folder / "inner").mkdir()
+    (folder / "inner" / "deep.txt").write_text("c\n")
+    (folder / "x.log").write_text("ignored\n")
+    (folder / "mine.txt").unlink()
+    (folder / "picture.png").write_bytes(bytes(range(256)))
+    os.symlink("cart.py", folder / "link")
+    assert await changes.since(before) == Diff(files=6, added=2 + 2 + 1 + 1, removed=1 + 1)
+
+
+async def test_neither_the_folder_nor_its_repository_is_changed(folder: Path, changes: Changes) -> None:
+    (folder / "cart.py").write_text("other\n")
+    git(folder, "add", ".")
+    (folder / "cart.py").write_text("still other\n")
+    (folder / "new.txt").write_text("new\n")
+    before = everything(folder)
+    await changes.since(await changes.moment())
+    assert everything(folder) == before
+
+
+async def test_where_nothing_was_changed_there_is_nothing(folder: Path, changes: Changes) -> None:
+    (folder / "cart.py").write_text("dirty before\n")
+    assert await changes.since(await changes.moment()) == Diff(files=0, added=0, removed=0)
+    assert await changes.since("HEAD") == Diff(files=1, added=1, removed=3)
+
+
+async def test_a_large_file_that_git_does_not_know_is_left_out(folder: Path, changes: Changes) -> None:
+    before = await changes.moment()
+    with (folder / "large.bin").open("wb") as file:
+        file.truncate(UNTRACKED_BYTES_MAX + 1)
+    (folder / "small.txt").write_text("a\n")
+    assert await changes.since(before) == Diff(files=1, added=1, removed=0)
+
+
+async def test_a_repository_inside_is_left_alone(folder: Path, changes: Changes) -> None:
+    before = await changes.moment()
+    repository(folder / "inner")
+    assert await changes.since(before) == Diff(files=0, added=0, removed=0)
+
+
+async def test_a_moment_outlives_who_took_it(folder: Path, changes: Changes, tmp_path: Path) -> None:
+    (folder / "mine.txt").write_text("a\n")
+    before = await changes.moment()
+    (folder / "mine.txt").write_text("a\nb\n")
+    assert await Changes(Git(folder, os.environ), tmp_path / "objects").since(before) == Diff(files=1, added=1, removed=0)
+
+
+async def test_what_cannot_be_told_is_none(folder: Path, changes: Changes) -> None:
+    assert await changes.since("0" * 40) is None
+    with pytest.raises(GitFailed, match="git rev-parse failed"):
+        await Git(folder.parent, {"PATH": os.environ["PATH"], "GIT_CEILING_DIRECTORIES": "/"})("rev-parse", "HEAD")
+
+
+async def test_a_git_that_is_not_there_is_said(folder: Path) -> None:
+    with pytest.raises(GitFailed, match="git is not installed"):
+        await Git(folder, {"PATH": "/nowhere"})("status")
+
+
+async def test_variables_of_the_git_that_started_us_lead_nowhere_else(folder: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    other = repository(tmp_path / "other")
+    (other / "more.txt").write_text("x\n")
+    git(other, "add", ".")
+    git(other, "commit", "-q", "-m", "second")
+    monkeypatch.setenv("GIT_DIR", str(other / ".git"))
+    monkeypatch.setenv("GIT_INDEX_FILE", str(other / ".git" / "index"))
+    assert await Git(folder, os.environ)("rev-list", "--count", "HEAD") == "1"
