@@ -122,8 +122,8 @@ def test_every_tool_has_a_probe() -> None:
     assert all(isinstance(one, Tool) for one in [read, *default_tools()])
 
 
-async def test_no_coding_tool_but_edit_says_whether_it_happened(make_context: MakeContext, tmp_path: Path) -> None:
-    others = [one for one in default_tools() if one.name != "edit"]
+async def test_no_coding_tool_but_edit_and_bash_kill_says_whether_it_happened(make_context: MakeContext, tmp_path: Path) -> None:
+    others = [one for one in default_tools() if one.name not in ("edit", "bash_kill")]
     told = [await one.probe(make_context(tmp_path), one.parse(one.example)) for one in others]
     assert told == [None] * len(others)
     assert [*tmp_path.iterdir()] == []

@@ -18,6 +18,7 @@ import anyio
 import click
 
 from treadle import __version__
+from treadle.cli.doctor_sandbox import sandbox_findings
 from treadle.cli.help import HELP
 from treadle.cli.journal_option import journal_file, journal_url
 from treadle.cli.render import plain
@@ -44,8 +45,9 @@ class Finding:
 
 @click.command(context_settings=HELP)
 @click.option("--offline", is_flag=True, help="Without connecting to the provider.")
+@click.option("--full", is_flag=True, help="Try every way out of the sandbox that is known. Takes some seconds.")
 @click.option("--json", "as_json", is_flag=True, help="As a list of findings.")
-def doctor(offline: bool, as_json: bool) -> None:
+def doctor(offline: bool, full: bool, as_json: bool) -> None:
     """Test keys, connection and tools, and say what to do about what is wrong.
 
     One small request goes to the provider of the default model, to see that the key is accepted. Exits with 1 where
@@ -53,7 +55,7 @@ def doctor(offline: bool, as_json: bool) -> None:
     """
     findings: list[Finding] = []
     mask: Callable[[str], str] = Redactor(()).text
-    for finding in _findings(offline):
+    for finding in _findings(offline, full=full):
         findings.append(Finding(finding.what, finding.state, plain(mask(finding.text))))
         if not as_json:
             mark, colour = {"ok": ("✓", "green"), "note": ("-", "yellow"), "bad": ("✗", "red")}[finding.state]
@@ -63,7 +65,7 @@ def doctor(offline: bool, as_json: bool) -> None:
     sys.exit(int(any(finding.state == "bad" for finding in findings)))
 
 
-def _findings(offline: bool) -> Iterator[Finding]:
+def _findings(offline: bool, *, full: bool) -> Iterator[Finding]:
     yield Finding("treadle", "ok", f"{__version__} on Python {platform.python_version()}, {platform.system()} {platform.machine()}")
     try:
         config = load()
@@ -78,7 +80,8 @@ def _findings(offline: bool) -> Iterator[Finding]:
     yield _journal(config)
     yield _program("bash", "the bash tool cannot work without it", needed=True)
     yield _program("rg", "grep uses its own, slower search: install ripgrep, or pip install 'treadle[ripgrep]'", needed=False)
-    yield Finding("sandbox", "note", "none yet: --mode decides what may run")
+    for state, text in sandbox_findings(config, full=full):
+        yield Finding("sandbox", state, text)
 
 
 def _journal(config: Config) -> Finding:

@@ -218,10 +218,10 @@ class BubblewrapCage:
                 *(argument for protection in sandbox.protections(room, sight) for argument in protection.arguments),
                 *self._seccomp(sandbox, room),
                 *("--info-fd", str(info), "--chdir", str(cwd)),
-                *self._blocked(),
             ]
             listed = self._memory("\0".join(arguments).encode("utf-8", "surrogateescape") + b"\0")
-            self.argv = [sandbox.program, "--args", str(listed), "--", *argv]
+            command = [sandbox.program, "--args", str(listed), "--", *argv]
+            self.argv = command if self._group is None else self._group.joined(command)
             if self._speaks:
                 first = _FIRST.format(fd=status, ulimits=sandbox.limits.ulimits(grouped=self._group is not None))
                 self.environment["BASH_ENV"] = f"/proc/self/fd/{self._memory(first.encode())}"
@@ -247,16 +247,6 @@ class BubblewrapCage:
     def _seccomp(self, sandbox: Bubblewrap, room: Room) -> list[str]:
         return ["--seccomp", str(self._memory(program))] if (program := sandbox.system_calls(room)) else []
 
-    def _blocked(self) -> list[str]:
-        """It waits until it is in its control group."""
-        self._go = -1
-        if self._group is None:
-            return []
-        reader, self._go = os.pipe()
-        self._theirs.append(reader)
-        self._ours.append(self._go)
-        return ["--block-fd", str(reader)]
-
     async def entered(self, pid: int) -> int | None:
         self._close(self._theirs)
         told = b""
@@ -266,16 +256,7 @@ class BubblewrapCage:
             if not piece:
                 return None
             told += piece
-        return await to_thread.run_sync(self._released, told)  # joining a group waits for the kernel to look around
-
-    def _released(self, told: bytes) -> int:
-        inside = int(json.loads(told)["child-pid"])
-        if self._group is not None:
-            with suppress(OSError):  # it has died already
-                self._group.add(inside)
-            with suppress(OSError):
-                os.write(self._go, b"!")
-        return inside
+        return int(json.loads(told)["child-pid"])
 
     def run_blocking(self, timeout_s: float) -> tuple[int, str]:
         """The whole command, for trials: its exit code and output. Raises subprocess.TimeoutExpired; nothing runs on then."""
@@ -291,8 +272,6 @@ class BubblewrapCage:
                         if not (piece := os.read(self._info, 4096)):
                             break
                         told += piece
-                    else:
-                        self._released(told or b'{"child-pid": 0}')
                     said, _ = process.communicate(timeout=timeout_s)
                 finally:
                     process.kill()

@@ -6,7 +6,7 @@ Time and output are bounded by whoever runs the command. Entry: `Limits`, `Group
 from __future__ import annotations
 
 import os
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import suppress
 from pathlib import Path
 from typing import NamedTuple
@@ -56,6 +56,9 @@ class _Controller(NamedTuple):
     """File -> the name of a limit."""
 
 
+_JOIN = 'count=$1; shift; while [ $count -gt 0 ]; do echo 0 > "$1" || exit 1; shift; count=$((count - 1)); done; exec "$@"'
+
+
 class Group:
     """A control group, for one command. Made empty; it goes with `aclose`."""
 
@@ -82,10 +85,10 @@ class Group:
                     own.rmdir()
         return cls(made, limits) if made else None
 
-    def add(self, pid: int) -> None:
-        """It and whatever it starts from now on. Raises OSError."""
-        for folder in self._folders:
-            _write(folder / "cgroup.procs", str(pid))
+    def joined(self, argv: Sequence[str]) -> list[str]:
+        """The command that joins the group and becomes `argv`: a thread that moves itself need not wait until the kernel has looked at all others."""
+        files = [str(folder / ("tasks" if (folder / "tasks").exists() else "cgroup.procs")) for folder in self._folders]
+        return ["/bin/sh", "-c", _JOIN, "sh", str(len(files)), *files, *argv]
 
     def exceeded(self) -> str | None:
         """Which limit was reached, in words."""

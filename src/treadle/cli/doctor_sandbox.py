@@ -1,0 +1,76 @@
+"""What `treadle doctor` says of the sandbox: whether it works, and with `--full` whether each way out of it that we know is held.
+
+The ways out are in treadle.sandboxes.escapes. Entry: `sandbox_findings`.
+"""
+
+from __future__ import annotations
+
+import os
+import tempfile
+import time
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Literal, TypeAlias
+
+import anyio
+
+from treadle.config import Config, home
+from treadle.sandbox import Standing
+from treadle.sandboxes import find_sandbox
+
+State: TypeAlias = Literal["ok", "note", "bad"]
+
+
+def sandbox_findings(config: Config, *, full: bool) -> Iterator[tuple[State, str]]:
+    """One for each thing to say. With `full` it takes some seconds, and writes in a folder of its own, which is gone afterwards."""
+    wanted = config.defaults.sandbox
+    own = home(os.environ)
+    sandbox = find_sandbox(own if own.is_dir() else None)
+    standing = anyio.run(sandbox.standing)
+    yield _standing(standing, wanted)
+    if full and standing.works:
+        from treadle.sandboxes.bubblewrap import Bubblewrap  # noqa: PLC0415  what works and can be tried is bubblewrap
+
+        assert isinstance(sandbox, Bubblewrap), "nothing else is ever found to work"
+        yield from _escapes(sandbox, own if own.is_dir() and os.access(own, os.W_OK) else Path(tempfile.gettempdir()))
+    elif full:
+        yield "note", "nothing was tried, since none works"
+
+
+def _standing(standing: Standing, wanted: str) -> tuple[State, str]:
+    if wanted == "off":
+        return "note", f"defaults.sandbox is off: what would run unasked in it asks ({standing.text})"
+    if standing.works:
+        return "ok", standing.text
+    if wanted == "on":
+        return "bad", f"{standing.text}. defaults.sandbox is on, so no run with commands begins"
+    return "note", f"{standing.text}. Until then what would run unasked in it asks; in mode full nothing confines commands"
+
+
+def _escapes(sandbox: object, base: Path) -> Iterator[tuple[State, str]]:
+    from treadle.sandboxes.bubblewrap import Bubblewrap  # noqa: PLC0415  as above
+    from treadle.sandboxes.escapes import ATTEMPTS, try_escape  # noqa: PLC0415  only for --full
+    from treadle.sandboxes.limits import Group  # noqa: PLC0415  likewise
+
+    assert isinstance(sandbox, Bubblewrap), "as above"
+    begun, held, skipped = time.monotonic(), 0, 0
+    group = Group.make(sandbox.limits)
+    if group is not None:
+        anyio.run(group.aclose)
+    for attempt in ATTEMPTS:
+        if attempt.grouped and group is None:
+            skipped += 1
+            continue
+        try:
+            escaped = try_escape(sandbox, attempt, base)
+        except (RuntimeError, OSError) as e:
+            yield "bad", f"could not be tried: {attempt.name}: {e}"
+            continue
+        if escaped:
+            yield "bad", f"a command could {attempt.name}: {escaped}"
+        else:
+            held += 1
+    all_held = held + skipped == len(ATTEMPTS)
+    yield "ok" if all_held else "bad", f"{held} of {len(ATTEMPTS) - skipped} ways out were tried and held, in {time.monotonic() - begun:.0f} s"
+    if skipped:
+        yield "note", f"memory and processes are limited for each process only: this user may make no control group ({skipped} ways out were not tried)"

@@ -1,0 +1,203 @@
+"""What a run does where commands can be confined, where they cannot, and where nobody wants it."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from tests.sandbox.conftest import BWRAP, needs_bubblewrap
+from treadle import Agent, AgentError, Runtime
+from treadle.config import Config, load
+from treadle.events import Event, Warned
+from treadle.message import ToolResult
+from treadle.sandboxes.bubblewrap import Bubblewrap
+from treadle.testing import ScriptedModel
+from treadle.tools.bash import Bash
+
+GIT = "git status --short; echo $?"
+"""Reads as far as one can see, and may run what the repository names: it needs the sandbox."""
+LYING = '#!/bin/sh\nif [ "$1" = --version ]; then echo bubblewrap 0.11.0; exit; fi\nwhile [ "$1" != -- ]; do shift; done; shift; exec "$@"\n'
+"""A bubblewrap that takes all its options and confines nothing."""
+REFUSED = "#!/bin/sh\nif [ \"$1\" = --version ]; then echo bubblewrap 0.11.0; exit; fi\necho 'bwrap: setting up uid map: Permission denied' >&2; exit 1\n"
+
+Programs = Callable[[str | None], None]
+
+
+@pytest.fixture
+def programs(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Programs:
+    """Puts a program named bwrap into PATH, or none at all."""
+
+    def put(text: str | None) -> None:
+        folder = tmp_path / "bin"
+        folder.mkdir()
+        for name in ("git", "bash", "sh", "cat", "touch", "sleep"):
+            (folder / name).symlink_to(f"/usr/bin/{name}" if Path(f"/usr/bin/{name}").exists() else f"/bin/{name}")
+        if text is not None:
+            (folder / "bwrap").write_text(text)
+            (folder / "bwrap").chmod(0o755)
+        monkeypatch.setenv("PATH", str(folder))
+
+    return put
+
+
+def config(sandbox: str = "auto") -> Config:
+    """As a user's own file would say it."""
+    return load({"HOME": "/nonexistent", "PATH": os.environ["PATH"]}, files=False, flags={"--no-sandbox": sandbox})
+
+
+async def ran(cwd: Path, command: str, *, sandbox: str = "auto", **options: Any) -> tuple[ToolResult, list[str], str]:
+    """The command's result, what was warned of, and the outcome."""
+    warned: list[str] = []
+
+    def hear(event: Event) -> None:
+        if isinstance(event, Warned) and not event.text.startswith("bash was not run"):
+            warned.append(event.text)
+
+    agent = Agent(name="a", model=ScriptedModel([{"tool_calls": [{"name": "bash", "arguments": {"command": command}}]}, {"text": "done"}]), tools=[Bash()])
+    async with Runtime(config=config(sandbox)) as runtime:
+        result = await runtime.run(agent, "go", cwd=cwd, on_event=hear, **options)
+    (told,) = result.messages[-2].tool_results
+    return told, warned, result.outcome.value
+
+
+@pytest.fixture
+def work(tmp_path: Path) -> Path:
+    folder = tmp_path / "work"
+    folder.mkdir()
+    return folder
+
+
+# ---------------------------------------------------------------- it works
+
+
+@needs_bubblewrap
+async def test_what_only_the_sandbox_can_hold_runs_unasked_in_it(work: Path) -> None:
+    told, warned, outcome = await ran(work, GIT, mode="ask")
+    assert (told.is_error, warned, outcome) == (False, [], "completed")
+    assert "128" in told.text  # there is no repository
+
+
+@needs_bubblewrap
+async def test_in_mode_full_it_confines_too_with_the_network_open(work: Path, tmp_path: Path) -> None:
+    outside = tmp_path / "outside"
+    told, _, _ = await ran(work, f"touch {outside}; touch inside; readlink /proc/self/ns/net", mode="full")
+    assert told.text.split("\n")[-1] == os.readlink("/proc/self/ns/net")
+    assert (work / "inside").exists()
+    assert not outside.exists()
+
+
+@needs_bubblewrap
+async def test_nobody_is_asked_for_a_sandbox_where_none_is_wanted(work: Path, tmp_path: Path) -> None:
+    outside = tmp_path / "outside"
+    told, warned, _ = await ran(work, f"touch {outside}", mode="full", sandbox="off")
+    assert (told.is_error, outside.exists(), warned) == (False, True, [])
+    told, warned, outcome = await ran(work, GIT, mode="ask", sandbox="off")
+    assert (told.is_error, warned, outcome) == (True, [], "approval_needed")
+    assert "only inside a sandbox, and none works here" in told.text
+
+
+async def held(runtime: Runtime, agent: Agent[Any, Any], cwd: Path) -> tuple[str, str]:
+    """A run that waits for a person, and the call that it waits with."""
+    result = await runtime.run(agent, "go", cwd=cwd, mode="ask", on_ask="wait")
+    state = await runtime.journal.load(result.run_id)
+    return result.run_id, state.open_calls[0].id
+
+
+@needs_bubblewrap
+@pytest.mark.parametrize(("sandbox", "writes"), [("auto", True), ("on", False)])
+async def test_what_a_person_said_yes_to_runs_outside_unless_the_configuration_insists(work: Path, tmp_path: Path, sandbox: str, writes: bool) -> None:
+    outside = tmp_path / "outside"
+    command = f"touch {outside}; readlink /proc/self/ns/net"
+    agent = Agent(name="a", model=ScriptedModel([{"tool_calls": [{"name": "bash", "arguments": {"command": command}}]}, {"text": "done"}]), tools=[Bash()])
+    async with Runtime(config=config(sandbox)) as runtime:
+        run_id, call_id = await held(runtime, agent, work)
+        result = await runtime.resume(run_id, approve=[call_id])
+    assert outside.exists() is writes
+    assert os.readlink("/proc/self/ns/net") in result.messages[-2].tool_results[0].text
+
+
+# ---------------------------------------------------------------- it does not
+
+
+@pytest.mark.parametrize(
+    ("program", "why"),
+    [
+        (None, "bubblewrap is not there: install bubblewrap (apt install bubblewrap"),
+        (LYING, "bubblewrap 0.11.0 does not confine commands here: "),
+        (REFUSED, "User namespaces are refused"),
+        ("#!/bin/sh\nexit 1\n", "bubblewrap could not be tried"),
+        ("no program", "bubblewrap could not be tried"),
+    ],
+    ids=["none", "one that lies", "refused", "one that fails", "one that cannot run"],
+)
+async def test_where_it_does_not_work_what_needs_it_asks_and_that_is_said_once(work: Path, programs: Programs, program: str | None, why: str) -> None:
+    programs(program)
+    told, warned, outcome = await ran(work, GIT, mode="ask")
+    assert (told.is_error, outcome) == (True, "approval_needed")
+    assert "only inside a sandbox, and none works here" in told.text
+    (warning,) = warned
+    assert warning.startswith("commands are not confined: ")
+    assert why in warning
+    assert warning.endswith("; what a sandbox would let run unasked needs approval instead")
+
+
+async def test_what_needs_none_goes_on_without_one(work: Path, programs: Programs) -> None:
+    programs(None)
+    (work / "a").write_text("text")
+    told, warned, outcome = await ran(work, "cat a", mode="ask")
+    assert (told.text, outcome, len(warned)) == ("text", "completed", 1)
+
+
+async def test_in_mode_full_it_is_said_that_nothing_confines(work: Path, programs: Programs) -> None:
+    programs(None)
+    told, (warning,), _ = await ran(work, "echo ran", mode="full")
+    assert told.text == "ran"
+    assert warning.endswith("; in mode full they may do whatever you may")
+
+
+async def test_whoever_insists_on_it_gets_no_run_without(work: Path, programs: Programs) -> None:
+    programs(None)
+    with pytest.raises(AgentError, match=r"defaults\.sandbox is on, and no sandbox works: bubblewrap is not there: install bubblewrap") as raised:
+        await ran(work, "echo ran", sandbox="on")
+    assert raised.value.kind.value == "invalid"
+
+
+async def test_an_agent_without_commands_needs_none(work: Path, programs: Programs) -> None:
+    programs(None)
+    async with Runtime(config=config("on")) as runtime:
+        assert (await runtime.run(Agent(name="a", model=ScriptedModel([{"text": "hi"}])), "go", cwd=work)).text == "hi"
+
+
+# ---------------------------------------------------------------- trying
+
+
+@needs_bubblewrap
+async def test_a_success_is_remembered_until_the_program_changes(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    program = tmp_path / "bwrap"
+    program.write_text(f'#!/bin/sh\necho "$1" >> {tmp_path}/asked\nexec -a {tmp_path}/bwrap {BWRAP} "$@"\n'.replace("/bin/sh", "/bin/bash"))
+    program.chmod(0o755)
+
+    async def standing() -> str:
+        sandbox = Bubblewrap(str(program), own=tmp_path)
+        found = await sandbox.standing()
+        await sandbox.aclose()
+        assert found.works, found.text
+        return (tmp_path / "asked").read_text()
+
+    once = await standing()
+    assert await standing() == once
+    os.utime(program, ns=(1, 1))
+    assert await standing() != once
+
+
+@needs_bubblewrap
+async def test_a_failure_is_tried_again(tmp_path: Path) -> None:
+    program = tmp_path / "bwrap"
+    program.write_text(REFUSED)
+    program.chmod(0o755)
+    assert not (await Bubblewrap(str(program), own=tmp_path).standing()).works
+    assert not (tmp_path / "sandbox.json").exists()
