@@ -163,8 +163,7 @@ def _sorted_out(program: str, words: Iterable[str]) -> tuple[frozenset[str], lis
         if word.startswith("--") and len(word) > 2:
             name = word.split("=", 1)[0]
             spelled = next((full for full in same if full.startswith(name) and len(name) > 3), name)
-            options.add(same.get(spelled, spelled))
-            options.add(word)
+            options.update((same.get(spelled, spelled), word) if "=" in word else (same.get(spelled, spelled),))
         elif word.startswith("-") and len(word) > 1:
             options.update((same.get(c, c) for c in word[1:]) if not _is_long_with_one_dash(program, word) else (word,))
         else:

@@ -6,6 +6,7 @@ held by the sandbox. Entry: `read_git`.
 
 from __future__ import annotations
 
+import re
 from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Literal
@@ -154,3 +155,21 @@ def _changes(command: str, operands: Sequence[str], given: set[str]) -> bool:
     if command == "reflog":
         return bool(operands) and operands[0] in ("expire", "delete", "drop")
     return False
+
+
+def git_runs(argv: Sequence[str]) -> tuple[list[list[str]], list[str]]:
+    """Commands and texts that git is told to run: `bisect run X`, `submodule foreach X`, `-c alias.x=!X`, `--exec=X`."""
+    commands, scripts = list[list[str]](), list[str]()
+    for i, word in enumerate(argv):
+        following = list(argv[i + 1 :])
+        if word in ("run", "foreach") and i and argv[i - 1] in ("bisect", "submodule", "--recursive"):
+            commands.append(following)
+            scripts.append(" ".join(following))
+        elif word in ("-x", "--exec", "--upload-pack", "--receive-pack", "--extcmd", "-O") and following:
+            scripts.append(following[0])
+        elif (found := re.match(r"(?:--[\w-]+|[\w.-]+)=!?(.+)", word, re.DOTALL)) is not None and (not word.startswith("--") or _RUNS.match(word)):
+            scripts.append(found[1])
+    return [command for command in commands if command], scripts
+
+
+_RUNS = re.compile(r"--(?:exec|upload-pack|receive-pack|extcmd|open-files-in-pager|config-env|ext-diff|textconv|filter|ssh|editor|pager)")

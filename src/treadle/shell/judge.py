@@ -16,6 +16,7 @@ from treadle.rules import Rule, program_of
 from treadle.shell import dangers
 from treadle.shell.conditions import judge_test
 from treadle.shell.find import read_find
+from treadle.shell.git import git_runs
 from treadle.shell.ground import Ground
 from treadle.shell.lexical import TooMany, commands_in, targets_in
 from treadle.shell.programs import PROGRAMS
@@ -31,6 +32,8 @@ MAX_INNER = 5
 MAX_SCRIPTS = 12
 """Texts that shells inside would read, in one command line."""
 MAX_COMMANDS = 400
+MAX_WORDS = 400
+"""Of one command; where it has more, it is only looked through for what is denied."""
 
 _LOOKS_ONLY = Finding(Kind.READS)
 
@@ -74,6 +77,7 @@ def judge(text: str, reach: Reach) -> Judgement:
         line.whole(Kind.UNSURE, f"it holds a character that does not show ({strange})")
     if _SPLICED.search(text):
         line.whole(Kind.UNSURE, "a line break splits a word of it")
+        line.judgement.findings += line.lexically(text)
     return line.judgement
 
 
@@ -114,7 +118,7 @@ class _Line:
         for problem in script.problems:
             self.whole(Kind.UNSURE, problem)
         if not script.is_whole:
-            self.judgement.findings += self._lexically(text)
+            self.judgement.findings += self.lexically(text)
         if len(script.commands) > MAX_COMMANDS:
             self.whole(Kind.UNSURE, f"it has more than {MAX_COMMANDS} commands")
         for i, command in enumerate(script.commands):
@@ -148,6 +152,8 @@ class _Line:
     def _words(self, command: Command) -> list[Finding]:
         if not command.words[0].is_fixed:
             return [Finding(Kind.UNSURE, "which program it runs is not known before it runs")]
+        if len(command.words) > MAX_WORDS:
+            return [Finding(Kind.UNSURE, f"it has more than {MAX_WORDS} words")]
         if not all(word.is_literal for word in command.words):
             return [Finding(Kind.UNSURE, "an argument of it is not known before it runs")]
         argv: list[str] = []
@@ -190,16 +196,18 @@ class _Line:
 
     def _inside(self, argv: Sequence[str], *, fed: Sequence[str], is_sure: bool, depth: int = 0) -> list[Finding]:
         """The same of all that it would run."""
+        if argv and argv[0] in ("!", "{", "("):
+            argv = argv[1:]
         if not argv or not argv[0]:
             return [found] if len(argv) > 1 and (found := self._forbidden(argv[1:])) is not None else []
         if (found := self._forbidden(argv)) is not None:
             return [found]
         program = program_of(argv[0])
-        wrapped = Unwrapped(commands=[run for run in read_find(argv[1:]).runs if run]) if program == "find" else unwrap(argv, program)
+        wrapped = _runs_of(argv[:MAX_WORDS], program)
         if wrapped is None:
             return []
-        if depth >= MAX_INNER:
-            return [Finding(Kind.UNSURE, "too many programs run one another"), *self._lexically(" ".join(argv))]
+        if depth >= MAX_INNER or len(argv) > MAX_WORDS:
+            return [Finding(Kind.UNSURE, "too many programs run one another"), *self.lexically(" ".join(argv))]
         all_found: list[Finding] = []
         for inner in wrapped.commands:
             words = [*inner, *fed] if program in ("xargs", "parallel") else inner
@@ -214,7 +222,7 @@ class _Line:
         """What a shell reads from a here-document, or from an echo before it."""
         if not command.argv or unwrap(command.argv[:1], program_of(command.argv[0])) is None:
             return []
-        texts = [command.body] if command.body else []
+        texts = [source.body for source in (command, command.fed_by) if source is not None and source.body]
         if command.fed_by is not None and command.fed_by.argv[:1] in (["echo"], ["printf"]):
             texts.append(" ".join(command.fed_by.argv[1:]))
         return [finding for text in texts for finding in self._forbidden_in(text)]
@@ -229,14 +237,14 @@ class _Line:
         key = (text, tuple(self.ground.cwds))
         if key not in self._scripts:
             if self._depth >= MAX_INNER or len(self._scripts) >= MAX_SCRIPTS:
-                return [Finding(Kind.UNSURE, "too many programs run one another"), *self._lexically(text)]
+                return [Finding(Kind.UNSURE, "too many programs run one another"), *self.lexically(text)]
             self._scripts[key] = []
             inner = _Line(self.ground.copy(), self._scripts, self._depth + 1)
             inner.judge(text)
             self._scripts[key] = inner.judgement.all()
         return self._scripts[key]
 
-    def _lexically(self, text: str) -> list[Finding]:
+    def lexically(self, text: str) -> list[Finding]:
         """What of a text is denied that was not parsed: it is searched."""
         rules = [rule for rule in self.reach.rules.deny if rule.about == "command"]
         programs = {program_of(rule.words[0]) for rule in rules} | set(dangers.PROGRAMS)
@@ -261,7 +269,18 @@ class _Line:
 
 
 _OFFERED = frozenset({Kind.UNSURE, Kind.READS, Kind.HELD, Kind.SHELL_EDITS})
-_LOOKED_THROUGH = frozenset({"git", "docker", "podman", "kubectl", "busybox", "toybox", "sudo", "ssh", "npx", "capsh", "bwrap", "firejail", "gdb"})
+
+
+def _runs_of(argv: Sequence[str], program: str) -> Unwrapped | None:
+    if program == "find":
+        return Unwrapped(commands=[run for run in read_find(argv[1:]).runs if run])
+    if program == "git":
+        commands, scripts = git_runs(argv[1:])
+        return Unwrapped(commands, scripts)
+    return unwrap(argv, program)
+
+
+_LOOKED_THROUGH = frozenset({"docker", "podman", "kubectl", "busybox", "toybox", "sudo", "ssh", "npx", "capsh", "bwrap", "firejail", "gdb"})
 """How these find what they run is not known in full: each of their words may begin it."""
 
 

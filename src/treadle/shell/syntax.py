@@ -75,8 +75,8 @@ def parse(text: str, home: str) -> Script:
     if tree is None:
         return Script(problems=["it is too involved to be read in time"], is_whole=False)
     walker = _Walker(data, home)
-    if tree.root_node.has_error:
-        walker.fail("it cannot be read without doubt")
+    if tree.root_node.has_error or not _is_covered(tree, data):
+        walker.fail(_IN_DOUBT)
     walker.visit(tree.root_node, 0)
     return walker.script
 
@@ -108,6 +108,32 @@ def _tree(data: bytes) -> Tree | None:
     return None if gave_up or tree.root_node.descendant_count > MAX_NODES else tree
 
 
+_IN_DOUBT = "it cannot be read without doubt"
+_BETWEEN = re.compile(rb"(?:[ \t\n]|\\\n)*")
+_IN_A_LINE = re.compile(rb"(?:[ \t]|\\\n)*")
+_MAKES_WORDS = re.compile(r"[$`<>{]")
+_DESCRIPTOR = re.compile(rb"\{\w+\}|\d+")
+_TEXTS = frozenset({"string", "raw_string", "ansi_c_string", "heredoc_body", "comment"})
+
+
+def _is_covered(tree: Tree, data: bytes) -> bool:
+    """Whether nothing but blanks stands between what the grammar has understood: it passes over some things that bash does not."""
+    cursor, at = tree.walk(), 0
+    while True:
+        node = cursor.node
+        assert node is not None
+        if node.type not in _TEXTS and cursor.goto_first_child():
+            continue
+        if node.start_byte > at and _BETWEEN.fullmatch(data, at, node.start_byte) is None:
+            return False
+        if not node.is_named and data[node.start_byte : node.end_byte].strip() != node.type.encode().strip():
+            return False
+        at = max(at, node.end_byte)
+        while not cursor.goto_next_sibling():
+            if not cursor.goto_parent():
+                return _BETWEEN.fullmatch(data, at) is not None
+
+
 _PLAIN_NODES = frozenset({"program", "list", "pipeline", "subshell", "compound_statement", "negated_command", "if_statement", "elif_clause", "else_clause"})
 _SILENT = frozenset({"comment", ";", "&&", "||", "|", "|&", "\n", "(", ")", "{", "}", "!", "if", "then", "elif", "else", "fi"})
 _KNOWN_NODES = frozenset({"word", "string", "raw_string", "ansi_c_string", "concatenation", "number", "string_content", '"', "command_name"}) | {
@@ -136,6 +162,7 @@ class _Walker:
         self.script = Script()
         self._data, self._home = data, home
         self._function = ""
+        self._heredoc_line = -1
 
     def fail(self, problem: str) -> None:
         self.problem(problem)
@@ -174,6 +201,8 @@ class _Walker:
             return self._function_definition(node, depth)
         if kind == "compound_statement" and node.child_count and node.children[0].type != "{":
             self.problem("arithmetic can run commands")
+        elif kind == "compound_statement" and node.named_child_count == 0:
+            self.fail(_IN_DOUBT)
         elif kind not in _PLAIN_NODES and kind not in _SILENT and (node.is_named or kind in _WORDS):
             self.problem(_WORDS.get(kind, f"it has a part that is not judged ({kind})"))
         return self._children(node, depth)
@@ -208,6 +237,7 @@ class _Walker:
     def _command(self, node: Node, depth: int) -> Command:
         command = Command([], in_function=self._function)
         self.script.commands.append(command)
+        self._must_be_one_line(node)
         for i, child in enumerate(node.children):
             kind = child.type
             if kind == "variable_assignment":
@@ -222,7 +252,7 @@ class _Walker:
                 self.problem(f"it has a part that is not judged ({kind})")
                 self.visit(child, depth + 1)
         if command.words and command.words[0].value in _KEYWORDS:
-            self.problem(f"{command.words[0].value} begins more than a simple command")
+            self.fail(f"{command.words[0].value} begins more than a simple command")
         return command
 
     def _assignment(self, node: Node, command: Command, depth: int) -> None:
@@ -232,10 +262,30 @@ class _Walker:
 
     def _word(self, node: Node, depth: int) -> Word:
         word = read_word(self.text(node), self._home)
+        if not self._stands_alone(node) or (not word.is_literal and not _MAKES_WORDS.search(self.text(node)) and len(split(self.text(node)) or ()) != 1):
+            self.fail(_IN_DOUBT)
         if not all(inner.type in _KNOWN_NODES for inner in _leaves_and_all(node)) or node.has_error:
             self._inner_commands(node, depth, itself=True)
             word = Word(word.value, False)
         return word
+
+    def _descriptor(self, node: Node) -> str:
+        text = self.text(node)
+        if not text.isdecimal() or self._data[max(node.start_byte - 1, 0) : node.start_byte] not in _EDGES:
+            self.fail(_IN_DOUBT)
+        return text
+
+    def _must_be_one_line(self, node: Node) -> None:
+        """A line break that is not escaped ends a command, whatever the grammar says."""
+        for left, right in pairwise(node.children):
+            if _IN_A_LINE.fullmatch(self._data, left.end_byte, right.start_byte) is None:
+                self.fail(_IN_DOUBT)
+
+    def _stands_alone(self, node: Node) -> bool:
+        """Whether bash too begins and ends a word there."""
+        before, after = self._data[max(node.start_byte - 1, 0) : node.start_byte], self._data[node.end_byte : node.end_byte + 1]
+        names_a_descriptor = after in (b"<", b">") and _DESCRIPTOR.fullmatch(self._data, node.start_byte, node.end_byte) is not None
+        return before in _EDGES and after in _EDGES and not names_a_descriptor
 
     def _inner_commands(self, node: Node, depth: int, *, itself: bool = False) -> None:
         """Commands in substitutions inside a word."""
@@ -252,6 +302,7 @@ class _Walker:
 
     def _redirected(self, node: Node, depth: int) -> list[Command]:
         found: list[Command] = []
+        self._must_be_one_line(node)
         holder = Command([], in_function=self._function)
         for child in node.children:
             if child.type.endswith("_redirect"):
@@ -260,9 +311,10 @@ class _Walker:
                 found += self.visit(child, depth + 1)
         if found:
             target = found[-1]
+            target.words += holder.words
             target.redirects += holder.redirects
             target.body = holder.body if holder.body is not None else target.body
-        elif holder.redirects:
+        elif holder.redirects or holder.words:
             self.script.commands.append(holder)
         return found
 
@@ -270,17 +322,24 @@ class _Walker:
         if node.type == "heredoc_redirect":
             self._heredoc(node, command, depth)
             return
-        operator, descriptor, target = "", "", Word("", False)
+        operator, descriptor, targets = "", "", list[Word]()
+        self._must_be_one_line(node)
         for child in node.children:
             if child.type == "file_descriptor":
-                descriptor = self.text(child)
+                descriptor = self._descriptor(child)
             elif child.is_named:
-                target = self._word(child, depth) if child.type != "process_substitution" else Word("", False)
-                if child.type == "process_substitution":
-                    self.problem(_WORDS["process_substitution"])
-                    self._inner_commands(node, depth)
+                targets.append(self._word(child, depth))
+            elif operator:
+                self.fail(_IN_DOUBT)
             else:
                 operator = child.type
+        if operator in (">&-", "<&-"):
+            command.words += targets
+            return
+        target = targets[0] if targets else Word("", False)
+        if operator in (">&", "<&") and re.match("-.", target.value):
+            self.fail(_IN_DOUBT)
+        command.words += targets[1:]  # the grammar takes what stands behind the target for more targets; bash takes it for arguments
         if node.type == "herestring_redirect":
             command.body = target.value
             command.redirects.append(Redirect("<<<", target))
@@ -289,8 +348,12 @@ class _Walker:
 
     def _heredoc(self, node: Node, command: Command, depth: int) -> None:
         start = next((child for child in node.children if child.type == "heredoc_start"), None)
+        if not self._ends_where_bash_ends_it(node):
+            self.fail(_IN_DOUBT)
         quoted = start is not None and any(c in self.text(start) for c in "'\"\\")
         for child in node.children:
+            if child.type == "file_descriptor":
+                self._descriptor(child)
             if child.type == "heredoc_body":
                 command.body = self.text(child)
                 if not quoted and re.search(r"[`$\\]", command.body):
@@ -306,18 +369,34 @@ class _Walker:
                 for other in following:
                     other.fed_by = other.fed_by or command
 
+    def _ends_where_bash_ends_it(self, node: Node) -> bool:
+        """At the first line that is the delimiter and nothing else; the grammar takes one that only begins with it."""
+        parts = {child.type: child for child in node.children}
+        start, end = parts.get("heredoc_start"), parts.get("heredoc_end")
+        if start is None or end is None or self._heredoc_line == start.start_point.row:
+            return False
+        self._heredoc_line = start.start_point.row  # a second one on the line begins where this one ends
+        delimiter = read_word(self.text(start), self._home)
+        first = self._data.find(b"\n", start.end_byte) + 1
+        lines = self._data[first:].decode(errors="surrogatepass").split("\n")
+        lines = [line.lstrip("\t") for line in lines] if "<<-" in parts else lines
+        ends = lines.index(delimiter.value) if delimiter.value in lines else None
+        return delimiter.is_literal and first > 0 and ends is not None and end.end_point.row == start.start_point.row + 1 + ends
+
     # ------------------------------------------------------------ tests
 
     def _test(self, node: Node, depth: int) -> None:
         words = split(self.text(node))
-        if words is None:
-            self.problem("it has a test that is not judged")
+        if words is None or (words[0], words[-1]) not in (("[", "]"), ("[[", "]]")):
+            self.fail("it has a test that is not judged")
         else:
             self.script.tests.append([read_word(word, self._home) for word in words])
         self._inner_commands(node, depth)
 
 
-_KEYWORDS = frozenset({"coproc", "for", "while", "until", "select", "case", "function", "do", "done", "esac", "in", "{", "}", "]]"})
+_EDGES = frozenset([bytes([c]) for c in b" \t\n;|&()<>`"]) | {b""}
+"""Where a word may begin and end."""
+_KEYWORDS = frozenset({"coproc", "for", "while", "until", "select", "case", "function", "do", "done", "esac", "in", "{", "}", "]]", "!"})
 
 
 def _leaves_and_all(node: Node) -> Iterator[Node]:

@@ -29,6 +29,7 @@ _EXPANDS = re.compile(r"[\w{(\[@*#?$!'\"-]", re.ASCII)
 _STATUS = re.compile(r"\$(?:[?#]|\{[?#]\})")
 _HOME = re.compile(r"\$(?:HOME(?!\w)|\{HOME\})", re.ASCII)
 _BRACES = re.compile(r"\{[^{}]*(?:,|\.\.)[^{}]*\}|\{[^}]*\{")
+_ASSIGNED_TILDE = re.compile(r"\w+\+?=(?:[^'\"\\]*:)?~", re.ASCII)
 _NAME = re.compile(r"\$(?:\w+|\{[^{}]*\}|[@*#?$!-])", re.ASCII)
 
 
@@ -55,6 +56,8 @@ class _Reader:
         raw = self.raw
         if raw.startswith("~"):
             self._tilde()
+        elif _ASSIGNED_TILDE.match(raw):
+            self.literal = False
         while self.at < len(raw):
             c = raw[self.at]
             if c == "\\":

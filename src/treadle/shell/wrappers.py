@@ -117,9 +117,8 @@ WRAPPERS: dict[str, Wrapper] = {
     "trap": Wrapper(_w("lp"), changes="it runs later"),
     "hash": Wrapper(_w("lrt", "pd"), changes="it changes which program a name means"),
     "alias": Wrapper(_w("p"), changes="it changes which program a name means"),
-    "git": Wrapper(_w("pP", "Cc", "git-dir= work-tree= no-pager"), operands=2, changes=_ELSEWHERE),
 }
-"""git and docker stand here for what they may run (`git bisect run X`, `docker exec C X`): the words behind are looked through."""
+"""docker, ssh and their like stand here for what they may run elsewhere: the words behind are looked through."""
 
 SHELLS = frozenset({"sh", "bash", "dash", "zsh", "ksh", "mksh", "ash", "fish", "rbash", "su", "script"})
 _SHELL_FLAGS = re.compile(r"-[lceuxfo]*c[lceuxfo]*|-c")
@@ -182,8 +181,7 @@ def _program(argv: list[str], program: str, wrapper: Wrapper) -> Unwrapped:
         found.adds = "it shows the environment, and keys with it"
     if inner:
         found.commands.append(inner)
-    for word in _texts(argv):
-        found.scripts.append(word)
+    found.scripts += [word.partition("=")[2] for word in argv[1:]] if program == "alias" else _texts(argv)
     return found
 
 
@@ -204,9 +202,10 @@ def _shell(argv: Sequence[str], program: str) -> Unwrapped | None:
                 return Unwrapped(scripts=[found[1] or (argv[i + 1] if i + 1 < len(argv) else "")], adds=adds)
         elif _SHELL_FLAGS.fullmatch(word):
             i += 1 if "o" in word else 0
+            i += 1 if argv[i + 1 : i + 2] == ["--"] else 0
             text = argv[i + 1] if i + 1 < len(argv) else ""
             return Unwrapped(scripts=[text], adds=adds)
-        elif word in ("-o", "+o"):
+        elif re.fullmatch(r"[-+][leufx]*o", word):
             i += 1
         elif re.fullmatch(r"-[a-zA-Z]*c[a-zA-Z]*", word):
             return Unwrapped(scripts=[argv[i + 1] if i + 1 < len(argv) else ""], adds=f"{program}'s {word} loads files of its own first")
