@@ -7,6 +7,7 @@ found out by trying: trial.py at the start, escapes.py for `treadle doctor --ful
 
 from __future__ import annotations
 
+import os
 import shutil
 import sys
 from collections.abc import Mapping, Sequence
@@ -46,4 +47,8 @@ def find_sandbox(own: Path | None) -> Sandbox:
         if (program := shutil.which("bwrap")) is None:
             return NoSandbox("bubblewrap is not there: " + INSTALL)
         return Bubblewrap(program, own=own)
+    if sys.platform == "darwin":
+        from treadle.sandboxes.seatbelt import PROGRAM, Seatbelt  # noqa: PLC0415  only on macOS
+
+        return Seatbelt(own=own) if os.access(PROGRAM, os.X_OK) else NoSandbox(f"{PROGRAM} is not there")
     return NoSandbox(f"there is none for {sys.platform}")
