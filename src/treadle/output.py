@@ -14,6 +14,7 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Self, TypeAlias
 
+from treadle.redaction import Masking
 from treadle.tooling import MAX_LINE_CHARS, MAX_OUTPUT_CHARS, MAX_OUTPUT_LINES
 
 SpillText: TypeAlias = Callable[[str], Path]
@@ -232,7 +233,9 @@ class Capture:
     returns the last form stays. Memory is a few times `max_chars`. Use it as a context manager: leaving it closes the spill file.
     """
 
-    def __init__(self, spill: SpillText, *, max_chars: int = MAX_OUTPUT_CHARS, max_lines: int = MAX_OUTPUT_LINES) -> None:
+    def __init__(self, spill: SpillText, *, max_chars: int = MAX_OUTPUT_CHARS, max_lines: int = MAX_OUTPUT_LINES, masking: Masking | None = None) -> None:
+        """`masking`: a new one, for this text; what it takes out is in no file and is cut nowhere in two."""
+        self._masking = masking
         self._decoder = codecs.getincrementaldecoder("utf-8")("replace")
         self._plain = _Plain()
         self._window = _Window(max_chars, max_lines)
@@ -246,11 +249,13 @@ class Capture:
         self._file.close()
 
     def feed(self, data: bytes) -> None:
-        self._take(self._plain.feed(self._decoder.decode(data)))
+        text = self._plain.feed(self._decoder.decode(data))
+        self._take(text if self._masking is None else self._masking.add(text))
 
     def text(self) -> str:
         """Ends the capture and gives what the model is shown: at most `max_chars`. Call it once."""
-        self._take(self._plain.feed(self._decoder.decode(b"", final=True), final=True))
+        text = self._plain.feed(self._decoder.decode(b"", final=True), final=True)
+        self._take(text if self._masking is None else self._masking.add(text) + self._masking.end())
         self._file.close()
         return self._window.text(self._file.where())
 

@@ -16,6 +16,7 @@ from typing_extensions import TypeVar
 from treadle.errors import AgentError
 from treadle.message import JsonText, MediaPart, Part, TextPart, ToolResult
 from treadle.model import ToolDefinition
+from treadle.redaction import Masking
 from treadle.result import RunResult
 from treadle.sandbox import Confinement
 from treadle.types import Effect, Limits
@@ -127,6 +128,8 @@ class ToolContext(msgspec.Struct, Generic[DepsOut], frozen=True, kw_only=True):
     """Where commands of this call are run. None: they are not confined, because nothing here can, nobody wants it, or a person said yes to this call."""
     kept: dict[Callable[[], Any], Any] = {}
     """What `keep` gave, for the whole session."""
+    masking: Callable[[], Masking] | None = None
+    """Makes a filter that takes known secrets out of a text that comes in pieces. None: there are none. What a tool returns is masked anyway."""
     report: Callable[[str, float | None, float | None], None] | None = None
     tell: Callable[[str], None] | None = None
     """What `warn` calls."""

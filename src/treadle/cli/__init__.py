@@ -17,18 +17,14 @@ def main() -> None:
     try:
         from treadle.cli.app import app  # noqa: PLC0415  click costs 35 ms
 
-        app(prog_name="treadle")
+        sys.exit(app(prog_name="treadle", standalone_mode=False))
     except KeyboardInterrupt:
         sys.exit(130)
     except BrokenPipeError:  # whoever read our output has left
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         sys.exit(1)
-    except Exception as bug:  # the edge of the program: a person is told in a sentence, a developer asks for more
-        if os.environ.get("TREADLE_TRACEBACK"):
-            raise
-        print(f"treadle: this is a bug in Treadle: {type(bug).__name__}: {_safe(bug)}", file=sys.stderr)
-        print("  Set TREADLE_TRACEBACK=1 to see where, and please report it.", file=sys.stderr)
-        sys.exit(1)
+    except Exception as e:  # noqa: BLE001  the edge of the program: a person is told in a sentence, a developer asks for more
+        sys.exit(_told(e))
 
 
 def _open_closed_streams() -> None:
@@ -38,7 +34,25 @@ def _open_closed_streams() -> None:
             setattr(sys, name, open(os.devnull, mode, encoding="utf-8"))  # noqa: SIM115  as long as the process
 
 
-def _safe(bug: Exception) -> str:
-    from treadle.redaction import Redactor  # noqa: PLC0415  only where something broke
+def _told(error: Exception) -> int:
+    """Says what went wrong, without anything secret; gives the exit code."""
+    import io  # noqa: PLC0415  here and below: only where something went wrong
 
-    return Redactor(()).text(str(bug))
+    import click  # noqa: PLC0415
+
+    from treadle.cli.exits import Failed, clean  # noqa: PLC0415
+
+    code, text = 1, io.StringIO()
+    if isinstance(error, click.Abort):
+        text.write("Aborted!\n")
+    elif isinstance(error, click.ClickException):
+        code = error.code if isinstance(error, Failed) else error.exit_code
+        error.show(text)
+    elif os.environ.get("TREADLE_TRACEBACK"):
+        import traceback  # noqa: PLC0415
+
+        traceback.print_exception(error, file=text)
+    else:
+        text.write(f"treadle: this is a bug in Treadle: {type(error).__name__}: {error}\n  Set TREADLE_TRACEBACK=1 to see where, and please report it.\n")
+    click.echo(clean(text.getvalue()), err=True, nl=False)
+    return code

@@ -1,4 +1,4 @@
-"""Exit codes, and the one way in which a command fails. Entry: `exit_code`, `Failed`, `failing`, `unwritable`."""
+"""Exit codes, and the one way in which a command fails. Entry: `exit_code`, `Failed`, `failing`, `clean`, `unwritable`."""
 
 from __future__ import annotations
 
@@ -40,8 +40,20 @@ class Failed(click.ClickException):
 
     @override
     def show(self, file: IO[Any] | None = None) -> None:
-        click.echo(f"treadle: {Redactor(()).text(self.message)}", err=True, file=file)
-        sys.exit(self.code)  # here, because click's own exit code belongs to the class
+        click.echo(f"treadle: {clean(self.message)}", err=True, file=file)
+        if file is None:
+            sys.exit(self.code)  # here, because click's own exit code belongs to the class
+
+
+def clean(text: str) -> str:
+    """What a command fails with, for a person: without the secrets of the configuration and the environment, and what looks like one. Raises nothing."""
+    from treadle.config import load, own_secrets  # noqa: PLC0415  only where something went wrong
+
+    try:
+        secrets = load().secrets()
+    except AgentError:  # it may be what is wrong
+        secrets = own_secrets()
+    return Redactor(secrets).text(text)
 
 
 def unwritable(error: OSError) -> Exception:

@@ -12,7 +12,7 @@ from pathlib import Path
 
 import click
 
-from treadle.cli.exits import Failed, failing
+from treadle.cli.exits import Failed, clean, failing
 from treadle.cli.help import HELP
 from treadle.cli.render import plain
 from treadle.cli.terminal import count, put, size
@@ -76,7 +76,7 @@ def _say_files(files: Mapping[str, bytes]) -> None:
         _say(f"  {plain(name):<{width}}  {_means(name)} ({size(len(data))})")
         if found := INVISIBLE.search(text := data.decode("utf-8", "replace")):
             line = text.count("\n", 0, found.start()) + 1
-            click.echo(f"! {plain(name)}:{line}: holds characters that you cannot see and a model reads, like U+{ord(found[0]):04X}", err=True)
+            click.echo(f"! {plain(clean(name))}:{line}: holds characters that you cannot see and a model reads, like U+{ord(found[0]):04X}", err=True)
 
 
 def _means(name: str) -> str:
@@ -109,4 +109,4 @@ def _list(own: Path) -> None:
 
 
 def _say(text: str) -> None:
-    put(plain(text))
+    put(plain(clean(text)))

@@ -10,6 +10,7 @@ from treadle.config.layers import FLAGS as FLAGS
 from treadle.config.layers import PROBLEMS_MAX as PROBLEMS_MAX
 from treadle.config.layers import Layers as Layers
 from treadle.config.layers import load as load
+from treadle.config.layers import own_secrets as own_secrets
 from treadle.config.places import ConfigFile as ConfigFile
 from treadle.config.places import Project as Project
 from treadle.config.places import config_files as config_files

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Iterator, Mapping, Sequence
+from contextlib import suppress
 from pathlib import Path
 from typing import cast
 
@@ -16,7 +17,7 @@ import msgspec
 from treadle.config.endpoint import AGENT_KEY, VENDOR_KEYS, key_variables
 from treadle.config.file import Broken, Unreadable, owned_alone, read_text
 from treadle.config.keys import ALIASES, VENDORS, Found, KeyPath, Wrong, dotted, find_key, read_settings, read_value, refusal, shown
-from treadle.config.places import ConfigFile, config_files, home, project_of
+from treadle.config.places import CONFIG_NAME, ConfigFile, config_files, home, project_of
 from treadle.config.trust import Trust, trust_of
 from treadle.config.values import DEFAULT, Config, Origin, Setting, built, unknown_provider
 from treadle.errors import AgentError
@@ -74,6 +75,11 @@ def load(
     return layers.finish(flags or {})
 
 
+def own_secrets(env: Mapping[str, str] | None = None) -> frozenset[str]:
+    """Every secret value of the user's own file and of the environment, whatever else is wrong with them. Raises nothing."""
+    return Layers(os.environ if env is None else env).own_secrets()
+
+
 class Layers:
     """What has been read so far, the later over the earlier. `problems` and `warnings` are collected, not raised."""
 
@@ -105,6 +111,12 @@ class Layers:
         if self.problems:
             raise AgentError("invalid", Redactor(secrets).text("\n".join(_bounded(self.problems))))
         return built(self._settings, tuple(_bounded(self.warnings)), frozenset(map(Secret, secrets)), home=self._home)
+
+    def own_secrets(self) -> frozenset[str]:
+        """Of the user's own file, as far as it can be read, and of the environment."""
+        with suppress(AgentError):
+            self.add_file(ConfigFile(home(self._env) / CONFIG_NAME))
+        return _secrets(self._env, self._settings)
 
     # ---- files
 

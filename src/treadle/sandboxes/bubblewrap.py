@@ -262,7 +262,13 @@ class BubblewrapCage:
         """The whole command, for trials: its exit code and output. Raises subprocess.TimeoutExpired; nothing runs on then."""
         try:
             process = subprocess.Popen(
-                self.argv, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, env=dict(self.environment), pass_fds=self.pass_fds
+                self.argv,
+                stdin=subprocess.DEVNULL,
+                stdout=subprocess.PIPE,
+                stderr=subprocess.STDOUT,
+                cwd=self._room.workspace,  # also where bubblewrap is a program that does not go there itself
+                env=dict(self.environment),
+                pass_fds=self.pass_fds,
             )
             with process:
                 try:

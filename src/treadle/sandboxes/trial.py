@@ -34,6 +34,7 @@ WITHIN_S = 10.0
 REMEMBERED = "sandbox.json"
 
 _ATTEMPTS = r"""
+cd "$WORK" || exit 1
 { : > "$OUT"; } 2>/dev/null
 echo made > made
 { echo x > .git/config; } 2>/dev/null; { echo x > .git/hooks/pre-commit; } 2>/dev/null
@@ -118,7 +119,14 @@ class Trial:
         with _fixture(own if own is not None and os.access(own, os.W_OK) else None) as (place, port, public):
             twin = self._sandbox.twin(home=place / "home", own=place / "own")
             room = Room(workspace=place / "work", scratch=lambda: place / "scratch", quarantine=lambda: place / "own")
-            settings = {"OUT": place / "out", "SECRET": place / "home/.ssh/id_rsa", "PORT": port, "BWRAP": twin.program, "PUBLIC": public}
+            settings = {
+                "WORK": room.workspace,
+                "OUT": place / "out",
+                "SECRET": place / "home/.ssh/id_rsa",
+                "PORT": port,
+                "BWRAP": twin.program,
+                "PUBLIC": public,
+            }
             script = "".join(f"{name}='{value}'\n" for name, value in settings.items()) + _ATTEMPTS
             environment = {"PATH": os.environ.get("PATH", "/usr/bin:/bin"), "TREADLE_TRIAL": "1"}
             cage = twin.make_cage(["/bin/bash", "-c", script], room.workspace, environment, room)

@@ -75,13 +75,13 @@ def judge(text: str, reach: Reach) -> Judgement:
     line.judge(text)
     if (strange := invisible_in(text)) is not None:
         line.whole(Kind.UNSURE, f"it holds a character that does not show ({strange})")
-    if _SPLICED.search(text):
+    if SPLICED.search(text):
         line.whole(Kind.UNSURE, "a line break splits a word of it")
         line.judgement.findings += line.lexically(text)
     return line.judgement
 
 
-_SPLICED = re.compile(r"[^\s\\]\\\n\S|\\\\\n")
+SPLICED = re.compile(r"[^\s\\]\\\n\S|\\\\\n")
 
 
 def invisible_in(text: str) -> str | None:

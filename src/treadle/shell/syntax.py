@@ -122,6 +122,8 @@ def _is_covered(tree: Tree, data: bytes) -> bool:
     while True:
         node = cursor.node
         assert node is not None
+        if node.type == "simple_expansion" and len(data[node.start_byte : node.end_byte].split()) != 1:
+            return False
         if node.type not in _TEXTS and cursor.goto_first_child():
             continue
         if node.start_byte > at and _BETWEEN.fullmatch(data, at, node.start_byte) is None:

@@ -21,7 +21,7 @@ from treadle.sandbox import Left
 from treadle.tooling import MAX_OUTPUT_LINES, InvalidArguments, ToolContext, ToolFailed, Touched
 from treadle.tools.builtin import Arguments, Builtin, closed_object
 from treadle.tools.commands import Command, start
-from treadle.tools.jobs import Job, Jobs
+from treadle.tools.jobs import Job, Jobs, captures
 from treadle.tools.processes import Tree
 
 DEFAULT_TIMEOUT_S = 120.0
@@ -85,7 +85,8 @@ class Bash(Builtin[BashArguments]):
             return await _begun(ctx, arguments)
         asked_s = DEFAULT_TIMEOUT_S if arguments.timeout_s is None else arguments.timeout_s
         timeout_s = min(asked_s, MAX_TIMEOUT_S)
-        with Capture(ctx.spill, max_chars=self.max_output - _NOTE_CHARS, max_lines=MAX_OUTPUT_LINES - _NOTE_LINES) as capture:
+        masking = ctx.masking() if ctx.masking is not None else None
+        with Capture(ctx.spill, max_chars=self.max_output - _NOTE_CHARS, max_lines=MAX_OUTPUT_LINES - _NOTE_LINES, masking=masking) as capture:
             begun = anyio.current_time()
             ended = await _run(ctx, arguments.command, timeout_s, capture)
             took_s = anyio.current_time() - begun
@@ -165,7 +166,7 @@ async def _begun(ctx: ToolContext[Any], arguments: BashArguments) -> str:
         raise
     finally:
         os.close(writer)
-    job = jobs.add(lambda name: Job(name, running, reader, ctx.spill, arguments.timeout_s))
+    job = jobs.add(lambda name: Job(name, running, reader, captures(ctx), arguments.timeout_s))
     try:
         await job.wait(_AT_ONCE_S)
     except BaseException:

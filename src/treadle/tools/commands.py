@@ -83,7 +83,7 @@ async def _confined(ctx: ToolContext[Any], place: Confinement, argv: list[str], 
     except (AgentError, OSError) as e:
         raise ToolFailed(f"Not run: the command cannot be confined: {e}.") from e
     try:
-        process = await _opened(list(cage.argv), cage.environment, output, pass_fds=tuple(cage.pass_fds))
+        process = await _opened(list(cage.argv), cage.environment, output, cwd=ctx.cwd, pass_fds=tuple(cage.pass_fds))
         inside = await cage.entered(process.pid)
     except BaseException:
         await cage.leave()

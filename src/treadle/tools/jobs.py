@@ -10,12 +10,13 @@ import asyncio
 import os
 from collections.abc import Callable
 from contextlib import suppress
+from typing import Any
 
 import anyio
 
-from treadle.output import Capture, SpillText
+from treadle.output import Capture
 from treadle.sandbox import Left
-from treadle.tooling import ToolFailed
+from treadle.tooling import ToolContext, ToolFailed
 from treadle.tools.commands import Command
 
 MAX_RUNNING = 16
@@ -27,14 +28,20 @@ _PAUSE_S = 0.005
 _LAST_WORDS_S = 0.2
 
 
+def captures(ctx: ToolContext[Any]) -> Callable[[], Capture]:
+    """Makes a new one for what a command writes between two looks at it."""
+    spill, masking = ctx.spill, ctx.masking
+    return lambda: Capture(spill, max_chars=SHOWN_CHARS, max_lines=SHOWN_LINES, masking=None if masking is None else masking())
+
+
 class Job:
     """One command in the background. Its output is read as it comes, in the event loop, and shown once."""
 
-    def __init__(self, name: str, command: Command, reader: int, spill: SpillText, timeout_s: float | None) -> None:
+    def __init__(self, name: str, command: Command, reader: int, new_capture: Callable[[], Capture], timeout_s: float | None) -> None:
         self.name = name
         self.timed_out = False
-        self._command, self._reader, self._spill = command, reader, spill
-        self._capture = self._new_capture()
+        self._command, self._reader, self._new_capture = command, reader, new_capture
+        self._capture = new_capture()
         self._silent = anyio.Event()
         """Nobody can write to it any more."""
         self._left: Left | None = None
@@ -43,9 +50,6 @@ class Job:
         self._timer = None if timeout_s is None else self._loop.call_later(timeout_s, self._out_of_time)
         self._pause: asyncio.TimerHandle | None = None
         self._listen()
-
-    def _new_capture(self) -> Capture:
-        return Capture(self._spill, max_chars=SHOWN_CHARS, max_lines=SHOWN_LINES)
 
     # ------------------------------------------------------------ as it runs
 

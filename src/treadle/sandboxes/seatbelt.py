@@ -1,0 +1,171 @@
+"""Commands confined by macOS's sandbox-exec, under a profile that is written for each: unproven, because nobody has tried to get out of it.
+
+It has no namespaces: processes are seen, /tmp is everybody's, and nothing ends what leaves its group. Entry: `Seatbelt`, `profile_of`.
+"""
+
+from __future__ import annotations
+
+import os
+import re
+import subprocess
+import tempfile
+import threading
+from collections.abc import Iterable, Mapping, Sequence
+from pathlib import Path
+
+import anyio
+from anyio import to_thread
+
+from treadle.errors import AgentError
+from treadle.sandbox import Left, Room, Standing
+from treadle.sandboxes.control_files import ControlFiles, Sight
+from treadle.sandboxes.hidden import Hidden, hidden_places
+from treadle.sandboxes.surroundings import confined_environment
+
+PROGRAM = "/usr/bin/sandbox-exec"
+WITHIN_S = 10.0
+
+_ALWAYS = """(version 1)
+(deny default (with no-log))
+(allow process-exec process-fork process-info* (target same-sandbox))
+(allow process-exec process-fork)
+(allow signal (target same-sandbox))
+(allow sysctl-read)
+(allow mach-lookup (global-name "com.apple.system.opendirectoryd.libinfo") (global-name "com.apple.SystemConfiguration.configd"))
+(allow ipc-posix-sem ipc-posix-shm)
+(allow file-read* file-test-existence)
+(allow file-write* (literal "/dev/null") (literal "/dev/zero") (literal "/dev/tty") (regex #"^/dev/fd/"))
+(allow file-ioctl (literal "/dev/null") (literal "/dev/tty"))"""
+_NETWORK = """(allow network*)
+(allow system-socket)
+(allow mach-lookup (global-name "com.apple.dnssd.service") (global-name "com.apple.trustd.agent") (global-name "com.apple.networkd"))"""
+_LOOPBACK = """(allow network* (local ip "localhost:*") (remote ip "localhost:*"))
+(deny network-outbound (remote unix-socket))"""
+
+
+def profile_of(room: Room, sight: Sight, hidden: Sequence[Hidden], scratch: Path) -> str:
+    """What sandbox-exec reads. The last rule that fits counts, so what is refused stands after what is allowed."""
+    root = str(room.workspace)
+    guarded = [f"{root}/{path}" for path, found in sorted(sight.guarded.items()) if found.kind != "git"]
+    above = sorted(
+        {f"{root}/{parent}" for path in sight.guarded for parent in _parents(path)} | {f"{root}/{p}" for p, f in sight.guarded.items() if f.kind == "git"}
+    )
+    secrets = [] if room.is_open else [f"{root}/{found.path}" for found in sight.secrets]
+    rules = [
+        _ALWAYS,
+        _NETWORK if room.is_open else _LOOPBACK,
+        _rule("allow file-write*", "subpath", [root, str(scratch)]),
+        _rule("deny file-write*", "subpath", guarded),
+        _rule("deny file-write-unlink", "literal", above),
+        _rule("deny file-read* file-write*", "subpath", [*(str(place.path) for place in hidden if not room.workspace.is_relative_to(place.path)), *secrets]),
+    ]
+    return "\n".join(rule for rule in rules if rule) + "\n"
+
+
+def _rule(what: str, how: str, paths: Iterable[str]) -> str:
+    named = " ".join(f"({how} {_quoted(path)})" for path in paths)
+    return f"({what} {named})" if named else ""
+
+
+def _quoted(path: str) -> str:
+    return '"' + re.sub(r'(["\\])', r"\\\1", path) + '"'
+
+
+def _parents(path: str) -> list[str]:
+    """A folder that could be renamed away with what is guarded in it."""
+    names = path.split("/")[:-1]
+    return ["/".join(names[: depth + 1]) for depth in range(len(names))]
+
+
+class Seatbelt:
+    """A `Sandbox` over sandbox-exec."""
+
+    name = "seatbelt"
+
+    def __init__(self, *, own: Path | None = None, home: Path | None = None) -> None:
+        self._own, self._home = own, home or Path(os.path.expanduser("~"))
+        self._hidden: list[Hidden] | None = None
+        self._watched: dict[Path, ControlFiles] = {}
+        self._standing: Standing | None = None
+        self._thread: threading.Thread | None = None
+
+    def begin(self) -> None:
+        if self._standing is None and self._thread is None:
+            self._thread = threading.Thread(target=self._find_out, name="treadle-sandbox-trial", daemon=True)
+            self._thread.start()
+
+    async def standing(self) -> Standing:
+        if self._standing is None:
+            self.begin()
+            await self.aclose()
+        assert self._standing is not None, "it has ended"
+        return self._standing
+
+    async def aclose(self) -> None:
+        if self._thread is not None:
+            await to_thread.run_sync(self._thread.join)
+
+    def _find_out(self) -> None:
+        try:
+            self._standing = self._tried()
+        except Exception as e:  # noqa: BLE001  the edge of a thread: whatever it is, nothing is confined then
+            self._standing = Standing(works=False, text=f"sandbox-exec could not be tried: {type(e).__name__}: {e}")
+
+    def _tried(self) -> Standing:
+        """Whether it refuses a file outside and lets one inside be written."""
+        with tempfile.TemporaryDirectory() as folder:
+            place = Path(folder).resolve()
+            (place / "work").mkdir()
+            room = Room(workspace=place / "work", scratch=lambda: place / "work", quarantine=lambda: place)
+            profile = profile_of(room, Sight({}, ()), (), place / "work")
+            script = f"echo x > '{place}/work/in'; echo x > '{place}/out'; exit 0"
+            subprocess.run([PROGRAM, "-p", profile, "/bin/bash", "-c", script], capture_output=True, timeout=WITHIN_S, check=True)
+            if not (place / "work/in").exists():
+                return Standing(works=False, text="sandbox-exec lets nothing be written in the workspace")
+            if (place / "out").exists():
+                return Standing(works=False, text="sandbox-exec does not confine commands here")
+        return Standing(works=True, text="sandbox-exec confines commands; what it holds is unproven")
+
+    async def cage(self, argv: Sequence[str], cwd: Path, environment: Mapping[str, str], room: Room) -> SeatbeltCage:
+        """Raises AgentError(tool) for the root of the file system as a workspace."""
+        if room.workspace == Path("/"):
+            raise AgentError("tool", "the working directory is '/', which nothing can be kept out of: work in another one")
+        with anyio.CancelScope(shield=True):
+            return await to_thread.run_sync(self._caged, argv, environment, room)
+        raise AssertionError("a shielded scope that nobody cancels ends with a result or an error")
+
+    def _caged(self, argv: Sequence[str], environment: Mapping[str, str], room: Room) -> SeatbeltCage:
+        if self._hidden is None:
+            self._hidden = hidden_places(self._home, self._own)
+        files = self._watched.setdefault(room.workspace, ControlFiles(room.workspace))
+        scratch = room.scratch().resolve()
+        profile = profile_of(room, files.enter(is_open=room.is_open), self._hidden, scratch)
+        return SeatbeltCage([PROGRAM, "-p", profile, *argv], surrounded(environment, scratch, is_open=room.is_open), room, files)
+
+
+def surrounded(environment: Mapping[str, str], scratch: Path, *, is_open: bool) -> dict[str, str]:
+    """Its temporary files lie where it may write; there is no other view of /tmp."""
+    inside = confined_environment(environment, is_open=is_open)
+    return inside | {"TMPDIR": str(scratch), "XDG_CACHE_HOME": f"{scratch}/.cache", "npm_config_cache": f"{scratch}/.cache/npm"}
+
+
+class SeatbeltCage:
+    """One command. Its processes are found by their group, as without a sandbox."""
+
+    pass_fds: Sequence[int] = ()
+
+    def __init__(self, argv: Sequence[str], environment: Mapping[str, str], room: Room, files: ControlFiles) -> None:
+        self.argv, self.environment = argv, environment
+        self._room, self._files = room, files
+        self._left: Left | None = None
+
+    async def entered(self, pid: int) -> None:
+        return None
+
+    async def leave(self) -> Left:
+        if self._left is None:
+            self._left = Left()
+            with anyio.CancelScope(shield=True):
+                said = await to_thread.run_sync(lambda: self._files.leave(self._room.quarantine, is_open=self._room.is_open))
+                self._left = Left(quarantined=said)
+        return self._left
