@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import shutil
 from pathlib import Path
 from typing import Any
 
@@ -374,3 +375,39 @@ def test_a_prompt_that_waits_for_a_person_goes_on_when_they_have_answered(cli: W
     assert [row["outcome"] for row in rows] == ["completed", "approval_needed"]
     assert rows[0]["passed"]
     assert json.loads(answer.out)["pending"] == 1
+
+
+# ---------------------------------------------------------------- the sandbox
+
+
+def test_gates_run_in_the_sandbox_that_the_models_commands_have(cli: Work) -> None:
+    outside = Path("/var/tmp") / f"treadle-work-{os.getpid()}"
+    gate = f"touch {outside}; true"
+    try:
+        answer = cli("work", "x", "--gate", gate, "--model", cli.script(DONE))
+        assert answer.code == 0
+        if "gates are not confined" in answer.err:
+            pytest.skip("no sandbox works here")
+        assert not outside.exists()
+        assert cli("work", "x", "--gate", gate, "--no-sandbox", "--model", cli.script(DONE)).code == 0
+        assert outside.exists()
+    finally:
+        outside.unlink(missing_ok=True)
+
+
+def test_where_no_sandbox_works_gates_run_all_the_same_and_that_is_said(cli: Work) -> None:
+    path = cli.home / "bin"
+    path.mkdir()
+    for name in ("git", "bash", "touch"):
+        found = shutil.which(name)
+        assert found
+        (path / name).symlink_to(found)
+    answer = cli("work", "x", "--gate", "touch judged", "--model", cli.script(DONE), PATH=str(path))
+    assert answer.code == 0
+    assert "gates are not confined" in answer.err
+    assert (cli.workspace / "judged").exists()
+    (cli.home / ".treadle" / "config.yaml").write_text("defaults: {sandbox: on}\n")
+    answer = cli("work", "x", "--gate", "touch again", "--model", cli.script(DONE), PATH=str(path))
+    assert answer.code == 2
+    assert "no sandbox works" in answer.err
+    assert not (cli.workspace / "again").exists()

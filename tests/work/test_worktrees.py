@@ -19,9 +19,9 @@ from treadle.work.worktrees import Repository, Worktrees, worktree_shelf
 TERMS = Terms(model="script:x", cwd="/", mode="full", worktree=True)
 
 
-async def worktrees_of(folder: Path, shelf: Path) -> Worktrees:
+async def worktrees_of(folder: Path, shelf: Path, batch: str = "work_01") -> Worktrees:
     found = await Repository.of(folder, os.environ)
-    return found.worktrees(Batch(id="work_01", prompts=("a", "b"), terms=TERMS, base=await found.head()), shelf)
+    return found.worktrees(Batch(id=batch, prompts=("a", "b"), terms=TERMS, base=await found.head()), shelf)
 
 
 @pytest.fixture
@@ -58,12 +58,19 @@ async def test_one_is_made_and_taken_away_again(folder: Path, worktrees: Worktre
     assert not list((tmp_path / "shelf").iterdir())
 
 
-async def test_many_at_once_are_made_one_after_the_other(folder: Path, worktrees: Worktrees) -> None:
-    places = [worktrees.place(number) for number in range(1, 9)]
+async def test_many_at_once_of_several_batches_are_made_and_taken_away(folder: Path, tmp_path: Path) -> None:
+    """Without a lock git takes some of those that are half made for broken ones."""
+
+    async def one(worktrees: Worktrees, number: int) -> None:
+        await worktrees.make(worktrees.place(number))
+        assert await worktrees.remove(worktrees.place(number))
+
     async with anyio.create_task_group() as group:
-        for place in places:
-            group.start_soon(worktrees.make, place)
-    assert left(folder)[0] == 8
+        for batch in ("work_01", "work_02"):
+            worktrees = await worktrees_of(folder, tmp_path / "shelf", batch)
+            for number in range(1, 16):
+                group.start_soon(one, worktrees, number)
+    assert left(folder) == (0, "")
 
 
 @pytest.mark.parametrize("done", ["changed", "new", "committed", "moved"])

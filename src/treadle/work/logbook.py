@@ -102,7 +102,7 @@ class Logbook:
             folder.mkdir(mode=0o700)
             flags = os.O_RDWR | os.O_APPEND | os.O_CREAT | os.O_EXCL | getattr(os, "O_NOFOLLOW", 0)
             logbook = cls(folder, os.open(folder / ENTRIES, flags, 0o600))
-            _take(logbook._descriptor)
+            lock(logbook._descriptor)
             logbook._write(Begun(at=now(), batch=batch))
             _sync_folder(folder)
             _sync_folder(shelf)
@@ -121,7 +121,7 @@ class Logbook:
             raise AgentError("invalid", f"there is no batch {batch_id!r} in {str(shelf)!r}") from e
         logbook = cls(folder, descriptor)
         try:
-            if not _take(descriptor):
+            if not lock(descriptor):
                 raise AgentError("busy", f"the batch {batch_id} is being worked on by another process: wait for its end, or end it")
             logbook._read()
         except BaseException:
@@ -258,8 +258,8 @@ def _check_platform() -> None:
         raise AgentError("invalid", "a batch needs Linux or macOS: on Windows, use WSL")
 
 
-def _take(descriptor: int) -> bool:
-    """Locks the file for this process; False where another one has it."""
+def lock(descriptor: int) -> bool:
+    """For this process, until the descriptor is closed; False where another one has it."""
     if sys.platform == "win32":
         return False
     import fcntl  # noqa: PLC0415  not there on Windows

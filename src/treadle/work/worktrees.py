@@ -8,8 +8,8 @@ from __future__ import annotations
 
 import os
 import shutil
-from collections.abc import Mapping
-from contextlib import suppress
+from collections.abc import AsyncGenerator, Mapping
+from contextlib import asynccontextmanager, suppress
 from pathlib import Path
 
 import anyio
@@ -19,9 +19,10 @@ from treadle.crash import boundary
 from treadle.errors import AgentError
 from treadle.work.batch import Batch
 from treadle.work.git import Git, GitFailed
-from treadle.work.logbook import Place
+from treadle.work.logbook import Place, lock
 
 BRANCHES = "treadle/"
+_POLL_S = 0.01
 
 
 class Repository:
@@ -69,8 +70,24 @@ class Worktrees:
 
     def __init__(self, git: Git, batch: Batch, shelf: Path, prefix: str) -> None:
         self._git, self._batch, self._shelf, self._prefix = git, batch, shelf, prefix
-        self._one = anyio.Lock()
-        """One command at a time changes the repository's list of worktrees and branches: git itself would fail, not wait."""
+
+    @asynccontextmanager
+    async def _alone(self) -> AsyncGenerator[None]:
+        """One command at a time, of all batches of this person, changes a list of worktrees: git takes one that is half made for a broken one.
+
+        Raises AgentError(invalid) where they cannot lie in their shelf.
+        """
+        try:
+            await anyio.Path(self._shelf).mkdir(mode=0o700, parents=True, exist_ok=True)
+            descriptor = os.open(self._shelf.with_name(f"{self._shelf.name}.lock"), os.O_RDWR | os.O_CREAT | getattr(os, "O_NOFOLLOW", 0), 0o600)
+        except OSError as e:
+            raise AgentError("invalid", f"worktrees cannot be made in {str(self._shelf)!r}: {e.strerror or e}") from e
+        try:
+            while not lock(descriptor):  # noqa: ASYNC110  the kernel tells nobody that a lock is free
+                await anyio.sleep(_POLL_S)
+            yield
+        finally:
+            os.close(descriptor)
 
     def place(self, number: int) -> Place:
         """Where it will be. Nothing is made."""
@@ -82,11 +99,7 @@ class Worktrees:
         """Raises AgentError(invalid); nothing is left then, and neither where it is cancelled."""
         root, branch, base = _whole(place, self._batch)
         try:
-            await anyio.Path(root).parent.mkdir(mode=0o700, parents=True, exist_ok=True)
-        except OSError as e:
-            raise AgentError("invalid", f"the worktree {root!r} cannot be made: {e.strerror or e}") from e
-        try:
-            async with self._one:
+            async with self._alone():
                 boundary()
                 await self._git("worktree", "add", "--quiet", "-b", branch, root, base)
                 boundary()
@@ -98,8 +111,8 @@ class Worktrees:
     async def discard(self, place: Place) -> None:
         """Takes away what was made of it: nobody has worked there. Raises nothing."""
         root, branch, base = _whole(place, self._batch)
-        async with self._one:
-            with suppress(AgentError):
+        with suppress(AgentError):
+            async with self._alone():
                 await self._git("worktree", "remove", "--force", "--force", root)  # twice: also one that is locked, being made
         await anyio.to_thread.run_sync(lambda: shutil.rmtree(Path(root).parent, ignore_errors=True))
         await self._drop(branch, base)
@@ -117,7 +130,7 @@ class Worktrees:
         root, branch, base = _whole(place, self._batch)
         if await anyio.Path(root).exists():
             try:
-                async with self._one:
+                async with self._alone():
                     boundary()
                     await self._git("worktree", "remove", root)
                     boundary()
@@ -131,7 +144,7 @@ class Worktrees:
     async def _drop(self, branch: str, base: str) -> None:
         """Only where it still is where it began."""
         with suppress(AgentError):
-            async with self._one:
+            async with self._alone():
                 await self._git("update-ref", "-d", f"refs/heads/{branch}", base)
 
 
