@@ -194,6 +194,18 @@ async def test_a_success_is_remembered_until_the_program_changes(tmp_path: Path,
     assert await standing() != once
 
 
+async def test_a_trial_that_is_not_confined_touches_nothing_here(work: Path, programs: Programs, monkeypatch: pytest.MonkeyPatch) -> None:
+    programs(LYING)
+    (Path(os.environ["PATH"]) / "mv").symlink_to("/bin/mv")
+    (work / ".git/hooks").mkdir(parents=True)
+    (work / ".git/config").write_text("ours")
+    monkeypatch.chdir(work)
+    sandbox = Bubblewrap(f"{os.environ['PATH']}/bwrap")
+    assert not (await sandbox.standing()).works
+    assert [str(path.relative_to(work)) for path in sorted(work.rglob("*"))] == [".git", ".git/config", ".git/hooks"]
+    assert (work / ".git/config").read_text() == "ours"
+
+
 @needs_bubblewrap
 async def test_a_failure_is_tried_again(tmp_path: Path) -> None:
     program = tmp_path / "bwrap"

@@ -345,7 +345,8 @@ def try_escape(sandbox: Bubblewrap, attempt: Attempt, base: Path) -> str:
         settings = "".join(f"{name}='{value}'\n" for name, value in ground.settings.items())
         python = next((p for p in ("/usr/bin/python3", os.path.realpath(sys.executable)) if os.access(p, os.X_OK)), "")
         (ground.place / "work/attempt.py").write_text(_PYTHON)
-        script = f"exec 2>/dev/null; {settings}PY='{python} -I -S attempt.py'; PY_='{python} -I -S'\ncd '{room.workspace}' || exit 1\n{attempt.script}\necho to the end"
+        names = f"{settings}PY='{python} -I -S attempt.py'; PY_='{python} -I -S'"
+        script = f"exec 2>/dev/null; cd '{room.workspace}' || exit 1\n{names}\n{attempt.script}\necho to the end"
         environment = {"PATH": os.environ.get("PATH", "/usr/bin:/bin"), "TREADLE_TRIAL": "1"}
         cage = tried.make_cage(["/bin/bash", "-c", script], room.workspace, environment, room)
         said = ""

@@ -47,9 +47,8 @@ def profile_of(room: Room, sight: Sight, hidden: Sequence[Hidden], scratch: Path
     """What sandbox-exec reads. The last rule that fits counts, so what is refused stands after what is allowed."""
     root = str(room.workspace)
     guarded = [f"{root}/{path}" for path, found in sorted(sight.guarded.items()) if found.kind != "git"]
-    above = sorted(
-        {f"{root}/{parent}" for path in sight.guarded for parent in _parents(path)} | {f"{root}/{p}" for p, f in sight.guarded.items() if f.kind == "git"}
-    )
+    pinned = {parent for path in sight.guarded for parent in _parents(path)} | {path for path, found in sight.guarded.items() if found.kind == "git"}
+    above = [f"{root}/{path}" for path in sorted(pinned)]
     secrets = [] if room.is_open else [f"{root}/{found.path}" for found in sight.secrets]
     rules = [
         _ALWAYS,
