@@ -349,6 +349,12 @@ def test_what_happens_is_said_line_by_line(cli: Work) -> None:
     assert "\x1b" not in answer.err
 
 
+def test_verbose_says_every_call_too(cli: Work) -> None:
+    model = cli.script(bash("echo hello"), DONE)
+    assert "[1/1] • bash echo hello" in cli("work", "x", "-v", "--model", model).err
+    assert "echo hello" not in cli("work", "x", "--model", model).err
+
+
 def test_one_that_went_wrong_does_not_stop_the_others(cli: Work) -> None:
     scripts = cli.script({"error": {"kind": "auth"}})
     answer, rows = cli.work("a", "b", "--parallel", "2", "--model", scripts)

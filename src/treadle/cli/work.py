@@ -34,6 +34,7 @@ OF_A_BATCH = {"prompts": "PROMPT", "source": "--from", "worktree": "--worktree",
 @click.option("--output", type=click.Choice(["text", "json", "markdown"]), default="text", help="How the report is printed.")
 @click.option("-o", "output_file", type=click.Path(path_type=Path), metavar="FILE", help="Print the report there.")
 @click.option("-q", "quiet", is_flag=True, help="Only the report.")
+@click.option("-v", "verbose", is_flag=True, help="Also a line for each call of a tool.")
 @click.pass_context
 def work(ctx: click.Context, **options: Any) -> None:
     """Work many prompts to their ends, and report what came of each.

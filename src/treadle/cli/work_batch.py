@@ -60,7 +60,10 @@ async def worked(wish: Wish, out: IO[bytes] | None) -> Report:
         options = _allowed_before(options, resumed.batch.terms)
     config = configured(options, cwd=options["cwd"] if resumed is None else _there(resumed))
     secrets = Redactor(config.secrets())
-    async with open_runtime(config, journal_url(config, options["journal"])) as runtime, display(secrets, quiet=options["quiet"]) as watcher:
+    async with (
+        open_runtime(config, journal_url(config, options["journal"])) as runtime,
+        display(secrets, quiet=options["quiet"], verbose=options["verbose"]) as watcher,
+    ):
         for warning in config.warnings:
             watcher.warns(warning)
         if resumed is None:

@@ -48,11 +48,11 @@ class Display(Protocol):
 
 
 @asynccontextmanager
-async def display(secrets: Redactor, *, quiet: bool) -> AsyncGenerator[Display]:
+async def display(secrets: Redactor, *, quiet: bool, verbose: bool) -> AsyncGenerator[Display]:
     if quiet:
         yield Silence()
     elif sys.stderr.isatty() and os.environ.get("TERM") != "dumb":
-        live = LiveTable(secrets)
+        live = LiveTable(secrets, verbose=verbose)
         async with anyio.create_task_group() as group:
             group.start_soon(live.draw_on)
             try:
@@ -61,7 +61,7 @@ async def display(secrets: Redactor, *, quiet: bool) -> AsyncGenerator[Display]:
                 group.cancel_scope.cancel()
                 live.clear()
     else:
-        yield Lines(secrets)
+        yield Lines(secrets, verbose=verbose)
 
 
 class Silence:
@@ -84,8 +84,8 @@ class Silence:
 class Lines:
     """A line for each change."""
 
-    def __init__(self, secrets: Redactor) -> None:
-        self._secrets = secrets
+    def __init__(self, secrets: Redactor, *, verbose: bool) -> None:
+        self._secrets, self._verbose = secrets, verbose
         self._ink = Ink(colour=sys.stderr.isatty() and not os.environ.get("NO_COLOR"))
         self._batch: Batch | None = None
 
@@ -103,6 +103,9 @@ class Lines:
                 self._print(f"{self._place(number)} ! {kind}: trying again in {wait_s:.1f} s")
             case events.Warned(text=text):
                 self._print(f"{self._place(number)} ! {self._shown(text)}")
+            case events.ToolCallAsked() if self._verbose:
+                arguments = event.arguments if isinstance(event.arguments, str) else " ".join(str(value) for value in event.arguments.values())
+                self._print(cut(f"{self._place(number)} • {self._shown(event.name)} {self._shown(arguments)}", width()))
             case _:
                 return
 
@@ -128,8 +131,8 @@ class Lines:
 class LiveTable(Lines):
     """The same lines for what ends; below them, what is under way."""
 
-    def __init__(self, secrets: Redactor) -> None:
-        super().__init__(secrets)
+    def __init__(self, secrets: Redactor, *, verbose: bool) -> None:
+        super().__init__(secrets, verbose=verbose)
         self._under_way: dict[int, _Progress] = {}
         self._ended: dict[int, Row] = {}
         self._drawn = 0
