@@ -190,6 +190,18 @@ def test_what_a_person_and_a_model_say_is_masked_wherever_it_is_shown(cli: Watch
     cli("runs", "undo", runs[2]["run_id"], "--json")
 
 
+@pytest.mark.timeout(180)
+def test_a_report_on_many_prompts_holds_none(cli: Watched) -> None:
+    said = " ".join(CANARIES)
+    script = cli.script({"text": said})
+    for output in ("text", "json", "markdown"):
+        report = cli.home / f"report.{output}"
+        cli("work", said, "--gate", "cat leak.txt; cat leak.txt >&2; false", *FULL, "--model", script, "--output", output)
+        cli("work", said, "--gate", f"echo '{said}'; false", *FULL, "--model", script, "--output", output, "-o", str(report))
+        assert found_in(report.read_bytes()) == []
+    cli("work", "--resume", "last", "--output", "json")
+
+
 @pytest.mark.parametrize(
     "command",
     [
