@@ -130,13 +130,13 @@ class Reach:
     def denies_paths(self) -> bool:
         return any(rule.about in ("read", "write") for rule in self.rules.deny)
 
-    def denied(self, path: str, cwd: str = "") -> Finding:
-        """By a rule, be it for reading or for writing; by its letters and by where it leads."""
+    def denied(self, path: str, cwd: str = "", *, writes: bool = True) -> Finding:
+        """By a rule for reading, or also by one for writing; by its letters and by where it leads."""
         try:
             places = self.places(path, cwd, follow=len(self._seen) < MAX_FOLLOWED)
         except (ValueError, OSError):
             return READS
-        rule = self._rule("deny", "read", places) or self._rule("deny", "write", places)
+        rule = self._rule("deny", "read", places) or (self._rule("deny", "write", places) if writes else None)
         return READS if rule is None else Finding(Kind.FORBIDDEN, f"the rule {rule.text!r} denies {_shown(path)}")
 
     # ------------------------------------------------------------ inside

@@ -18,7 +18,7 @@ from treadle.shell.syntax import Script, parse
 BASH = shutil.which("bash")
 pytestmark = pytest.mark.skipif(BASH is None or not os.path.exists("/proc/self/fd"), reason="needs bash and descriptors to inherit")
 
-NOTED = r"""command_not_found_handle() { local r; printf -v r '%s\x01' RUN "$@"; printf '%s\x02' "$r" >&9; return $((RANDOM % 2)); }
+NOTED = r"""command_not_found_handle() { local r; printf -v r '%s\x01' RUN "$@"; printf '%s\x02' "${r//$'\n'/$'\x03'}" >&9; return $((RANDOM % 2)); }
 """
 SHAPES = [
     *("p a", 'q "b c"', "r 'd'", "p >f1 x", "q <f0 y", "r 2>&1 z", "p <<X\nh\nX\n", "q <<'X' w\n$(r)\nX\n", "p <<< s t", "! p u", "{ p v; }", "(q w)"),
@@ -129,7 +129,7 @@ def run_by_bash(text: str, folder: Path) -> tuple[list[tuple[str, ...]], set[str
             check=False,
         )
     runs = [record.split(b"\1") for record in noted.read_bytes().split(b"\2") if record.startswith(b"RUN\1")]
-    return [tuple(word.decode() for word in run[1:-1]) for run in runs], {entry.name for entry in folder.iterdir()} - {"f0"}
+    return [tuple(word.replace(b"\3", b"\n").decode() for word in run[1:-1]) for run in runs], {entry.name for entry in folder.iterdir()} - {"f0"}
 
 
 @settings(max_examples=150, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])

@@ -81,9 +81,9 @@ class Ground:
             found.append(Finding(Kind.UNSURE, "where its paths start is not known"))
         return _strictest(found if follow else [*found, _TOO_MANY])
 
-    def denied(self, path: str) -> Finding:
-        """By a rule, for reading or writing."""
-        return _strictest([self.reach.denied(path, cwd) for cwd in self.cwds])
+    def denied(self, path: str, *, writes: bool = False) -> Finding:
+        """By a rule for reading, or also by one for writing."""
+        return _strictest([self.reach.denied(path, cwd, writes=writes) for cwd in self.cwds])
 
     def change_directory(self, operands: Sequence[Word]) -> None:
         """It may fail, or run in a shell of its own: both places count from here on."""

@@ -191,31 +191,37 @@ class _Line:
         written = written_by(argv, program_of(argv[0]))
         findings = self.ground.write_all(written.writes) if written is not None else []
         if self.reach.denies_paths:
-            findings += [self.ground.denied(part) for word in argv[1:] for part in (word, *paths_in(word))]
+            writes = program_of(argv[0]) not in PROGRAMS
+            findings += [self.ground.denied(part, writes=writes) for word in argv[1:] for part in (word, *paths_in(word))]
         return next((finding for finding in findings if finding.kind is Kind.FORBIDDEN), None)
+
+    def _ruled(self, argv: Sequence[str]) -> list[Finding]:
+        """What denies it, or what wants to be asked about it."""
+        if (found := self._forbidden(argv)) is not None:
+            return [found]
+        asking = self.reach.rules.asking(argv) if argv else None
+        return [] if asking is None else [Finding(Kind.NEEDS_A_PERSON, f"the rule {asking.text!r} asks before it")]
 
     def _inside(self, argv: Sequence[str], *, fed: Sequence[str], is_sure: bool, depth: int = 0) -> list[Finding]:
         """The same of all that it would run."""
         if argv and argv[0] in ("!", "{", "("):
             argv = argv[1:]
         if not argv or not argv[0]:
-            return [found] if len(argv) > 1 and (found := self._forbidden(argv[1:])) is not None else []
-        if (found := self._forbidden(argv)) is not None:
-            return [found]
+            return self._ruled(argv[1:])
+        all_found = self._ruled(argv)
         program = program_of(argv[0])
         wrapped = _runs_of(argv[:MAX_WORDS], program)
-        if wrapped is None:
-            return []
+        if wrapped is None or any(finding.kind is Kind.FORBIDDEN for finding in all_found):
+            return all_found
         if depth >= MAX_INNER or len(argv) > MAX_WORDS:
-            return [Finding(Kind.UNSURE, "too many programs run one another"), *self.lexically(" ".join(argv))]
-        all_found: list[Finding] = []
+            return [*all_found, Finding(Kind.UNSURE, "too many programs run one another"), *self.lexically(" ".join(argv))]
         for inner in wrapped.commands:
             words = [*inner, *fed] if program in ("xargs", "parallel") else inner
             all_found += self._inside(words, fed=(), is_sure=is_sure, depth=depth + 1)
         for text in wrapped.scripts:
-            all_found += self._forbidden_in(text)
+            all_found += self._ruled_in(text)
         if not wrapped.is_sure or not is_sure or program in _LOOKED_THROUGH:
-            all_found += [denied for i in range(1, min(len(argv), 40)) if (denied := self._forbidden(argv[i:])) is not None]
+            all_found += [found for i in range(1, min(len(argv), 40)) for found in self._ruled(argv[i:])]
         return all_found
 
     def _given(self, command: Command) -> list[Finding]:
@@ -225,12 +231,11 @@ class _Line:
         texts = [source.body for source in (command, command.fed_by) if source is not None and source.body]
         if command.fed_by is not None and command.fed_by.argv[:1] in (["echo"], ["printf"]):
             texts.append(" ".join(command.fed_by.argv[1:]))
-        return [finding for text in texts for finding in self._forbidden_in(text)]
+        return [finding for text in texts for finding in self._ruled_in(text)]
 
-    def _forbidden_in(self, text: str) -> list[Finding]:
-        found = [finding for finding in self._script(text) if finding.kind is Kind.FORBIDDEN]
-        words = words_of(text)
-        return found or ([denied] if words and (denied := self._forbidden(words)) is not None else [])
+    def _ruled_in(self, text: str) -> list[Finding]:
+        found = [finding for finding in self._script(text) if finding.kind in (Kind.FORBIDDEN, Kind.NEEDS_A_PERSON)]
+        return found or self._ruled(words_of(text))
 
     def _script(self, text: str) -> list[Finding]:
         """All about a text that a shell inside this one would read."""
@@ -246,14 +251,20 @@ class _Line:
 
     def lexically(self, text: str) -> list[Finding]:
         """What of a text is denied that was not parsed: it is searched."""
-        rules = [rule for rule in self.reach.rules.deny if rule.about == "command"]
+        rules = [rule for rule in (*self.reach.rules.deny, *self.reach.rules.ask) if rule.about == "command"]
         programs = {program_of(rule.words[0]) for rule in rules} | set(dangers.PROGRAMS)
+        asked: list[Finding] = []
         try:
-            found = next((denied for argv in commands_in(text, programs) if (denied := self._forbidden(argv)) is not None), None)
-            found = found or next((w for target in targets_in(text) if (w := self.ground.writes(target)).kind is Kind.FORBIDDEN), None)
+            for argv in commands_in(text, programs):
+                found = self._ruled(argv)
+                if any(finding.kind is Kind.FORBIDDEN for finding in found):
+                    return found
+                asked += found if not asked else []
+            written = (self.ground.writes(target) for target in targets_in(text))
+            sealed = next((finding for finding in written if finding.kind is Kind.FORBIDDEN), None)
+            return asked if sealed is None else [sealed]
         except TooMany:
-            found = Finding(Kind.FORBIDDEN, "it is too long to be judged, and names what may be denied again and again")
-        return [found] if found is not None else []
+            return [Finding(Kind.FORBIDDEN, "it is too long to be judged, and names what may be denied again and again")]
 
     # ------------------------------------------------------------ what is offered
 

@@ -207,7 +207,7 @@ class Simple:
         for word in argv[1:]:
             for part in paths_in(word):
                 finding = self.ground.writes(part)
-                if finding.kind is Kind.FORBIDDEN or (finding.kind is not Kind.SHELL_EDITS and self.ground.reads(part).kind is not Kind.READS):
+                if finding.kind is Kind.FORBIDDEN or self.ground.reads(part).kind is not Kind.READS:
                     return f"{part[:60]!r} is outside the workspace, or guarded"
         return None
 
