@@ -80,6 +80,9 @@ class Bubblewrap:
     async def cage(self, argv: Sequence[str], cwd: Path, environment: Mapping[str, str], room: Room) -> BubblewrapCage:
         """Cancellation: nothing is held yet. Raises AgentError(tool) for the root of the file system as a workspace."""
         await self.standing()  # from it is known what this bubblewrap understands
+        known = self._watched.get(room.workspace)
+        if known is not None and known.is_quick:
+            return self.make_cage(argv, cwd, environment, room)
         with anyio.CancelScope(shield=True):
             return await to_thread.run_sync(self.make_cage, argv, cwd, environment, room)
         raise AssertionError("a shielded scope that nobody cancels ends with a result or an error")
@@ -305,7 +308,7 @@ class BubblewrapCage:
             exceeded = self._group.exceeded()
             notes += [exceeded] if exceeded else []
             await self._group.aclose()
-        quarantined = await to_thread.run_sync(self._clear)
+        quarantined = self._clear() if self._files.is_quick else await to_thread.run_sync(self._clear)
         begun = not self._speaks or b"begun" in said
         return Left(begun=begun, left_behind=b"left" in said, quarantined=quarantined, notes=notes)
 

@@ -23,6 +23,7 @@ from treadle.guarded_paths import Guard, guard_of
 
 MAX_FOLDERS = 2_000
 """Looked into, those near the top first. What lies deeper is not protected, and documented so."""
+QUICK_FOLDERS = 200
 NOT_LOOKED_INTO = frozenset(
     {
         "node_modules", "bower_components", "site-packages", ".venv", "venv", "__pycache__", ".tox", ".nox", ".mypy_cache", ".pytest_cache", ".ruff_cache",
@@ -92,6 +93,11 @@ class ControlFiles:
         """Commands that run in the workspace now, those in the background too."""
         self._before = Sight({}, ())
         """What there was when the first of them began."""
+
+    @property
+    def is_quick(self) -> bool:
+        """Looking again takes less than a change of threads."""
+        return 0 < len(self._known) <= QUICK_FOLDERS
 
     def enter(self, *, is_open: bool) -> Sight:
         """What there is before a command; the caller calls `leave` after it."""
