@@ -13,7 +13,6 @@ Which rule counts over which is the policy's business; what a command line holds
 from __future__ import annotations
 
 import re
-import shlex
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
@@ -85,6 +84,8 @@ def _named(text: str, about: About, pattern: str) -> Rule:
 
 
 def _command(text: str, inner: str) -> Rule:
+    import shlex  # noqa: PLC0415  most starts read no rule
+
     try:
         words = shlex.split(inner)
     except ValueError as e:
