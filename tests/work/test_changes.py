@@ -97,3 +97,26 @@ async def test_variables_of_the_git_that_started_us_lead_nowhere_else(folder: Pa
     monkeypatch.setenv("GIT_DIR", str(other / ".git"))
     monkeypatch.setenv("GIT_INDEX_FILE", str(other / ".git" / "index"))
     assert await Git(folder, os.environ)("rev-list", "--count", "HEAD") == "1"
+
+
+async def test_filters_that_a_repository_configures_are_not_started_and_a_persons_own_are(folder: Path, tmp_path: Path) -> None:
+    (folder / ".gitattributes").write_text("*.py filter=evil.o=ne\n*.txt filter=mine\n*.bin filter=lfs\n")
+    for key in ("clean", "smudge"):
+        git(folder, "config", f"filter.evil.o=ne.{key}", f"touch {tmp_path}/fired; cat")
+        git(folder, "config", f"filter.lfs.{key}", f"git-lfs {key} -- %f")
+    git(folder, "config", "filter.evil.o=ne.required", "true")
+    own = tmp_path / "gitconfig"
+    own.write_text(f'[filter "mine"]\n\tclean = "touch {tmp_path}/mine; cat"\n')
+    programs = tmp_path / "bin"
+    programs.mkdir()
+    (programs / "git-lfs").write_text(f"#!/bin/sh\ntouch {tmp_path}/lfs\ncat\n")
+    (programs / "git-lfs").chmod(0o755)
+    environment = {"PATH": f"{programs}:{os.environ['PATH']}", "GIT_CONFIG_GLOBAL": str(own)}
+    before = await Changes(Git(folder, environment), tmp_path / "objects").moment()
+    (folder / "cart.py").write_text("other\n")
+    (folder / "new.py").write_text("new\n")
+    (folder / "mine.txt").write_text("mine\n")
+    (folder / "large.bin").write_text("large\n")
+    assert await Git(folder, environment)("status", "--porcelain")
+    assert await Changes(Git(folder, environment), tmp_path / "objects").since(before) == Diff(files=4, added=4, removed=3)
+    assert sorted(path.name for path in tmp_path.iterdir() if path.is_file()) == ["gitconfig", "lfs", "mine"]

@@ -71,10 +71,10 @@ async def workshop(logbook: Logbook, runtime: Runtime, watcher: Watcher, attache
     batch, terms, config = logbook.batch, logbook.batch.terms, runtime.config
     environment = {**child_environment(config.secrets()), LEFT_BY: batch.id}
     repository = await repository_of(Path(terms.cwd), environment, needed=terms.worktree)
-    sandbox = await _sandbox(config, watcher) if terms.gates else None
     assistants = Assistants(config, terms)
     for warning in assistants.warnings:
         watcher.warns(warning)
+    sandbox = await _sandbox(config, watcher) if terms.gates else None
 
     def heard(event: Event) -> None:
         if (number := batch.number_of(event.session_id)) is not None:
