@@ -129,6 +129,40 @@ async def test_git_finds_no_dubious_ownership_and_a_commit_needs_nothing_guarded
     assert await bash(confined(), f"git status --short; echo x > y; git add y && git {names} commit -q -m second && git log --format=%s") == "second\nfirst"
 
 
+async def worktree(base: Path) -> None:
+    """`base/work` becomes a worktree of a repository beside it."""
+    names = "git -c user.name=a -c user.email=a@b.c"
+    script = f"rmdir work; git init -q main && cd main && {names} commit -q --allow-empty -m first && git worktree add -q ../work; rm -rf .git/info"
+    assert (await anyio.run_process(["bash", "-c", script], cwd=base)).returncode == 0
+
+
+async def test_a_worktree_can_be_committed_to_where_everything_was_allowed(confined: MakeConfined, base: Path) -> None:
+    await worktree(base)
+    commit = "echo x > y; git add y && git -c user.name=a -c user.email=a@b.c commit -q -m second; git log --format=%s"
+    assert (await bash(confined(is_open=True), commit)) == "second\nfirst"
+    assert "Read-only file system" in await bash(confined(), "touch y2; git add y2")
+    assert (await bash(confined(), "git log --format=%s")) == "second\nfirst"
+
+
+@pytest.mark.parametrize("path", ["config", "hooks/pre-commit", "info/attributes", "worktrees/work/commondir", "worktrees/work/gitdir", "worktrees/other/x"])
+async def test_what_names_programs_in_the_repository_of_a_worktree_stays_closed(confined: MakeConfined, base: Path, path: str) -> None:
+    await worktree(base)
+    target = base / "main/.git" / path
+    before = target.read_text() if target.exists() else None
+    await bash(confined(is_open=True), f"mkdir -p {target.parent}; echo x > {target}; mv {target} {target}2; mv {target.parent} {target.parent}2")
+    assert (target.read_text() if target.exists() else None) == before
+    assert not any(file.read_text() == "x\n" for file in (base / "main/.git").rglob("pre-commit*"))
+
+
+async def test_a_file_that_only_says_where_the_repository_is_opens_nothing(confined: MakeConfined, base: Path) -> None:
+    (base / "victim/worktrees/w").mkdir(parents=True)
+    (base / "victim/config").write_text("")
+    (base / "victim/worktrees/w/commondir").write_text("../..")
+    (base / "victim/worktrees/w/gitdir").write_text("/somewhere/else/.git")
+    (base / "work/.git").write_text(f"gitdir: {base}/victim/worktrees/w")
+    assert "Read-only file system" in await bash(confined(is_open=True), f"echo x > {base}/victim/objects")
+
+
 # ---------------------------------------------------------------- the walls
 
 

@@ -47,7 +47,7 @@ ONLY_FOR_ROOT = {"no capabilities", "kernel settings"}
 """Of an unprivileged caller bubblewrap keeps no capability anyway, and such a one cannot write these files."""
 BEHIND = {"no more user namespaces": {"system calls"}, "user namespace": {"no more user namespaces"}}
 """Another wall that would hold it too, and is taken away with it."""
-PLACES = {"workspace", "shown", "programs", "names of hosts"}
+PLACES = {"workspace", "repository of a worktree", "shown", "programs", "names of hosts"}
 """What is given, not what is held."""
 
 

@@ -26,6 +26,7 @@ from treadle.sandboxes.limits import Group, Limits
 from treadle.sandboxes.seccomp import MACHINES, seccomp_filter
 from treadle.sandboxes.surroundings import confined_environment
 from treadle.sandboxes.trial import Trial
+from treadle.sandboxes.worktree import worktree_binds
 
 MAX_BINDS = 64
 """Mounts for control files. Each makes the start a little slower; those near the top come first."""
@@ -131,6 +132,7 @@ class Bubblewrap:
             *([Protection("private /tmp", ["--bind", str(room.scratch()), "/tmp"])] if os.path.isdir("/tmp") else []),
             Protection("shown", [*_each("--ro-bind", (str(path) for path in room.shown if path.exists()))]),
             Protection("workspace", ["--bind", root, root]),
+            Protection("repository of a worktree", worktree_binds(room.workspace) if room.is_open else []),
             Protection("hidden secrets", [*self._hiding(room, sight)]),
             Protection("control files", [*_guarding(root, sight)]),
         ]

@@ -1,0 +1,51 @@
+"""The repository of a workspace that is a worktree of git: it lies elsewhere, and a commit writes there. Entry: `worktree_binds`."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterator
+from pathlib import Path
+
+_OF_ALL = ("config", "config.worktree", "hooks", "info", "modules", "worktrees")
+"""Of the repository, read-only: what names programs, and what is other worktrees'."""
+_OF_ONE = ("gitdir", "commondir", "config.worktree")
+_FOLDERS = frozenset({"hooks", "info"})
+"""What is not there is covered, so that nothing can be put there."""
+
+
+def worktree_binds(workspace: Path) -> list[str]:
+    """Arguments of bubblewrap, for a workspace whose `.git` is a file that leads to a repository which knows this workspace; else none.
+
+    The repository must say so itself: whoever could write the file alone could make any folder of the disk writable.
+    """
+    found = _repository(workspace)
+    return [] if found is None else [*_binds(*found)]
+
+
+def _repository(workspace: Path) -> tuple[Path, Path] | None:
+    """The whole repository, and what in it is this worktree's."""
+    link = workspace / ".git"
+    try:
+        if link.is_symlink() or not link.is_file():
+            return None
+        own = Path(os.path.realpath(workspace / link.read_text(encoding="utf-8").strip().removeprefix("gitdir: ")))
+        if os.path.realpath((own / "gitdir").read_text(encoding="utf-8").strip()) != os.path.realpath(link):
+            return None
+        whole = Path(os.path.realpath(own / (own / "commondir").read_text(encoding="utf-8").strip()))
+    except (OSError, UnicodeError, ValueError):
+        return None
+    return (whole, own) if own.parent == whole / "worktrees" and (whole / "config").is_file() else None
+
+
+def _binds(whole: Path, own: Path) -> Iterator[str]:
+    yield from ("--bind", str(whole), str(whole))
+    for name in _OF_ALL:
+        path = str(whole / name)
+        if os.path.lexists(path):
+            yield from ("--ro-bind", path, path)
+        elif name in _FOLDERS:
+            yield from ("--tmpfs", path, "--remount-ro", path)
+    yield from ("--bind", str(own), str(own))
+    for name in _OF_ONE:
+        if (own / name).exists():
+            yield from ("--ro-bind", str(own / name), str(own / name))
