@@ -45,7 +45,8 @@ def find_sandbox(own: Path | None) -> Sandbox:
     if sys.platform.startswith("linux"):
         from treadle.sandboxes.bubblewrap import Bubblewrap  # noqa: PLC0415  only on Linux
 
-        if (program := shutil.which("bwrap")) is None:
+        folders = os.pathsep.join(filter(os.path.isabs, os.environ.get("PATH", os.defpath).split(os.pathsep)))  # never one of the workspace
+        if (program := shutil.which("bwrap", path=folders)) is None:
             return NoSandbox("bubblewrap is not there: " + INSTALL)
         return Bubblewrap(program, own=own)
     if sys.platform == "darwin":
