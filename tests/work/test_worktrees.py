@@ -161,3 +161,21 @@ async def test_they_lie_where_tools_may_write(tmp_path: Path) -> None:
     from treadle.guarded_paths import guard_of
 
     assert guard_of("/home/ada/.local/share/treadle/worktrees/work_01-1/repo/cart.py") is None
+
+
+async def test_what_is_missing_is_fetched_from_nowhere(folder: Path, worktrees: Worktrees, tmp_path: Path) -> None:
+    """A repository could say that a program of its own is the remote that has what it lacks."""
+    for key, value in {
+        "core.repositoryFormatVersion": "1",
+        "extensions.partialClone": "origin",
+        "remote.origin.promisor": "true",
+        "remote.origin.url": f"ext::touch {tmp_path}/fired",
+        "protocol.ext.allow": "always",
+    }.items():
+        git(folder, "config", key, value)
+    blob = git(folder, "rev-parse", "HEAD:cart.py")
+    (folder / ".git" / "objects" / blob[:2] / blob[2:]).unlink()
+    with pytest.raises(AgentError):
+        await worktrees.make(worktrees.place(1))
+    assert not (tmp_path / "fired").exists()
+    assert left(folder) == (0, "")
