@@ -204,6 +204,19 @@ def test_a_group_that_cannot_be_made_is_none_and_leaves_nothing(monkeypatch: pyt
     assert list(tmp_path.iterdir()) == []
 
 
+def test_old_groups_of_those_who_were_killed_are_swept_away(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    from treadle.sandboxes import limits
+
+    for name in ("treadle_old", "treadle_young", "other_old"):
+        (tmp_path / name).mkdir()
+    for name in ("treadle_old", "other_old"):
+        os.utime(tmp_path / name, (0, 0))
+    monkeypatch.setattr(limits, "_controllers", lambda: iter([limits._Controller(tmp_path, {})]))  # pyright: ignore[reportPrivateUsage]
+    assert Group.make(Limits()) is not None
+    assert {path.name for path in tmp_path.iterdir()} >= {"treadle_young", "other_old"}
+    assert not (tmp_path / "treadle_old").exists()
+
+
 def test_in_version_2_the_nearest_group_that_may_be_divided_is_taken(tmp_path: Path) -> None:
     from treadle.sandboxes.limits import _delegated  # pyright: ignore[reportPrivateUsage]
 

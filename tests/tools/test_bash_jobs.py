@@ -55,7 +55,9 @@ async def test_a_job_goes_on_and_what_it_writes_is_shown_once(context: Context) 
     assert "up\n[job_1 is running]" in await shown(context(), "up")
     assert await said(OUTPUT, context(), id="job_1") == "(no new output)\n[job_1 is running]"
     await said(BASH, context(), command="touch go")
-    assert (await shown(context(), "[job_1 has ended]")).endswith("down\n[job_1 has ended]\n[exit code 0]")
+    last = await shown(context(), "[job_1 has ended]")
+    assert last.count("down\n") == 1
+    assert last.endswith("[job_1 has ended]\n[exit code 0]")
     assert await said(OUTPUT, context(), id="job_1") == "(no new output)\n[job_1 has ended]\n[exit code 0]"
 
 

@@ -6,6 +6,7 @@ Time and output are bounded by whoever runs the command. Entry: `Limits`, `Group
 from __future__ import annotations
 
 import os
+import time
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import suppress
 from pathlib import Path
@@ -19,6 +20,8 @@ from treadle.types import new_id
 MIB = 1 << 20
 _EMPTY_WITHIN_S = 1.0
 _POLL_S = 0.01
+_OLD_S = 3600.0
+_NAME = "treadle"
 
 
 def _three_quarters() -> int:
@@ -69,10 +72,11 @@ class Group:
     def make(cls, limits: Limits) -> Group | None:
         """None where this process may make none. Blocks for less than a millisecond."""
         made: list[Path] = []
-        name = new_id("treadle")
+        name = new_id(_NAME)
         values = {"memory": str(limits.memory_bytes), "processes": str(limits.processes), "nothing": "0"}
         try:
             for folder, settings in _controllers():
+                _sweep(folder)
                 own = folder / name
                 own.mkdir()
                 made.append(own)
@@ -111,6 +115,20 @@ class Group:
                     await anyio.sleep(_POLL_S)
                     continue
                 self._folders.pop()
+
+
+_swept: set[Path] = set()
+
+
+def _sweep(folder: Path) -> None:
+    """Once in a process: groups whose makers were killed, and that are empty. Not the young ones, which may be about to be joined."""
+    if folder in _swept:
+        return
+    _swept.add(folder)
+    for old in folder.glob(f"{_NAME}_*"):
+        with suppress(OSError):  # not empty, or somebody else was quicker
+            if time.time() - old.stat().st_mtime > _OLD_S:
+                old.rmdir()
 
 
 def _controllers() -> Iterator[_Controller]:
