@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import re
+import shlex
 import signal
 import subprocess
 import sys
@@ -58,6 +59,13 @@ def test_a_demo_that_is_kept_can_be_looked_at(cli: Cli):
     assert (orders / "ledger.txt").read_text() == "order 17: 42.00 EUR\n"
     assert "charged" in (orders / "receipt.txt").read_text()
     assert processes_in(folder) == []
+
+
+def test_the_demo_ends_no_process_but_its_own(cli: Cli):
+    """A program in the sandbox knows itself by another process id: once that of a stranger out here was taken for it, and everything died."""
+    script = f"{shlex.quote(sys.executable)} -m treadle demo --fast; echo the shell goes on"
+    done = subprocess.run(["sh", "-c", script], stdin=subprocess.DEVNULL, capture_output=True, env=cli.environment(), start_new_session=True, check=False)
+    assert (done.returncode, done.stdout.decode().splitlines()[-1]) == (0, "the shell goes on"), done
 
 
 def test_a_demo_that_is_stopped_leaves_nothing(cli: Cli):

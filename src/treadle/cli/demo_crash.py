@@ -89,6 +89,7 @@ def crash(directory: Path, *, fast: bool) -> None:
         shutil.copytree(orders, directory, ignore=shutil.ignore_patterns("__pycache__"))
     (directory / "model.json").write_text(json.dumps(script(0 if fast else 25)), encoding="utf-8")
     stage = Stage(directory)
+    stage.temporary.mkdir()
     click.echo(INTRO.format(stage.home / "journal.db"))
     with _tidy(stage):
         run_id = anyio.run(_play, stage)
@@ -108,6 +109,11 @@ class Stage:
         return self.directory / "home"
 
     @property
+    def temporary(self) -> Path:
+        """What a killed process leaves there goes with the demo."""
+        return self.directory.parent / "temporary"
+
+    @property
     def ledger(self) -> str:
         try:
             return (self.directory / "ledger.txt").read_text(encoding="utf-8")
@@ -116,14 +122,15 @@ class Stage:
 
     @property
     def _bank(self) -> Path:
-        """Names the process of the program that charges."""
-        return self.directory / "bank.pid"
+        """There while the program that charges runs, which ends when it goes: a process id from inside a sandbox names a stranger out here."""
+        return self.directory / "bank.busy"
 
     @property
     def environment(self) -> dict[str, str]:
         """Nobody's keys and settings: what is shown here must not depend on them."""
         mine = ("TREADLE_", "ANTHROPIC_", "OPENAI_", "GEMINI_", "GOOGLE_")
-        return {**{name: value for name, value in os.environ.items() if not name.startswith(mine)}, "TREADLE_HOME": str(self.home)}
+        own = {"TREADLE_HOME": str(self.home), "TMPDIR": str(self.temporary)}
+        return {**{name: value for name, value in os.environ.items() if not name.startswith(mine)}, **own}
 
     def say(self, arguments: Sequence[str]) -> list[str]:
         """Shows the command, and gives what to execute."""
@@ -155,11 +162,8 @@ class Stage:
             await anyio.sleep(0.01)
 
     def end_bank(self) -> None:
-        """What the killed process had started outlives it."""
-        with suppress(OSError, ValueError):
-            pid = int(self._bank.read_text(encoding="utf-8"))
-            self._bank.unlink()
-            os.killpg(os.getpgid(pid), signal.SIGKILL)
+        """What the killed process had started outlives it where there is no sandbox."""
+        self._bank.unlink(missing_ok=True)
 
 
 @contextmanager
