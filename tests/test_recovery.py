@@ -48,6 +48,7 @@ from treadle.run_state import RunState
 from treadle.runtime import Runtime
 from treadle.testing import ScriptedModel
 from treadle.tooling import DidNotHappen, Happened, InvalidArguments
+from treadle.tools.read import Read
 from treadle.types import Effect, Limits, now
 
 
@@ -263,6 +264,34 @@ async def test_a_call_that_may_be_repeated_runs_again_with_the_same_key_and_the_
     assert told(result)["c1"].text == "done by send"
     assert len(await entries_of(rt, run_id, ToolStarted)) == 1, "its start is in the journal"
     assert result.metrics.tool_calls == 1
+
+
+async def test_a_call_that_may_no_more_run_is_not_repeated() -> None:
+    """What rules and modes say when a run is taken up counts, not what they said when the call started."""
+    effects = Effects()
+    tool = effects.tool("send", effect="idempotent")
+    rt, run_id = await lost_call(tool)
+    result, _ = await resumed(rt, run_id, agent([*ONE], tool), mode="plan")
+    assert effects.done == []
+    assert told(result)["c1"].unknown
+    assert "was not run again. Not run: send can change things, and this run only plans (mode plan)" in told(result)["c1"].text
+
+
+async def test_a_path_that_leads_elsewhere_since_the_crash_is_judged_again(tmp_path: Path) -> None:
+    work, outside = tmp_path / "work", tmp_path / "outside.txt"
+    work.mkdir()
+    outside.write_text("not for the model")
+    (work / "notes.txt").write_text("as it was")
+    script = [asks(call("read", "c1", path="notes.txt")), says("done")]
+    original = await driven(script, Read(), mode="ask", cwd=work)
+    assert "as it was" in told(original.result)["c1"].text
+    (work / "notes.txt").unlink()
+    (work / "notes.txt").symlink_to(outside)
+    rt = await original.until(LOST_AT)
+    result, _ = await resumed(rt, original.result.run_id, agent(script, Read()))
+    assert told(result)["c1"].is_error
+    assert not told(result)["c1"].unknown
+    assert "not for the model" not in told(result)["c1"].text
 
 
 def answers(answer: Any) -> Callable[[Any, Any], Awaitable[Any]]:

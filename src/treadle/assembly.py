@@ -1,172 +1,63 @@
-"""Puts a definition, a model, tools and what came before together into a plan and a toolbox; whatever can be wrong is said here.
+"""Puts a definition, a model, settings and what came before together into a plan; whatever can be wrong is said here.
 
 It starts nothing. Entry: `Assembly`.
 """
 
 from __future__ import annotations
 
-import asyncio
-import logging
-import os
-import sys
-import tempfile
-import threading
-from collections.abc import Awaitable, Callable, Sequence
-from contextlib import suppress
+from collections.abc import Sequence
 from dataclasses import replace
-from functools import cached_property, partial
 from pathlib import Path
-from typing import Any, TypeAlias, get_args
+from typing import Any, get_args
 
 import msgspec
 
-from treadle.agent import Agent, Deps, expand_message
-from treadle.calls import Ready, idempotency_key
+from treadle.agent import Agent, expand_message
 from treadle.clock import Clock
-from treadle.config import Config, home
+from treadle.config import Config
 from treadle.entries import Fork, RunStarted
-from treadle.environment import child_environment
 from treadle.errors import AgentError
-from treadle.events import Warned
-from treadle.execution import Toolbox, has_commands, without_images
-from treadle.feed import Feed
+from treadle.execution import without_images
 from treadle.journal import Journal
 from treadle.journals.memory import MemoryJournal
 from treadle.message import MediaPart, Message, Part, TextPart, encode_json
 from treadle.model import Model
 from treadle.model_choice import Asker, ModelChoice
 from treadle.plan import Plan, Resumption
-from treadle.policy import Permissions, permissions_of, withholds
 from treadle.recovery import Answers, missing_tool
 from treadle.redaction import Redactor, mask_logs
 from treadle.registry import Models
 from treadle.run_state import RunState
-from treadle.sandbox import Confinement, Room, Sandbox, Standing
 from treadle.session import ResumeOptions, RunOptions
-from treadle.spill import Spill
-from treadle.tooling import ToolContext, ToolRegistry
+from treadle.toolboxes import Toolboxes
 from treadle.types import DEFAULT_MAX_TOKENS, Limits, Mode, Settings, new_id
-from treadle.undo import UNDO_FOLDER, Before, Undo
 from treadle.window import window
-
-logger = logging.getLogger("treadle")
 
 DEFAULT_LIMITS = Limits(turns=100)
 """Where nobody gives limits."""
 
 
-RunChild: TypeAlias = Callable[..., Awaitable[Any]]
-Inside: TypeAlias = Callable[[Callable[[], None]], None]
-"""Calls a function in the event loop of a run, from whatever thread."""
-
-
 class Assembly:
-    """What plans and toolboxes are made of; one for each runtime."""
+    """What plans are made of; one for each runtime."""
 
     def __init__(self, config: Config, journal: Journal, clock: Clock) -> None:
-        self.journal = journal
-        self.spill = Spill()
-        self._clock = clock
-        self._loop: tuple[asyncio.AbstractEventLoop, Inside] | None = None
-        """Of the last run."""
-        self._seen_files: dict[str, dict[str, str]] = {}
-        """By session."""
-        self._kept: dict[str, dict[Callable[[], Any], Any]] = {}
-        """What tools keep, by session, and by run where there is none."""
-        self._sandbox: Sandbox | None = None
-        self._warned = False
+        self.config, self.journal = config, journal
+        self.redactor = mask_logs(Redactor(config.secrets()))
         self.models = Models(config, clean=self.redact)
-        self.use(config)
+        self.toolboxes = Toolboxes(config, self.redactor, clock, forgets=isinstance(journal, MemoryJournal))
+        self._choice = ModelChoice(config, self.models, journal)
 
     def use(self, config: Config) -> None:
         """Other credentials, from the next run on."""
         self.config = config
-        self._choice = ModelChoice(config, self.models, self.journal)
         self.redactor = mask_logs(Redactor(config.secrets()))
-        self.environment = child_environment(config.secrets())
+        self.models.use(config)
+        self.toolboxes.use(config, self.redactor)
+        self._choice = ModelChoice(config, self.models, self.journal)
 
     def redact(self, text: str) -> str:
         """Without known secrets: what every sink is given."""
         return self.redactor.exact(text)
-
-    def forget(self, session_id: str) -> None:
-        """What the model was shown of files in this session."""
-        self._seen_files.pop(session_id, None)
-
-    async def end(self, owner: str) -> None:
-        """What tools kept for a session, or for a run without one, is closed. Raises nothing."""
-        for thing in self._kept.pop(owner, {}).values():
-            close: Callable[[], Awaitable[None]] | None = getattr(thing, "aclose", None)
-            if close is not None:
-                try:
-                    await close()
-                except Exception:  # anybody's code, while something else is being closed
-                    logger.exception("what a tool kept for %s could not be closed", owner)
-
-    async def aclose(self) -> None:
-        """Idempotent. Models and journal are the runtime's to close."""
-        for owner in list(self._kept):
-            await self.end(owner)
-        if self._sandbox is not None:
-            await self._sandbox.aclose()
-        self.spill.close()
-
-    # ------------------------------------------------------------ the sandbox
-
-    def sandbox(self) -> Sandbox | None:
-        """None where nobody wants it. It is found, and begins to find out whether it works, when it is first asked for."""
-        if self.config.defaults.sandbox == "off":
-            return None
-        if self._sandbox is None:
-            from treadle.sandboxes import find_sandbox  # noqa: PLC0415  most runs have no commands
-
-            self._sandbox = find_sandbox(self._home)
-        self._sandbox.begin()
-        return self._sandbox
-
-    @cached_property
-    def _home(self) -> Path | None:
-        folder = Path(self.config.home or home(os.environ))
-        return folder if folder.is_dir() else None
-
-    @cached_property
-    def undo(self) -> Undo | None:
-        """What files were before runs changed them. None where runs are forgotten, and nobody could ask for it."""
-        return None if isinstance(self.journal, MemoryJournal) else Undo(Path(self.config.home or home(os.environ)) / UNDO_FOLDER)
-
-    def before_change(self, run_id: str, call_id: str) -> Callable[[Before], None] | None:
-        return None if self.undo is None else partial(self.undo.keep, run_id, call_id)
-
-    async def check_sandbox(self, agent: Agent[Any, Any]) -> None:
-        """Raises AgentError(invalid) where the configuration insists on a sandbox, the agent has commands, and none works."""
-        if self.config.defaults.sandbox != "on" or not any(map(has_commands, agent.tools)) or (sandbox := self.sandbox()) is None:
-            return
-        if not (standing := await sandbox.standing()).works:
-            raise AgentError("invalid", f"defaults.sandbox is on, and no sandbox works: {standing.text}. Mend that, or set it to auto")
-
-    def confinement(self, plan: Plan, ready: Ready, toolbox: Toolbox) -> Confinement | None:
-        """Where the commands of a call run. What a person said yes to runs outside, unless the configuration insists."""
-        if toolbox.sandbox is None or not has_commands(ready.tool):
-            return None
-        assert toolbox.standing is not None, "it is known before a command is decided"
-        if not toolbox.confines or (ready.approved and self.config.defaults.sandbox != "on"):
-            return None
-        owner = plan.session_id or plan.run_id
-        room = Room(
-            workspace=plan.cwd,
-            scratch=partial(self.spill.folder, f"tmp-{owner}"),
-            shown=(*self.spill.directories, *own_python(plan.cwd)),
-            quarantine=self._quarantine,
-            is_open=plan.mode == "full" or ready.approved,
-        )
-        return Confinement(toolbox.sandbox, room)
-
-    def _quarantine(self) -> Path:
-        if self._home is None:
-            return Path(tempfile.mkdtemp(prefix="treadle-quarantine-"))
-        folder = self._home / "quarantine" / new_id("moved")
-        folder.mkdir(parents=True, mode=0o700)
-        return folder
 
     # ------------------------------------------------------------ plans
 
@@ -187,7 +78,7 @@ class Assembly:
         """Of a run whose driver is gone; without its resumption."""
         started, answers = _started(state), answers_of(options)
         answers.check(state)
-        await self.check_sandbox(agent)
+        await self.toolboxes.confining.check(agent)
         if (gone := missing_tool(state, {tool.name: tool for tool in agent.tools})) is not None:
             raise AgentError(
                 "invalid", f"run {started.run_id} has an open call of the tool {gone!r}, which agent {agent.name!r} has no more: pass an agent that has it"
@@ -241,7 +132,7 @@ class Assembly:
         parent_run_id: str | None = None,
     ) -> Plan:
         values, run_id = agent.values(options.get("inputs") or {}), new_id("run")
-        await self.check_sandbox(agent)
+        await self.toolboxes.confining.check(agent)
         asked = agent.model if agent.model is not None else self.config.models.large
         limits = _limits(options.get("limits"), agent)
         chosen = await self._choice.choose(asked, Asker(run_id, session_id, fork=fork), limits)
@@ -274,108 +165,6 @@ class Assembly:
             prices=chosen.prices,
             warnings=warnings,
         )
-
-    # ------------------------------------------------------------ toolboxes
-
-    def toolbox(self, agent: Agent[Deps, Any], plan: Plan, deps: Deps, feed: Feed, run_child: RunChild) -> Toolbox:
-        """How the calls of this run are run."""
-        registry = ToolRegistry(agent.tools)
-        sandbox = self.sandbox() if any(map(has_commands, agent.tools)) else None
-        seen = self._seen_files.setdefault(plan.session_id, {}) if plan.session_id is not None else {}
-        kept = self._kept.setdefault(plan.session_id or plan.run_id, {})
-        contexts = _Contexts(self, plan, feed, deps, seen, kept, self._inside(), run_child)
-        return Toolbox(
-            registry=registry,
-            mode=plan.mode,
-            cwd=plan.cwd,
-            clock=self._clock,
-            clean=self.redact,
-            context=contexts.make,
-            definitions=registry.definitions(),
-            permissions=self.permissions(),
-            takes_images="images" not in plan.model.refuses,
-            on_ask=plan.on_ask,
-            sandbox=sandbox,
-            learned=partial(self._warn_of_sandbox, plan, feed),
-        )
-
-    def permissions(self) -> Permissions:
-        """Of every run that begins now. Raises AgentError(invalid) for a rule that is none."""
-        said = self.config.permissions
-        own = self.config.home or str(home(os.environ))
-        return permissions_of(allow=said.allow, ask=said.ask, deny=said.deny, own=own, readable=lambda: self.spill.directories)
-
-    def _warn_of_sandbox(self, plan: Plan, feed: Feed, standing: Standing) -> None:
-        """Loudly, once."""
-        if not standing.works and not self._warned:
-            self._warned = True
-            instead = "in mode full they may do whatever you may" if plan.mode == "full" else "what a sandbox would let run unasked needs approval instead"
-            feed.say(Warned, {"text": f"commands are not confined: {standing.text}; {instead}"})
-
-    def _inside(self) -> Inside:
-        """The same for all runs of one event loop."""
-        loop = asyncio.get_running_loop()
-        last = self._loop
-        if last is None or last[0] is not loop:
-            last = self._loop = (loop, into_this_loop())
-        return last[1]
-
-
-class _Contexts:
-    """Makes what each call of one run knows of it. Tells the run, from whatever thread, what calls say."""
-
-    __slots__ = ("_assembly", "_deps", "_feed", "_inside", "_kept", "_plan", "_run_child", "_seen")
-
-    def __init__(
-        self,
-        assembly: Assembly,
-        plan: Plan,
-        feed: Feed,
-        deps: Any,
-        seen: dict[str, str],
-        kept: dict[Callable[[], Any], Any],
-        inside: Inside,
-        run_child: RunChild,
-    ) -> None:
-        self._assembly, self._plan, self._feed, self._deps, self._seen, self._kept = assembly, plan, feed, deps, seen, kept
-        self._inside, self._run_child = inside, run_child
-
-    def make(self, ready: Ready, deadline: float | None, toolbox: Toolbox) -> ToolContext[Any]:
-        plan, call_id = self._plan, ready.call.id
-        return ToolContext(
-            deps=self._deps,
-            run_id=plan.run_id,
-            session_id=plan.session_id,
-            call_id=call_id,
-            user_id=plan.user_id,
-            cwd=plan.cwd,
-            deadline=deadline,
-            attempt=ready.attempt,
-            idempotency_key=idempotency_key(plan.run_id, call_id),
-            spill=self._assembly.spill.write,
-            seen_files=self._seen,
-            places=ready.places,
-            withheld=withholds(toolbox.permissions, toolbox.cwd),
-            before_change=self._assembly.before_change(plan.run_id, call_id),
-            environment=self._assembly.environment,
-            masking=self._assembly.redactor.masking if self._assembly.redactor else None,
-            sandbox=self._assembly.confinement(plan, ready, toolbox),
-            kept=self._kept,
-            tell=self._warn,
-            report=partial(self._report, call_id),
-            is_cancelled=toolbox.is_stopping,
-            late=partial(self._late, toolbox, call_id),
-            run_child=partial(self._run_child, plan, self._feed),
-        )
-
-    def _report(self, call_id: str, text: str, done: float | None, total: float | None) -> None:
-        self._inside(partial(self._feed.progress, call_id, self._assembly.redact(text), done, total))
-
-    def _warn(self, text: str) -> None:
-        self._inside(partial(self._feed.say, Warned, {"text": self._assembly.redact(text)}))
-
-    def _late(self, toolbox: Toolbox, call_id: str, text: str) -> None:
-        self._inside(partial(toolbox.late, call_id, self._assembly.redact(text)))
 
 
 def prompt_of(text: str | Sequence[Part]) -> Message:
@@ -446,28 +235,3 @@ def _directory(cwd: str | Path | None) -> Path:
     if not path.is_dir():
         raise AgentError("invalid", f"cwd={str(path)!r} is no directory")
     return path.resolve()
-
-
-_PRIVATE = ("/tmp", "/var/tmp", "/run")
-"""Of which confined commands see their own, or nothing."""
-
-
-def own_python(workspace: Path) -> tuple[Path, ...]:
-    """The environment of the Python that runs us, where confined commands would not see it: `python` on their PATH is in it."""
-    prefix = Path(os.path.realpath(sys.prefix))
-    hidden = any(prefix.is_relative_to(os.path.realpath(place)) for place in _PRIVATE)
-    return (prefix,) if hidden and not prefix.is_relative_to(workspace) and not workspace.is_relative_to(prefix) else ()
-
-
-def into_this_loop() -> Inside:
-    """Calls a function in the event loop that is running now, from whatever thread."""
-    loop, home = asyncio.get_running_loop(), threading.get_ident()
-
-    def inside(called: Callable[[], None]) -> None:
-        if threading.get_ident() == home:
-            called()
-        else:
-            with suppress(RuntimeError):  # the loop is closed, and with it the run
-                loop.call_soon_threadsafe(called)
-
-    return inside

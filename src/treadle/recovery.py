@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any, Protocol
 
 from treadle.calls import ASK, Held, Ready, Refused, why_unknown
@@ -48,7 +48,7 @@ class Preparer(Protocol):
     def prepare(self, call: ToolCall, *, allowed: bool = False) -> Ready | Refused | Held: ...
 
     def repeat(self, call: ToolCall, attempt: int) -> Ready:
-        """A call that had started: what it may do was decided then."""
+        """A call that had started, for its probe; `prepare` decides whether it may run again."""
         ...
 
     async def probe(self, ready: Ready) -> Happened | DidNotHappen | None: ...
@@ -105,10 +105,8 @@ async def _go_on(
 ) -> Ready | Held | ToolFinished:
     """With a call that had started, and may have happened."""
     again = toolbox.repeat(call, started.attempt + state.resumed)
-    if allowed:
-        return Ready(call=call, tool=again.tool, arguments=again.arguments, attempt=again.attempt, approved=True)
-    if started.effect != "once":
-        return again
+    if allowed or started.effect != "once":
+        return _run_again(again, state, toolbox, allowed=allowed)
     asked = call.id in state.asked
     on_unknown = answers.on_unknown or ("wait" if asked else default)
     if not asked or answers.on_unknown is None:
@@ -116,7 +114,7 @@ async def _go_on(
             case Happened(result=text):
                 return ToolFinished(at=now(), status="ok", result=ToolResult(call_id=call.id, name=call.name, content=text))
             case DidNotHappen():
-                return again
+                return _run_again(again, state, toolbox)
             case _:
                 pass
     if on_unknown == "fail":
@@ -124,6 +122,18 @@ async def _go_on(
     if on_unknown == "wait":
         return Held(call=call, reason=ASK, parallel=again.tool.parallel, asked=asked)
     return _unknown(call, why_unknown(call, state))
+
+
+def _run_again(again: Ready, state: RunState, toolbox: Preparer, *, allowed: bool = False) -> Ready | Held | ToolFinished:
+    """As the rules and the disk are now: what its paths meant may have changed since it started. With a person's yes it gets a start of its own."""
+    prepared = _held_still(toolbox.prepare(again.call, allowed=allowed), state)
+    if isinstance(prepared, Ready):
+        return replace(prepared, attempt=again.attempt, started=not allowed)
+    if isinstance(prepared, Held):
+        return prepared
+    call, harmless = again.call, again.tool.effect == "pure"
+    text = f"It had started when the process stopped, and was not run again. {prepared.finished.result.text}"
+    return ToolFinished(at=now(), status="error" if harmless else "unknown", result=failure(call.id, call.name, text, unknown=not harmless))
 
 
 async def _probed(ready: Ready, toolbox: Preparer) -> Happened | DidNotHappen | None:

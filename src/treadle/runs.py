@@ -16,7 +16,7 @@ import anyio
 import msgspec
 
 from treadle.agent import Agent, Deps
-from treadle.assembly import Assembly, answers_of, into_this_loop, prompt_of, resumed
+from treadle.assembly import Assembly, answers_of, prompt_of, resumed
 from treadle.clock import Clock
 from treadle.entries import Fork, ModelResponded, Record
 from treadle.errors import AgentError
@@ -32,6 +32,7 @@ from treadle.run_state import RunState
 from treadle.run_stream import Job
 from treadle.session import ForkOptions, ResumeOptions, RunOptions, Session
 from treadle.session_store import check_session_id
+from treadle.toolboxes import into_this_loop
 from treadle.tools.function.threads import abandoned_calls, wait_for_abandoned
 from treadle.types import Limits, Outcome, new_id
 
@@ -263,7 +264,7 @@ class Runs:
         self, agent: Agent[Deps, Out], plan: Plan, deps: Deps, options: RunOptions | ResumeOptions, stream: EventStream | None, parent: Feed | None
     ) -> Job[Out]:
         feed = Feed(plan.run_id, plan.session_id, self._hub, stream, redactor=self._redactor, parent=parent)
-        toolbox = self._assembly.toolbox(agent, plan, deps, feed, self._run_child)
+        toolbox = self._assembly.toolboxes.make(agent, plan, deps, feed, self._run_child)
         run = Run(plan, toolbox, self._journal, feed, clock=self._clock, retries=self._retries)
         if (before := self._late.pop(plan.run_id, None)) is not None:
             before.late.go_on_in(run.late)
@@ -311,7 +312,7 @@ class Runs:
                 job.result = result_of(job.run.state, job.run.ending)
             if job.run.plan.session_id is None:
                 with anyio.CancelScope(shield=True):
-                    await self._assembly.end(job.run.plan.run_id)
+                    await self._assembly.toolboxes.end(job.run.plan.run_id)
             self._release(job)
 
     def _release(self, job: Job[Any]) -> None:

@@ -103,7 +103,7 @@ class Runtime:
         """Cancels what still runs, waits for it, and closes every connection. Idempotent."""
         with anyio.CancelScope(shield=True):
             await self._runs.aclose()
-            await self._assembly.aclose()
+            await self._assembly.toolboxes.aclose()
             await self._forget_old_runs()
             await self._assembly.models.aclose()
             await self.journal.aclose()
@@ -116,7 +116,7 @@ class Runtime:
         try:
             with anyio.move_on_after(PRUNE_GRACE_S):
                 freed = await self.journal.prune(now() - span_of(self.config.keep_runs), apply=True)
-                if (undo := self._assembly.undo) is not None:
+                if (undo := self._assembly.toolboxes.undo) is not None:
                     await to_thread.run_sync(undo.forget, freed.runs)
                 logger.info("keep_runs=%s: %d old runs were deleted", self.config.keep_runs, len(freed.runs))
         except AgentError as e:
@@ -246,7 +246,6 @@ class Runtime:
         Raises AgentError(invalid) for an unknown provider or a key that cannot be one.
         """
         self._assembly.use(self.config.with_credentials(provider, api_key=api_key, auth_token=auth_token))
-        self._assembly.models.use(self.config)
 
     def redact(self, text: str) -> str:
         """Without known secrets: what every sink is given."""
@@ -273,7 +272,7 @@ class Runtime:
     async def clear(self, session_id: str) -> None:
         """Forgets the session's messages. Raises AgentError(busy) while a run is under way."""
         self._runs.while_idle(session_id, self.sessions.clear_messages)
-        self._assembly.forget(session_id)
+        self._assembly.toolboxes.forget(session_id)
 
     async def _collect(self, start: Callable[[EventStream | None], Awaitable[Job[Out]]], listeners: Listeners) -> RunResult[Out]:
         """Where nobody listens, the run is driven in the caller's own task and makes no events."""

@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
-import shutil
 import tempfile
 import threading
 from pathlib import Path
+
+from treadle.temporary import TemporaryFolder
 
 
 class Spill:
@@ -13,7 +14,7 @@ class Spill:
 
     def __init__(self) -> None:
         self._lock = threading.Lock()
-        self._directory: Path | None = None
+        self._made: TemporaryFolder | None = None
         self._closed = False
 
     def directory(self) -> Path:
@@ -21,14 +22,14 @@ class Spill:
         with self._lock:
             if self._closed:
                 raise OSError("the runtime is closed")
-            if self._directory is None:
-                self._directory = Path(tempfile.mkdtemp(prefix="treadle-"))
-            return self._directory
+            if self._made is None:
+                self._made = TemporaryFolder()
+            return self._made.path
 
     @property
     def directories(self) -> tuple[Path, ...]:
         """It, once it has been made."""
-        return () if self._directory is None else (self._directory,)
+        return () if self._made is None else (self._made.path,)
 
     def folder(self, name: str) -> Path:
         """One in it, made where there is none. Raises OSError after `close`."""
@@ -47,6 +48,6 @@ class Spill:
         """Removes it all. Idempotent."""
         with self._lock:
             self._closed = True
-            if self._directory is not None:
-                shutil.rmtree(self._directory, ignore_errors=True)
-                self._directory = None
+            if self._made is not None:
+                self._made.close()
+                self._made = None

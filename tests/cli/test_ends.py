@@ -141,7 +141,7 @@ def test_the_end_of_a_terminal_ends_a_run_with_all_that_it_started(cli: Cli, num
 
 def test_a_signal_that_is_ignored_stays_ignored(cli: Cli):
     model = cli.script({"tool_calls": [{"name": "bash", "arguments": {"command": "kill -HUP $PPID; sleep 0.2; echo on"}}]}, {"text": "done"})
-    answer = shell(cli, f"nohup $TREADLE run x -q --mode full --model {model}")
+    answer = shell(cli, f"nohup $TREADLE run x -q --mode full --no-sandbox --model {model}")
     assert (answer.code, answer.out) == (0, "done\n")
 
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import shutil
 import shlex
 import signal
 import sqlite3
@@ -170,7 +171,7 @@ def test_a_run_that_cannot_start_leaves_no_conversation(cli: Cli):
 
 def test_a_killed_run_is_in_the_way_of_its_conversation_until_it_goes_on(cli: Cli):
     model = cli.script(bash(SUICIDE), {"text": "It may have happened: I look."}, {"text": "next"})
-    assert cli("run", "x", "--mode", "full", "--session", "ada", "--model", model).code == -signal.SIGKILL
+    assert cli("run", "x", "--mode", "full", "--no-sandbox", "--session", "ada", "--model", model).code == -signal.SIGKILL
     run_id = runs(cli)[0]["run_id"]
 
     busy = cli("run", "y", "--session", "ada", "--model", model)
@@ -181,6 +182,17 @@ def test_a_killed_run_is_in_the_way_of_its_conversation_until_it_goes_on(cli: Cl
     assert (resumed.code, resumed.out) == (0, "It may have happened: I look.\n")
     assert (cli.workspace / "witness").read_text() == "once\n"
     assert cli("run", "y", "--continue", "--model", model).out == "next\n"
+
+
+@pytest.mark.skipif(shutil.which("bwrap") is None, reason="bubblewrap is not installed: nothing would be confined")
+def test_going_on_without_the_sandbox_has_to_be_said_again(cli: Cli):
+    outside = cli.home.parent / "outside"
+    outside.mkdir()
+    for number, (options, written) in enumerate(((["--no-sandbox"], True), ([], False))):
+        model = cli.script(bash(f"echo out > {outside}/{number}"), {"text": "done"})
+        assert cli("run", "x", "--mode", "full", "--no-sandbox", "--model", model, TREADLE_CRASH_AT="4").code == -signal.SIGKILL
+        assert cli("runs", "resume", "last", *options).code == 0
+        assert (outside / str(number)).exists() is written
 
 
 @pytest.mark.parametrize(("boundary", "unknown"), [(2, False), (4, False), (6, True)])

@@ -36,6 +36,8 @@ class Commands:
     """After the first turn, with another script; what is killed is the fork."""
     by_wire: bool = False
     """The model is a server on loopback, not a script."""
+    confined: bool = True
+    """In a sandbox no process outside can be sent a signal."""
 
 
 COMMANDS = {
@@ -44,7 +46,7 @@ COMMANDS = {
     "wire": Commands(turns=[[bash("a"), bash("b")], [bash("c")]], by_wire=True),
     "approval": Commands(turns=[[bash("a"), bash("b")]], options=("--mode", "ask", "--on-ask", "wait")),
     "person": Commands(turns=[[bash("a")], [bash("b")]], options=("--mode", "full", "--on-unknown", "wait")),
-    "cancel": Commands(turns=[[bash("a", then="; kill -INT $PPID; sleep 30"), bash("b")]]),
+    "cancel": Commands(turns=[[bash("a", then="; kill -INT $PPID; sleep 30"), bash("b")]], confined=False),
     "timeout": Commands(turns=[[bash("a", then="; sleep 30", timeout_s=0.1)], [bash("b")]]),
     "fork": Commands(turns=[[bash("a")], [bash("b"), bash("c")]], fork=True),
 }
@@ -78,6 +80,9 @@ class _Stage:
         self._journal, self._witness = folder / "journal.db", folder / "witness"
         folder.mkdir(parents=True)
         (folder / "note.txt").write_text("a note\n")
+        (folder / "home").mkdir()
+        if not self._story.confined:
+            (folder / "home/config.yaml").write_text("defaults: {sandbox: off}\n")
         self._environment = {"TREADLE_HOME": str(folder / "home"), "TREADLE_JOURNAL": f"sqlite:///{self._journal}"}
         self._model = self._script("script.json", self._story.turns)
         if self._story.by_wire:

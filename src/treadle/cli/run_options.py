@@ -18,13 +18,18 @@ from treadle.types import Effort, Mode, OnAsk, OnUnknown, Settings
 
 F = TypeVar("F", bound=Callable[..., Any])
 
+permission_options: Final[tuple[Callable[[Any], Any], ...]] = (
+    click.option("--allow", metavar="RULE", multiple=True, help="Also allow this, like your permissions.allow; repeatable. Commands still need the sandbox."),
+    click.option("--no-sandbox", flag_value="off", help="Do not confine commands. What would run unasked inside the sandbox then asks."),
+)
+"""Also of commands that go on with a run."""
+
 _OPTIONS: Final[tuple[Callable[[Any], Any], ...]] = (
     click.option("--model", metavar="M", help="provider:id, or script:FILE, tape:FILE, record:FILE=MODEL."),
     click.option(
         "--mode", type=click.Choice(get_args(Mode)), help="What may run unasked: plan only looks; ask asks; accept-edits writes files here; full does all."
     ),
-    click.option("--allow", metavar="RULE", multiple=True, help="Also allow this, like your permissions.allow; repeatable. Commands still need the sandbox."),
-    click.option("--no-sandbox", flag_value="off", help="Do not confine commands. What would run unasked inside the sandbox then asks."),
+    *permission_options,
     click.option("--cwd", type=click.Path(path_type=Path), metavar="DIR", default=".", help="Where to work."),
     click.option(
         "--file", "attached", type=click.Path(path_type=Path), multiple=True, metavar="F", help="An image or a text to add to the prompt; repeatable."

@@ -20,6 +20,7 @@ from typing import cast
 from treadle.config.file import Broken, read_text, write_text
 from treadle.config.places import CONFIG_NAME, FOLDER, Project
 from treadle.errors import AgentError
+from treadle.file_lock import take
 
 STORE_NAME = "trust.json"
 VERSION = 1
@@ -246,14 +247,9 @@ def _changing(own: Path) -> Generator[dict[str, dict[str, str]]]:
 
 @contextlib.contextmanager
 def _locked(own: Path) -> Generator[None]:
-    try:
-        import fcntl  # noqa: PLC0415  not on Windows, where two of these at once are left to chance
-    except ImportError:
-        yield
-        return
     descriptor = os.open(own / f"{STORE_NAME}.lock", os.O_RDWR | os.O_CREAT | getattr(os, "O_NOFOLLOW", 0) | getattr(os, "O_CLOEXEC", 0), 0o600)
     try:
-        fcntl.flock(descriptor, fcntl.LOCK_EX)
+        take(descriptor, wait=True)
         yield
     finally:
         os.close(descriptor)

@@ -6,7 +6,6 @@ An attempt says ESCAPED where it got through, or leaves a trace outside. Entry: 
 from __future__ import annotations
 
 import os
-import shutil
 import socket
 import subprocess
 import sys
@@ -19,6 +18,7 @@ from typing import TYPE_CHECKING, NamedTuple
 
 from treadle.sandbox import Room
 from treadle.sandboxes.limits import MIB, Limits
+from treadle.temporary import TemporaryFolder
 
 if TYPE_CHECKING:
     from treadle.sandboxes.bubblewrap import Bubblewrap
@@ -367,11 +367,10 @@ def try_escape(sandbox: Bubblewrap, attempt: Attempt, base: Path) -> str:
 
 @contextmanager
 def _ground(base: Path) -> Generator[Ground]:
-    place = Path(tempfile.mkdtemp(prefix=".treadle-trial-", dir=base))
-    handle, public = tempfile.mkstemp(prefix="treadle-trial-")
-    os.close(handle)
-    Path(public).write_text(AS_IT_WAS)
-    lasting = Path(f"/var/tmp/{place.name[1:]}")
+    folder, everybodys = TemporaryFolder(base), TemporaryFolder()
+    place, public = folder.path, everybodys.path / "public"
+    public.write_text(AS_IT_WAS)
+    lasting = Path(f"/var/tmp/{place.name}")
     with suppress(OSError):
         lasting.touch()
     neighbour = subprocess.Popen(["sleep", "60"], env={"NEIGHBOURS_SECRET": "x", "PATH": os.environ.get("PATH", "")})
@@ -385,11 +384,11 @@ def _ground(base: Path) -> Generator[Ground]:
         (place / "work/CLAUDE.md").symlink_to("AGENTS.md")
         with socket.create_server(("127.0.0.1", 0)) as tcp, socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as udp:
             udp.bind(("127.0.0.1", 0))
-            yield Ground(place, tcp, udp, Path(public), neighbour, [])
+            yield Ground(place, tcp, udp, public, neighbour, [])
     finally:
         neighbour.kill()
         neighbour.wait()
-        os.unlink(public)
         with suppress(OSError):
             lasting.unlink()
-        shutil.rmtree(place, ignore_errors=True)
+        folder.close()
+        everybodys.close()

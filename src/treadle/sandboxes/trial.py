@@ -9,7 +9,6 @@ import json
 import os
 import platform
 import re
-import shutil
 import socket
 import subprocess
 import sys
@@ -25,6 +24,7 @@ from anyio import to_thread
 
 from treadle.sandbox import Room, Standing
 from treadle.sandboxes.seccomp import MACHINES
+from treadle.temporary import TemporaryFolder
 
 if TYPE_CHECKING:
     from treadle.sandboxes.bubblewrap import Bubblewrap
@@ -176,20 +176,19 @@ class Trial:
 
 @contextmanager
 def _fixture(base: Path | None) -> Generator[tuple[Path, int, str]]:
-    """A home, a workspace and what lies outside; a port that listens; a file among the temporary ones of everybody."""
-    place = Path(tempfile.mkdtemp(prefix=".treadle-trial-", dir=base))
-    public, name = tempfile.mkstemp(prefix="treadle-trial-")
-    os.close(public)
+    """A home, a workspace and what lies outside; a port that listens; a folder among the temporary files of everybody."""
+    folder, public = TemporaryFolder(base), TemporaryFolder()
+    place = folder.path
     try:
-        for folder in ("home/.ssh", "own", "scratch", "work/.git/hooks"):
-            (place / folder).mkdir(parents=True)
+        for name in ("home/.ssh", "own", "scratch", "work/.git/hooks"):
+            (place / name).mkdir(parents=True)
         for file in ("home/.ssh/id_rsa", "out", "work/.git/config"):
             (place / file).write_text("as it was\n")
         with socket.create_server(("127.0.0.1", 0)) as listening:
-            yield place, listening.getsockname()[1], name
+            yield place, listening.getsockname()[1], str(public.path)
     finally:
-        os.unlink(name)
-        shutil.rmtree(place, ignore_errors=True)
+        folder.close()
+        public.close()
 
 
 def _traces(place: Path) -> Iterator[str]:

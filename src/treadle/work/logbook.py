@@ -17,6 +17,7 @@ import anyio.to_thread
 
 from treadle.crash import boundary
 from treadle.errors import AgentError
+from treadle.file_lock import take
 from treadle.json_text import decode_json, encode_json
 from treadle.types import Time, Value, now
 from treadle.work.batch import Batch, Terms
@@ -102,7 +103,7 @@ class Logbook:
             folder.mkdir(mode=0o700)
             flags = os.O_RDWR | os.O_APPEND | os.O_CREAT | os.O_EXCL | getattr(os, "O_NOFOLLOW", 0)
             logbook = cls(folder, os.open(folder / ENTRIES, flags, 0o600))
-            lock(logbook._descriptor)
+            take(logbook._descriptor)
             logbook._write(Begun(at=now(), batch=batch))
             _sync_folder(folder)
             _sync_folder(shelf)
@@ -121,7 +122,7 @@ class Logbook:
             raise AgentError("invalid", f"there is no batch {batch_id!r} in {str(shelf)!r}") from e
         logbook = cls(folder, descriptor)
         try:
-            if not lock(descriptor):
+            if not take(descriptor):
                 raise AgentError("busy", f"the batch {batch_id} is being worked on by another process: wait for its end, or end it")
             logbook._read()
         except BaseException:
@@ -256,16 +257,3 @@ def _sync_folder(folder: Path) -> None:
 def _check_platform() -> None:
     if sys.platform == "win32":
         raise AgentError("invalid", "a batch needs Linux or macOS: on Windows, use WSL")
-
-
-def lock(descriptor: int) -> bool:
-    """For this process, until the descriptor is closed; False where another one has it."""
-    if sys.platform == "win32":
-        return False
-    import fcntl  # noqa: PLC0415  not there on Windows
-
-    try:
-        fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
-    except OSError:
-        return False
-    return True

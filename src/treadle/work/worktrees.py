@@ -17,9 +17,10 @@ import anyio.to_thread
 
 from treadle.crash import boundary
 from treadle.errors import AgentError
+from treadle.file_lock import take
 from treadle.work.batch import Batch
 from treadle.work.git import Git, GitFailed
-from treadle.work.logbook import Place, lock
+from treadle.work.logbook import Place
 
 BRANCHES = "treadle/"
 _POLL_S = 0.01
@@ -83,7 +84,7 @@ class Worktrees:
         except OSError as e:
             raise AgentError("invalid", f"worktrees cannot be made in {str(self._shelf)!r}: {e.strerror or e}") from e
         try:
-            while not lock(descriptor):  # noqa: ASYNC110  the kernel tells nobody that a lock is free
+            while not take(descriptor):  # noqa: ASYNC110  the kernel tells nobody that a lock is free
                 await anyio.sleep(_POLL_S)
             yield
         finally:

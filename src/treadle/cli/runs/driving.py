@@ -20,6 +20,7 @@ from treadle.cli.next_steps import next_steps
 from treadle.cli.output_file import OutputFile
 from treadle.cli.render import plain, renderer
 from treadle.cli.run import follow
+from treadle.cli.run_options import permission_options
 from treadle.cli.runs.finding import find_run, no_runs
 from treadle.config import Config, load
 from treadle.errors import AgentError
@@ -54,6 +55,7 @@ def output_options(command: F) -> F:
 def drive_options(command: F) -> F:
     """The output's, and what may be other than it was."""
     for option in (
+        *reversed(permission_options),
         click.option("--on-ask", type=click.Choice(["deny", "wait"]), help="What a call meets that needs a person: a no, or the run waits."),
         click.option("--timeout", type=click.FloatRange(0, min_open=True), metavar="S", help="Seconds of the whole run."),
         click.option("--cwd", type=click.Path(path_type=Path), metavar="DIR", help="Another directory."),
@@ -80,11 +82,18 @@ class Drive:
     cwd: Path | None = None
     timeout: float | None = None
     on_ask: str | None = None
+    allow: tuple[str, ...] = ()
+    no_sandbox: str | None = None
 
     def options(self) -> dict[str, Any]:
         """Of `Runtime.resume` and `Runtime.fork`: what was given. The time limit is not among them."""
         given = {"model": self.model, "mode": self.mode, "cwd": self.cwd and self.cwd.resolve(), "on_ask": self.on_ask}
         return {name: value for name, value in given.items() if value is not None}
+
+    def flags(self) -> dict[str, Any]:
+        """What counts for more than the configuration."""
+        said = {"--model": self.model, "--mode": self.mode, "--timeout": self.timeout, "--no-sandbox": self.no_sandbox}
+        return said | ({"--allow": self.allow} if self.allow else {})
 
 
 @dataclass(frozen=True, slots=True)
@@ -187,7 +196,7 @@ async def _main(drive: Drive, url: str, out: IO[bytes], work: Callable[[Opened],
     journal = open_journal(url)
     try:
         info = await find_run(journal, drive.run)
-        config = load(cwd=drive.cwd or info.cwd, flags={"--model": drive.model, "--mode": drive.mode, "--timeout": drive.timeout})
+        config = load(cwd=drive.cwd or info.cwd, flags=drive.flags())
         show = renderer(drive.output, out, Redactor(config.secrets()), quiet=drive.quiet, verbose=drive.verbose).show
         async with Runtime(config=config, journal=journal) as runtime:
             opened = Opened(info, runtime, config, show, drive)

@@ -10,8 +10,8 @@ import threading
 from pathlib import Path
 
 from treadle.errors import AgentError
+from treadle.file_lock import hold, is_held
 from treadle.journals.sqlite.forks import abandon_in_children
-from treadle.journals.sqlite.locks import hold, is_held
 from treadle.types import new_id
 
 

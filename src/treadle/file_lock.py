@@ -1,4 +1,4 @@
-"""A file lock that the kernel lets go of when its process dies. What it is for stands in workers.py. Entry: `hold`, `is_held`."""
+"""Locks of open files, which the kernel lets go of when their process dies. Entry: `take`, and `hold` and `is_held` for files that only say who is alive."""
 
 from __future__ import annotations
 
@@ -9,10 +9,10 @@ from pathlib import Path
 if sys.platform == "win32":
     import msvcrt
 
-    def _take(descriptor: int, *, shared: bool) -> bool:
+    def take(descriptor: int, *, shared: bool = False, wait: bool = False) -> bool:
         try:
             os.lseek(descriptor, _LOCKED_BYTE, os.SEEK_SET)
-            msvcrt.locking(descriptor, msvcrt.LK_NBLCK, 1)
+            msvcrt.locking(descriptor, msvcrt.LK_LOCK if wait else msvcrt.LK_NBLCK, 1)
         except OSError:
             return False
         return True
@@ -22,9 +22,10 @@ if sys.platform == "win32":
 else:
     import fcntl
 
-    def _take(descriptor: int, *, shared: bool) -> bool:
+    def take(descriptor: int, *, shared: bool = False, wait: bool = False) -> bool:
+        """Until the descriptor is closed. False where another one has it; on Windows `shared` is ignored, and `wait` waits for 10 s."""
         try:
-            fcntl.flock(descriptor, (fcntl.LOCK_SH if shared else fcntl.LOCK_EX) | fcntl.LOCK_NB)
+            fcntl.flock(descriptor, (fcntl.LOCK_SH if shared else fcntl.LOCK_EX) | (0 if wait else fcntl.LOCK_NB))
         except OSError:
             return False
         return True
@@ -39,7 +40,7 @@ def hold(path: Path, text: str) -> int:
     descriptor = os.open(new, os.O_RDWR | os.O_CREAT | os.O_EXCL | getattr(os, "O_NOFOLLOW", 0), 0o600)
     try:
         os.write(descriptor, text.encode())
-        if not _take(descriptor, shared=False):
+        if not take(descriptor):
             raise OSError(f"{str(new)!r} cannot be locked")
         if new != path:
             os.rename(new, path)
@@ -60,6 +61,6 @@ def is_held(path: Path) -> str | None:
     except OSError:
         return None
     try:
-        return None if _take(descriptor, shared=True) else os.read(descriptor, 200).decode(errors="replace")
+        return None if take(descriptor, shared=True) else os.read(descriptor, 200).decode(errors="replace")
     finally:
         os.close(descriptor)

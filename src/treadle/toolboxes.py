@@ -1,0 +1,197 @@
+"""How the calls of runs are run: a toolbox for each run, and what the calls of a runtime's runs share. Entry: `Toolboxes`."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import os
+import threading
+from collections.abc import Awaitable, Callable
+from contextlib import suppress
+from functools import cached_property, partial
+from pathlib import Path
+from typing import Any, TypeAlias
+
+from treadle.agent import Agent, Deps
+from treadle.calls import Ready, idempotency_key
+from treadle.clock import Clock
+from treadle.config import Config, home
+from treadle.confining import Confining
+from treadle.environment import child_environment
+from treadle.events import Warned
+from treadle.execution import Toolbox
+from treadle.feed import Feed
+from treadle.plan import Plan
+from treadle.policy import Permissions, permissions_of, withholds
+from treadle.redaction import Redactor
+from treadle.spill import Spill
+from treadle.tooling import ToolContext, ToolRegistry
+from treadle.undo import UNDO_FOLDER, Undo
+
+logger = logging.getLogger("treadle")
+
+RunChild: TypeAlias = Callable[..., Awaitable[Any]]
+Inside: TypeAlias = Callable[[Callable[[], None]], None]
+"""Calls a function in the event loop of a run, from whatever thread."""
+
+
+class Toolboxes:
+    """One for each runtime."""
+
+    def __init__(self, config: Config, redactor: Redactor, clock: Clock, *, forgets: bool) -> None:
+        """`forgets`: runs are gone with the process, so that nobody can undo anything of them later."""
+        self.spill = Spill()
+        self.confining = Confining(config.defaults.sandbox, self._own_folder, self.spill)
+        self._clock, self._forgets = clock, forgets
+        self._loop: tuple[asyncio.AbstractEventLoop, Inside] | None = None
+        """Of the last run."""
+        self._seen_files: dict[str, dict[str, str]] = {}
+        """By session."""
+        self._kept: dict[str, dict[Callable[[], Any], Any]] = {}
+        """What tools keep, by session, and by run where there is none."""
+        self.use(config, redactor)
+
+    def use(self, config: Config, redactor: Redactor) -> None:
+        """Other credentials, from the next run on."""
+        self._config, self.redactor = config, redactor
+        self.environment = child_environment(config.secrets())
+
+    def _own_folder(self) -> Path:
+        return Path(self._config.home or home(os.environ))
+
+    @cached_property
+    def undo(self) -> Undo | None:
+        """What files were before runs changed them. None where nobody could ask for it."""
+        return None if self._forgets else Undo(self._own_folder() / UNDO_FOLDER)
+
+    def make(self, agent: Agent[Deps, Any], plan: Plan, deps: Deps, feed: Feed, run_child: RunChild) -> Toolbox:
+        """Of one run."""
+        registry = ToolRegistry(agent.tools)
+        seen = self._seen_files.setdefault(plan.session_id, {}) if plan.session_id is not None else {}
+        kept = self._kept.setdefault(plan.session_id or plan.run_id, {})
+        contexts = _Contexts(self, plan, feed, deps, seen, kept, self._inside(), run_child)
+        return Toolbox(
+            registry=registry,
+            mode=plan.mode,
+            cwd=plan.cwd,
+            clock=self._clock,
+            clean=self.redact,
+            context=contexts.make,
+            definitions=registry.definitions(),
+            permissions=self._permissions(),
+            takes_images="images" not in plan.model.refuses,
+            on_ask=plan.on_ask,
+            sandbox=self.confining.sandbox_for(agent),
+            learned=self.confining.warner(plan.mode, feed),
+        )
+
+    def _permissions(self) -> Permissions:
+        """Of every run that begins now. Raises AgentError(invalid) for a rule that is none."""
+        said = self._config.permissions
+        return permissions_of(allow=said.allow, ask=said.ask, deny=said.deny, own=str(self._own_folder()), readable=lambda: self.spill.directories)
+
+    def _inside(self) -> Inside:
+        """The same for all runs of one event loop."""
+        loop = asyncio.get_running_loop()
+        last = self._loop
+        if last is None or last[0] is not loop:
+            last = self._loop = (loop, into_this_loop())
+        return last[1]
+
+    def redact(self, text: str) -> str:
+        """Without the secrets that are known by now, which may be more than when a run began."""
+        return self.redactor.exact(text)
+
+    # ------------------------------------------------------------ what is kept, and until when
+
+    def forget(self, session_id: str) -> None:
+        """What the model was shown of files in this session."""
+        self._seen_files.pop(session_id, None)
+
+    async def end(self, owner: str) -> None:
+        """What tools kept for a session, or for a run without one, is closed. Raises nothing."""
+        for thing in self._kept.pop(owner, {}).values():
+            close: Callable[[], Awaitable[None]] | None = getattr(thing, "aclose", None)
+            if close is not None:
+                try:
+                    await close()
+                except Exception:  # anybody's code, while something else is being closed
+                    logger.exception("what a tool kept for %s could not be closed", owner)
+
+    async def aclose(self) -> None:
+        """Idempotent."""
+        for owner in list(self._kept):
+            await self.end(owner)
+        await self.confining.aclose()
+        self.spill.close()
+
+
+class _Contexts:
+    """Makes what each call of one run knows of it. Tells the run, from whatever thread, what calls say."""
+
+    __slots__ = ("_boxes", "_deps", "_feed", "_inside", "_kept", "_plan", "_run_child", "_seen")
+
+    def __init__(
+        self,
+        boxes: Toolboxes,
+        plan: Plan,
+        feed: Feed,
+        deps: Any,
+        seen: dict[str, str],
+        kept: dict[Callable[[], Any], Any],
+        inside: Inside,
+        run_child: RunChild,
+    ) -> None:
+        self._boxes, self._plan, self._feed, self._deps, self._seen, self._kept = boxes, plan, feed, deps, seen, kept
+        self._inside, self._run_child = inside, run_child
+
+    def make(self, ready: Ready, deadline: float | None, toolbox: Toolbox) -> ToolContext[Any]:
+        plan, call_id = self._plan, ready.call.id
+        return ToolContext(
+            deps=self._deps,
+            run_id=plan.run_id,
+            session_id=plan.session_id,
+            call_id=call_id,
+            user_id=plan.user_id,
+            cwd=plan.cwd,
+            deadline=deadline,
+            attempt=ready.attempt,
+            idempotency_key=idempotency_key(plan.run_id, call_id),
+            spill=self._boxes.spill.write,
+            seen_files=self._seen,
+            places=ready.places,
+            withheld=withholds(toolbox.permissions, toolbox.cwd),
+            before_change=None if (undo := self._boxes.undo) is None else partial(undo.keep, plan.run_id, call_id),
+            environment=self._boxes.environment,
+            masking=self._boxes.redactor.masking if self._boxes.redactor else None,
+            sandbox=self._boxes.confining.confinement(plan, ready, toolbox),
+            kept=self._kept,
+            tell=self._warn,
+            report=partial(self._report, call_id),
+            is_cancelled=toolbox.is_stopping,
+            late=partial(self._late, toolbox, call_id),
+            run_child=partial(self._run_child, plan, self._feed),
+        )
+
+    def _report(self, call_id: str, text: str, done: float | None, total: float | None) -> None:
+        self._inside(partial(self._feed.progress, call_id, self._boxes.redact(text), done, total))
+
+    def _warn(self, text: str) -> None:
+        self._inside(partial(self._feed.say, Warned, {"text": self._boxes.redact(text)}))
+
+    def _late(self, toolbox: Toolbox, call_id: str, text: str) -> None:
+        self._inside(partial(toolbox.late, call_id, self._boxes.redact(text)))
+
+
+def into_this_loop() -> Inside:
+    """Calls a function in the event loop that is running now, from whatever thread."""
+    loop, home = asyncio.get_running_loop(), threading.get_ident()
+
+    def inside(called: Callable[[], None]) -> None:
+        if threading.get_ident() == home:
+            called()
+        else:
+            with suppress(RuntimeError):  # the loop is closed, and with it the run
+                loop.call_soon_threadsafe(called)
+
+    return inside
