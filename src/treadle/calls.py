@@ -1,6 +1,6 @@
 """The calls of one response, from the model's wishes to one result each, whatever happens in between.
 
-How a single call is run is execution.py's; what the results mean for the run is the loop's. Entry: `Batch`.
+How a single call is run is execution.py's; what the results mean for the run is the loop's. Entry: `OpenCalls`.
 """
 
 from __future__ import annotations
@@ -79,7 +79,7 @@ class Append(Protocol):
     def __call__(self, *entries: Entry, hold: bool = False) -> Awaitable[None]: ...
 
 
-class Batch:
+class OpenCalls:
     """The open calls of one response. Each but the held ones has its result once `execute` has returned, all once `cut` has."""
 
     def __init__(self, state: RunState, prepared: Sequence[Ready | Refused | Held] = (), *, on_unknown: OnUnknown = "tell") -> None:

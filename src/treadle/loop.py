@@ -16,7 +16,7 @@ import msgspec
 from anyio.lowlevel import checkpoint, checkpoint_if_cancelled
 
 from treadle.budget import LIMIT_NAMES, Left
-from treadle.calls import Batch, Held, Ready, Refused, refused
+from treadle.calls import Held, OpenCalls, Ready, Refused, refused
 from treadle.clock import Clock
 from treadle.entries import CancelAsked, Entry, InputAdded, ModelRequested, ModelResponded, RunFinished, responded, switched
 from treadle.errors import AgentError, ErrorKind
@@ -67,7 +67,7 @@ class Run:
         self._asked: ModelRequested
         self._attempt: Attempt | None = None
         """Set while a response is being asked for."""
-        self._batch = Batch(self.state)
+        self._calls = OpenCalls(self.state)
         """The open calls of the last response."""
         toolbox.late = self.late.hear
 
@@ -169,11 +169,11 @@ class Run:
 
     async def _execute(self, prepared: Sequence[Ready | Refused | Held], *before: Entry) -> None:
         """`before`, the refusals and the starts of the calls that start now are one append; then the calls run."""
-        self._batch = Batch(self.state, prepared, on_unknown=self.plan.on_unknown)
+        self._calls = OpenCalls(self.state, prepared, on_unknown=self.plan.on_unknown)
         await self._append(*before, hold=True)
-        await self._append(*self._batch.opening())
+        await self._append(*self._calls.opening())
         if prepared:
-            await self._batch.execute(self._toolbox, self._append)
+            await self._calls.execute(self._toolbox, self._append)
 
     @property
     def _pricing(self) -> Pricing:
@@ -300,7 +300,7 @@ class Run:
                 await self._append(*([] if waiting else [finished]))
                 stored = True
                 if waiting:  # for those who listen it ends here, for the journal it does not
-                    left = [one for one in self._batch.cut("The run came to wait for a person") if one.started]
+                    left = [one for one in self._calls.cut("The run came to wait for a person") if one.started]
                     self._feed.appended([*left, finished], None)
             except Exception as e:  # noqa: BLE001  the journal is gone: those who listen are told all the same
                 lost = e
@@ -317,7 +317,7 @@ class Run:
         if self._attempt is not None:
             parts = self._attempt.partial()
             return [*entries, self._responded(parts)] if parts else entries
-        return [*entries, *self._batch.cut(why)]
+        return [*entries, *self._calls.cut(why)]
 
     def _ending(self, outcome: Outcome, error: AgentError | None, duration_s: float, *, waiting: bool = False) -> Ending:
         metrics, spending = metrics_of(self.state, duration_s=duration_s, invocations=self._reached), tuple(self.state.spending.values())

@@ -19,7 +19,7 @@ from typing_extensions import Unpack
 from treadle.agent import Agent, Deps
 from treadle.assembly import Assembly
 from treadle.callbacks import Listeners
-from treadle.calls import Batch
+from treadle.calls import OpenCalls
 from treadle.clock import Clock
 from treadle.config import Config, load
 from treadle.config.keys import span_of
@@ -223,7 +223,7 @@ class Runtime:
         writer = await self.journal.take_over(run_id, force=force)
         try:
             state = await self.journal.load(run_id)
-            cut = [CancelAsked(at=now(), by="kill"), *Batch(state).cut("The run was stopped")]
+            cut = [CancelAsked(at=now(), by="kill"), *OpenCalls(state).cut("The run was stopped")]
             open_turn, driven_s = state.turn or None, state.driven_s
             for entry in cut:
                 state.apply(entry)

@@ -38,6 +38,8 @@ class Terms(Value, frozen=True, kw_only=True):
 
 
 class Batch(Value, frozen=True, kw_only=True):
+    """What stays as it was begun; only its terms may be others after a resume."""
+
     id: str
     prompts: tuple[str, ...]
     terms: Terms
