@@ -9,6 +9,7 @@ import json
 import os
 import random
 import signal
+import sqlite3
 import subprocess
 import sys
 from collections.abc import Callable, Iterator
@@ -220,3 +221,47 @@ def test_other_terms_count_from_the_resume_on(cli: Work) -> None:
     assert answer.code == 0
     assert [row["text"] for row in rows] == ["By another one."] * 3
     assert [[gate["command"] for gate in row["gates"]] for row in rows] == [["true"]] * 3
+
+
+# ---------------------------------------------------------------- what went wrong meanwhile
+
+
+def stopped_in_the_first(cli: Work) -> Batch:
+    """A batch that a person stopped while its first prompt was worked: there is work in its worktree."""
+    batch = Batch(cli, first="echo mine > mine.txt; sleep 30", parallel=1)
+    with batch.started() as process:
+        while not list((cli.home / ".local/share/treadle/worktrees").glob("*/work/mine.txt")):
+            assert process.poll() is None
+        process.send_signal(signal.SIGINT)
+        process.communicate(timeout=30)
+    Path(batch.model.removeprefix("script:")).write_text(json.dumps([bash("echo done > done.txt"), {"text": "Done."}] * 4))
+    return batch
+
+
+@pytest.mark.parametrize("again", ["going on", "beginning nothing"])
+def test_work_in_a_worktree_outlives_its_runs_in_the_journal(cli: Work, again: str) -> None:
+    """Runs and conversations may be deleted while a batch rests."""
+    stopped_in_the_first(cli)
+    assert cli("runs", "prune", "--older-than", "0h", "--yes").code == 0
+    if again == "beginning nothing":
+        cli("work", "--resume", "last", "--model", "script:nowhere.json")
+        (there,) = cli.worktrees()
+    else:
+        answer, rows = cli.resume()
+        assert answer.code == 0
+        there = Path(rows[0]["folder"])
+        assert (there / "done.txt").exists()
+    assert (there / "mine.txt").read_text() == "mine\n"
+
+
+def test_a_prompt_whose_run_cannot_be_read_keeps_no_other_from_its_end(cli: Work) -> None:
+    stopped_in_the_first(cli)
+    with sqlite3.connect(cli.home / ".treadle" / "journal.db") as db:
+        db.execute("drop trigger entries_stay")
+        db.execute("update entries set body = x'7b7d'")
+    db.close()
+    answer, rows = cli.resume()
+    assert answer.code == 1
+    assert [row["passed"] for row in rows] == [False, True, True]
+    assert rows[0]["outcome"] == "error"
+    assert rows[0]["folder"], "its work stays"

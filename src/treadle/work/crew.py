@@ -6,13 +6,12 @@ from collections.abc import Iterator, Sequence
 from pathlib import Path
 
 import anyio
-import msgspec
 
 from treadle.environment import child_environment
 from treadle.errors import AgentError
 from treadle.message import Part
 from treadle.runtime import Runtime
-from treadle.types import Outcome, new_id
+from treadle.types import new_id
 from treadle.work.batch import Batch, Terms
 from treadle.work.item import Item
 from treadle.work.leftovers import end_leftovers
@@ -91,10 +90,6 @@ class Crew:
                     self._wrong = e
                     self._scope.cancel()
                     return
-                self._rows[number] = await self._failed(item, e)
-
-    async def _failed(self, item: Item, error: AgentError) -> Row:
-        """It is not kept as done: what was wrong may be mended, and the batch gone on with."""
-        row = msgspec.structs.replace(await item.standing(), outcome=Outcome.ERROR, error=error.message)
-        self._watcher.ended(row)
-        return row
+                # Not kept as done: what was wrong may be mended, and the batch gone on with.
+                row = self._rows[number] = await item.standing(e)
+                self._watcher.ended(row)

@@ -8,6 +8,7 @@ from functools import partial
 from pathlib import Path
 
 import anyio
+import msgspec
 
 from treadle.errors import AgentError
 from treadle.message import TextPart
@@ -43,10 +44,14 @@ class Item:
             step = next_step(past, gates, self._batch.prompt(self.number), self._terms)
         return await self._ended(past, place, gates)
 
-    async def standing(self) -> Row:
-        """Of a prompt that has not come to its end, as far as it came."""
-        place = self._shop.logbook.places.get(self.number)
-        return self._row(await self.past(), gates=(), diff=None, kept=place)
+    async def standing(self, wrong: AgentError | None = None) -> Row:
+        """Of a prompt that has not come to its end, as far as it came and can be read. `wrong`: what keeps it from its end."""
+        try:
+            past = await self.past()
+        except AgentError as e:
+            past, wrong = [], wrong or e
+        row = self._row(past, gates=(), diff=None, kept=self._shop.logbook.places.get(self.number))
+        return row if wrong is None else msgspec.structs.replace(row, outcome=Outcome.ERROR, error=wrong.message)
 
     @property
     def has_runs(self) -> bool:
@@ -71,9 +76,7 @@ class Item:
                 place = Place(folder=self._terms.cwd, tree=await self._stands_there())
                 await logbook.place(self.number, place)
             return place
-        if place is not None and begun:
-            if not os.path.isdir(place.folder):  # noqa: ASYNC240  one look
-                raise AgentError("invalid", f"its worktree {place.root!r} is not there any more")
+        if place is not None and (begun or place.made) and _is_there(place, begun=begun):
             return place
         if place is not None:
             await worktrees.discard(place)
@@ -82,6 +85,8 @@ class Item:
             await logbook.place(self.number, place)
         self._shop.watcher.says(self.number, "checking out")
         await worktrees.make(place)
+        place = msgspec.structs.replace(place, made=True)
+        await logbook.place(self.number, place)
         return place
 
     async def _stands_there(self) -> str | None:
@@ -151,7 +156,7 @@ class Item:
         return row
 
     async def tidy(self) -> None:
-        """Takes away a worktree in which nobody worked, and the clean one of a prompt that is done. Raises nothing."""
+        """Takes away a worktree in which nobody worked, and the clean one of a prompt that is done. One with changes stays. Raises nothing."""
         worktrees, place = self._shop.worktrees, self._shop.logbook.places.get(self.number)
         if worktrees is None or place is None:
             return
@@ -159,7 +164,7 @@ class Item:
         if row is not None and row.folder is None:
             await worktrees.remove(place)
         elif row is None and not self.has_runs:
-            await worktrees.discard(place)
+            await (worktrees.remove(place) if place.made else worktrees.discard(place))
 
     async def _compared(self, place: Place) -> tuple[Diff | None, bool]:
         """What was changed, and whether its worktree holds nothing that could be lost."""
@@ -199,6 +204,15 @@ class Item:
             branch=kept.branch if kept else None,
             folder=kept.root if kept else None,
         )
+
+
+def _is_there(place: Place, *, begun: bool) -> bool:
+    """Whether its worktree is; where none of it is left, and nothing begun, it can be made anew. Raises AgentError(invalid) where it cannot."""
+    if os.path.isdir(place.folder):
+        return True
+    if begun or os.path.lexists(place.root or ""):
+        raise AgentError("invalid", f"{place.folder!r}, where it was worked, is not there any more")
+    return False
 
 
 def _why(last: Past | None, gates: Sequence[Gate]) -> str | None:

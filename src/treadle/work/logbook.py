@@ -36,6 +36,8 @@ class Place(Value, frozen=True, kw_only=True):
     branch: str | None = None
     tree: str | None = None
     """What stood there before, as a tree of git; None: nobody knows."""
+    made: bool = False
+    """Its worktree was made whole: whatever is in it now is somebody's work, also where no run says so any more."""
 
 
 class _Entry(Value, frozen=True, kw_only=True, tag_field="type"):
@@ -53,7 +55,7 @@ class Resumed(_Entry, frozen=True, kw_only=True, tag="batch.resumed"):
 
 
 class Placed(_Entry, frozen=True, kw_only=True, tag="item.placed"):
-    """Before the worktree is made, so that half of one is found again."""
+    """Before the worktree is made, so that half of one is found again, and once it is."""
 
     number: int
     place: Place
