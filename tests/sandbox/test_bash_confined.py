@@ -190,6 +190,21 @@ async def test_what_was_there_before_stays_and_cannot_be_changed(confined: MakeC
     assert os.listdir(base / "quarantine") == []
 
 
+async def test_many_control_files_make_room_for_none_that_is_not_kept(confined: MakeConfined, base: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(bubblewrap, "MAX_BINDS", 6)
+    (base / "work/.git/hooks").mkdir(parents=True)
+    for name in ("!1", "!2", "!3", "!4", "packages/a", "packages/b"):
+        (base / "work" / name).mkdir(parents=True)
+        (base / "work" / name / ".envrc").write_text("as it was")
+    await bash(
+        confined(), "echo x > .git/hooks/pre-commit; mv .git moved; for d in '!'* packages/*; do echo x > $d/.envrc; done; echo y > '!1/free'; echo y > free"
+    )
+    assert not any((base / "work/.git/hooks").iterdir())
+    assert {file.read_text() for file in (base / "work").rglob(".envrc")} == {"as it was"}
+    assert (base / "work/!1/free").exists()
+    assert (base / "work/free").exists()
+
+
 async def test_a_new_repository_stays_where_nothing_in_it_names_a_program(confined: MakeConfined, base: Path) -> None:
     assert await bash(confined(), "git init -q a && git -C a status --short && echo made") == "made"
     assert (base / "work/a/.git").is_dir()

@@ -28,8 +28,8 @@ from treadle.sandboxes.surroundings import confined_environment
 from treadle.sandboxes.trial import Trial
 from treadle.sandboxes.worktree import worktree_binds
 
-MAX_BINDS = 64
-"""Mounts for control files. Each makes the start a little slower; those near the top come first."""
+MAX_BINDS = 256
+"""Mounts for control files, each of which makes the start a little slower. Beyond these, whole folders at the top are read-only."""
 PRIVATE = ("/run", "/var/tmp")
 SHOWN_OF_RUN = ("/run/current-system", "/run/opengl-driver")
 """Programs of NixOS."""
@@ -174,7 +174,10 @@ def _resolver() -> list[str]:
 
 
 def _guarding(root: str, sight: Sight) -> Iterator[str]:
-    """Read-only, and every folder above them bound on itself: a mount point cannot be renamed away, nor can what it lies in."""
+    """Read-only, and every folder above them bound on itself: a mount point cannot be renamed away, nor can what it lies in.
+
+    Whoever fills a workspace with control files gains nothing: what cannot be mounted one by one is closed with the folder at the top.
+    """
     kinds: dict[str, str] = {}
     for found in sorted(sight.guarded.values(), key=lambda found: (found.path.count("/"), found.path)):
         path = _real(root, found)
@@ -183,7 +186,7 @@ def _guarding(root: str, sight: Sight) -> Iterator[str]:
         above = path.split("/")[:-1]
         new = {"/".join(above[: depth + 1]): "--bind" for depth in range(len(above))} | {path: "--bind" if found.kind == "git" else "--ro-bind"}
         if len(kinds.keys() | new.keys()) > MAX_BINDS:
-            break
+            new = {path.split("/")[0]: "--ro-bind"}
         for name, option in new.items():
             kinds[name] = "--ro-bind" if "--ro-bind" in (option, kinds.get(name)) else option
     for path in sorted(kinds, key=lambda path: (path.count("/"), path)):
