@@ -2,11 +2,15 @@
 
 from __future__ import annotations
 
+import os
 from pathlib import Path
 
 import pytest
 
 SHARED = Path(__file__).resolve().parents[2] / "shared"
+
+for variable in [name for name in os.environ if name.startswith("TREADLE_") and not name.startswith("TREADLE_TEST_")]:
+    del os.environ[variable]  # before anything is imported or started: what a person has configured is none of a test's
 
 
 @pytest.fixture
