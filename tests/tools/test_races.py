@@ -130,7 +130,7 @@ async def test_a_directory_is_listed_where_it_was_judged(make_context: MakeConte
 
 @pytest.mark.parametrize("program", [FLIPPER, LEAF_FLIPPER], ids=["a directory", "the file itself"])
 @pytest.mark.parametrize("path", [".", "sub", "sub/f"])
-@pytest.mark.skipif(ripgrep.find_ripgrep(os.environ) is None, reason="there is no ripgrep here")
+@pytest.mark.skipif(ripgrep.find_ripgrep(os.environ, Path("/nowhere")) is None, reason="there is no ripgrep here")
 async def test_a_search_by_another_program_shows_nothing_of_another_place(make_context: MakeContext, work: Path, program: str, path: str) -> None:
     seen, grep = Seen(make_context, work, path), Grep()
     with flipping(work, program):

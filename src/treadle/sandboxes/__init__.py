@@ -14,6 +14,7 @@ import sys
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 
+from treadle.environment import path_outside
 from treadle.sandbox import Cage, Room, Sandbox, Standing
 
 INSTALL = "install bubblewrap (apt install bubblewrap, dnf install bubblewrap, pacman -S bubblewrap)"
@@ -45,8 +46,7 @@ def find_sandbox(own: Path | None) -> Sandbox:
     if sys.platform.startswith("linux"):
         from treadle.sandboxes.bubblewrap import Bubblewrap  # noqa: PLC0415  only on Linux
 
-        folders = os.pathsep.join(filter(os.path.isabs, os.environ.get("PATH", os.defpath).split(os.pathsep)))  # never one of the workspace
-        if (program := shutil.which("bwrap", path=folders)) is None:
+        if (program := shutil.which("bwrap", path=path_outside(os.environ.get("PATH"), Path.cwd()))) is None:
             return NoSandbox("bubblewrap is not there: " + INSTALL)
         return Bubblewrap(program, own=own)
     if sys.platform == "darwin":

@@ -17,6 +17,7 @@ from typing import Any
 import anyio
 from anyio.abc import Process
 
+from treadle.environment import path_outside
 from treadle.errors import AgentError
 from treadle.sandbox import Cage, Confinement, Left
 from treadle.tooling import ToolContext, ToolFailed
@@ -66,7 +67,7 @@ async def start(ctx: ToolContext[Any], command: str, output: int) -> Command:
     _check_place(ctx.cwd)
     mark = os.urandom(16).hex()
     environment = {**ctx.environment, **SETTINGS, MARK: mark}
-    argv = [find_shell(environment.get("PATH")), "-c", "--", command]
+    argv = [find_shell(path_outside(environment.get("PATH"), ctx.cwd)), "-c", "--", command]
     with anyio.CancelScope(shield=True):
         return await (_unconfined(ctx, argv, environment, output) if ctx.sandbox is None else _confined(ctx, ctx.sandbox, argv, environment, output))
     raise AssertionError("a shielded scope that nobody cancels ends with a result or an error")
@@ -107,5 +108,5 @@ def _check_place(cwd: Path) -> None:
         raise ToolFailed(f"The working directory {str(cwd)!r} does not exist, so nothing can be run in it.")
 
 
-def find_shell(path: str | None) -> str:
+def find_shell(path: str) -> str:
     return next((s for s in ("/bin/bash", shutil.which("bash", path=path)) if s and os.access(s, os.X_OK)), "/bin/sh")

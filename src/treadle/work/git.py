@@ -12,6 +12,7 @@ from pathlib import Path
 
 import anyio
 
+from treadle.environment import path_outside
 from treadle.errors import AgentError
 
 QUIET = ("-c", "core.fsmonitor=false", "-c", "core.hooksPath=/dev/null", "-c", "core.safecrlf=false", "-c", "diff.ignoreSubmodules=dirty")
@@ -65,7 +66,7 @@ class Git:
 
     async def _run(self, arguments: Sequence[str], stdin: bytes, extra: Mapping[str, str]) -> tuple[int, str, str]:
         """Exit code, what it prints, and what it says in one line. Raises GitFailed where it cannot be started."""
-        program = shutil.which("git", path=self._environment.get("PATH"))
+        program = shutil.which("git", path=path_outside(self._environment.get("PATH"), self.folder))
         if program is None:
             raise GitFailed("invalid", "git is not installed, or not on the PATH")
         try:
