@@ -1,7 +1,7 @@
-# Four verbs, and three for special days. They use .venv where it is there (README makes it), else the Python on the PATH.
+# Four verbs, and four for special days. They use .venv where it is there (README makes it), else the Python on the PATH.
 BIN := $(if $(wildcard .venv/bin/python),.venv/bin/,)
 
-.PHONY: fmt check test docs chaos peers lock
+.PHONY: fmt check test docs chaos guards peers lock
 
 fmt:
 	$(BIN)ruff check --fix src tests benchmarks
@@ -26,6 +26,10 @@ docs:
 # Crashes for as long as one likes: make chaos CHAOS="--only kills --seconds 600"; docs/durability.md says what comes of it.
 chaos:
 	$(BIN)python -m tests.crash.chaos $(CHAOS)
+
+# Each guard of tests/guards/guards.toml is broken in a copy of the tree, and a test must turn red: make guards GUARDS="--only sandbox".
+guards:
+	$(BIN)python -m tests.guards $(GUARDS)
 
 # The servers of others that tests/peers runs against: a node package into .peers, wheels beside our own.
 peers:

@@ -14,6 +14,7 @@ import pytest
 
 from tests.doubles import Gate, PlainTool, PlayedModel, WatchedJournal, agent, asks, call, check_history, gives, label, open_runtime, says, text, wishes
 from treadle import ToolContext, ToolFailed
+from treadle.config import load
 from treadle.entries import Entry, ToolLate
 from treadle.errors import AgentError
 from treadle.runtime import Runtime
@@ -26,7 +27,8 @@ TOLD = "A result came late for the call c1, whose outcome was not known before: 
 class Slow:
     """A tool that gives up as soon as its thread has begun; the thread goes on until it is let go."""
 
-    def __init__(self) -> None:
+    def __init__(self, said: str = "sent after all") -> None:
+        self._said = said
         self._leave = threading.Event()
         self.tool = PlainTool(name="send", does=self._does)
 
@@ -36,7 +38,7 @@ class Slow:
         def send() -> str:
             tell(began.set)
             self._leave.wait(5)
-            return "sent after all"
+            return self._said
 
         with anyio.CancelScope() as scope:
             async with anyio.create_task_group() as group:
@@ -76,6 +78,20 @@ async def test_in_its_own_run_the_model_is_told_at_its_next_turn() -> None:
     assert model.histories[2][-1].text == TOLD
     assert stream.result.messages[2].tool_results[0].unknown, "the result stays what it was"
     check_history(stream.result.messages)
+
+
+async def test_known_secrets_are_taken_out_of_it_before_it_is_kept_or_told() -> None:
+    secret = "sk-ant-api03-CANARY-0815-4711"
+    slow, gate, rt = Slow(f"sent with {secret}"), Gate(), open_runtime(config=load({"ANTHROPIC_API_KEY": secret}, files=False))
+    model = PlayedModel(wishes(("c1", "send", "{}")), wishes(("c2", "gate", "{}")), text("done"))
+    async with rt.stream(agent(model, slow.tool, gate.tool), "go") as stream:
+        await gate.reached.wait()
+        await slow.finish(stream.run_id)
+        gate.opened.set()
+        async for _ in stream:
+            pass
+    assert model.histories[2][-1].text.endswith("sent with [redacted]")
+    assert secret not in repr(await entries_of(rt, stream.run_id))
 
 
 async def test_a_run_that_was_about_to_end_goes_on_so_that_the_model_is_told() -> None:

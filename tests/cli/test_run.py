@@ -82,6 +82,17 @@ def test_files_go_into_the_prompt(cli: Cli):
     assert "none.txt" in missing.err
 
 
+def test_what_is_too_large_for_a_prompt_is_said_and_not_sent(cli: Cli):
+    with open(cli.workspace / "large.bin", "wb") as large:
+        large.truncate(20 * 1024 * 1024 + 1)
+    file = cli("run", "Read it.", "--file", "large.bin", "--model", cli.script({"text": "ok"}))
+    assert (file.code, file.out) == (2, "")
+    assert "'large.bin' is larger than 20 MiB" in file.err
+    piped = cli("run", "Read it.", "--model", cli.script({"text": "ok"}), stdin="x" * (10 * 1024 * 1024 + 1))
+    assert (piped.code, piped.out) == (2, "")
+    assert "standard input is larger than 10 MiB" in piped.err
+
+
 def tape(cli: Cli, *refused: str, settings: tuple[str, ...] = ()) -> str:
     """A model that answers "hi" to the prompt "x", and does not take some settings."""
     path = cli.home / "narrow.tape"

@@ -1,0 +1,25 @@
+"""The list of guards does not rot: what it breaks stands where it says, and the tests that must notice are there. `make guards` breaks them."""
+
+from __future__ import annotations
+
+import re
+from collections import Counter
+
+import pytest
+
+from tests.guards.catalogue import ROOT, Guard, guards, standing
+
+
+@pytest.mark.parametrize("guard", guards(), ids=lambda guard: guard.name)
+def test_a_guard_stands_once_in_its_file_and_its_tests_are_there(guard: Guard) -> None:
+    assert {one.file: standing(one, ROOT) for one in guard.breaks} == {one.file: 1 for one in guard.breaks}
+    assert all(one.text != one.broken for one in guard.breaks)
+    assert guard.tests
+    for test in guard.tests:
+        file, _, name = test.partition("::")
+        text = (ROOT / file).read_text(encoding="utf-8")
+        assert not name or re.search(rf"^(?:async )?def {re.escape(name.partition('[')[0])}\(", text, re.MULTILINE), test
+
+
+def test_each_guard_has_a_name_of_its_own() -> None:
+    assert [name for name, times in Counter(guard.name for guard in guards()).items() if times > 1] == []
