@@ -138,6 +138,12 @@ def test_ids_and_names_of_other_providers_are_made_acceptable_on_both_sides() ->
     assert len({blocks(ToolCall(id=name, name="look"))[0]["id"] for name in ("a b", "a_b", "a.b", "x" * 130, "x" * 131)}) == 5
 
 
+@pytest.mark.parametrize("data", ["QUJ", "\u00e9"], ids=["cut", "no base64"])
+def test_a_text_file_whose_data_is_broken_is_described(data: str) -> None:
+    shown = blocks(MediaPart(media_type="text/plain", data=data, name="a.txt"), role="user")
+    assert shown == [{"type": "text", "text": "[a.txt (text/plain): not shown, since it cannot be sent to this model]"}]
+
+
 def test_media_that_a_model_made_is_described() -> None:
     assert blocks(MediaPart(media_type="image/png", data="QUJD", name="plot"))[0]["text"].startswith("[plot (image/png)")
 

@@ -18,6 +18,7 @@ from treadle.errors import AgentError, ErrorKind
 from treadle.message import Message, TextPart
 from treadle.model import ModelRequest, TextDelta, ToolDefinition, fold_stream
 from treadle.providers.gemini import GeminiModel, connect, model_over
+from treadle.providers.gemini.model import RESPONSE_TOKENS_MAX
 from treadle.providers.wires import connect_to
 from treadle.redaction import Secret
 from treadle.types import Settings, StopReason, Usage
@@ -151,7 +152,7 @@ async def test_a_count_is_asked_of_the_model(asking: Asking) -> None:
 
 # ---------------------------------------------------------------- an answer in several requests
 
-LONG = ModelRequest(messages=[Message.user("Hello")], settings=Settings(max_tokens=100_000))
+LONG = ModelRequest(messages=[Message.user("Hello")], settings=Settings(max_tokens=2 * RESPONSE_TOKENS_MAX + 1))
 
 
 def counts(prompt: int, said: int) -> Json:
@@ -204,6 +205,22 @@ async def test_leaving_in_the_middle_of_a_continuation_closes_it(asking: Asking)
                     if delta == TextDelta("upon "):
                         break
             await server.gone.wait()
+
+
+async def test_no_more_is_asked_for_than_so_long_an_answer_can_need(asking: Asking) -> None:
+    """Each request pays for all of the input again: from then on it is the run that asks, within what it may spend."""
+    endless = [Answer(steps=(sse({"text": "On "}, finish="CONTINUATION", token=f"t{n}"),)) for n in range(5)]
+    async with serving(*endless) as server:
+        response = await fold_stream(asking(server.url).stream(LONG))
+    assert (response.text, response.stop_reason, len(server.seen)) == ("On On On ", StopReason.PAUSE, 3)
+
+
+async def test_a_call_that_is_not_gone_on_with_is_told_as_cut(asking: Asking) -> None:
+    begun = {"functionCall": {"name": "look", "partialArgs": [{"jsonPath": "$.at", "stringValue": "ho"}], "willContinue": True}}
+    async with serving(Answer(steps=(sse(begun, finish="CONTINUATION", token="t1"),))) as server:
+        response = await fold_stream(asking(server.url).stream(HELLO))
+    assert [call.arguments_json for call in response.tool_calls] == ['{"at":"ho"}']
+    assert response.stop_reason is StopReason.MAX_TOKENS
 
 
 async def test_a_shorter_answer_that_stops_so_is_a_pause(asking: Asking) -> None:

@@ -386,6 +386,19 @@ def test_half_characters_and_bytes_that_are_none_are_survived() -> None:
     assert json.dumps(back(response))
 
 
+@pytest.mark.parametrize(
+    "candidate",
+    [
+        b'"groundingMetadata":{"x":"\xff"},"content":{"parts":[{"text":"a"}]}',
+        b'"content":{"parts":[{"inlineData":{"x":"\xff"}}]}',
+        b'"content":{"parts":[{"functionCall":{"name":"look"},"odd":"\xff"}]}',
+    ],
+    ids=["beside the content", "a part", "beside a call"],
+)
+def test_bytes_that_are_no_text_are_survived_in_what_is_kept_as_it_came(candidate: bytes) -> None:
+    assert "\ufffd" in str(answer(b'data: {"candidates":[{%b,"finishReason":"STOP"}]}\n\n' % candidate).parts)
+
+
 def test_arguments_in_pieces_may_hold_half_characters() -> None:
     body = json.dumps(pieces(at("$.a", stringValue="\ud83d"), more=False)).encode()
     assert answer(BEGIN, b"data: " + body + b"\n\n", END).tool_calls[0].arguments == {"a": "\ufffd"}

@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 
 from tests.strategies import json_value
 from treadle.errors import AgentError, ErrorKind
-from treadle.message import ProviderPart, ReasoningPart, TextPart
+from treadle.message import ProviderPart, ReasoningPart, TextPart, ToolCall
 from treadle.model import ArgumentsDelta, Delta, Fold, ModelResponse, Notice, TextDelta, ToolCallStart
 from treadle.providers.openai_chat import calls as calls_module
 from treadle.providers.openai_chat.stream import ChatDecoder
@@ -191,12 +191,50 @@ def test_long_arguments_are_not_looked_at_with_each_piece(monkeypatch: pytest.Mo
     assert looked == []
 
 
-def test_a_call_that_is_cut_into_by_text_is_looked_at_once(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_call_that_is_cut_into_by_text_is_not_looked_at_with_each_piece(monkeypatch: pytest.MonkeyPatch) -> None:
     looked: list[str] = []
     monkeypatch.setattr(calls_module, "is_object", lambda text: looked.append(text) is not None)
     events = [event for _ in range(100) for event in (calls(more("}", index=0)), said(content="x"))]
     assert response(calls(named("look", '{"a":"', index=0)), *events, STOP).text == "x" * 100
+    assert looked == []
+
+
+def test_arguments_that_seem_whole_again_and_again_are_looked_at_once(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A server decides how often that is: to look at all of them each time took it two seconds of ours for a megabyte."""
+    looked: list[str] = []
+    monkeypatch.setattr(calls_module, "is_object", lambda text: looked.append(text) is not None or json.loads(text) == {"a": "}" * 300})
+    pieces = ['{"a":"', *["}"] * 300, '"}', *[" "] * 50]
+    answer = response(*[calls(named("look", piece, index=0)) for piece in pieces], calls(named("look", "{}", index=0)), STOP, DONE)
+    assert [json.loads(call.arguments_json) for call in answer.tool_calls] == [{"a": "}" * 300}, {}]
     assert len(looked) == 1
+
+
+TRICKY = st.text(alphabet='\\"{}[]a\u00e9', max_size=4)
+
+
+@given(st.dictionaries(TRICKY, TRICKY | st.lists(TRICKY, max_size=2), max_size=3), st.lists(st.integers(1, 60), max_size=12), st.booleans())
+def test_a_whole_call_is_told_from_the_next_however_its_arguments_are_cut(arguments: Json, places: list[int], ascii_only: bool) -> None:
+    text = json.dumps(arguments, ensure_ascii=ascii_only)
+    cuts = [0, *sorted({place for place in places if place < len(text)}), len(text)]
+    pieces = [text[start:end] for start, end in pairwise(cuts)]
+    answer = response(*[calls(named("look", piece, index=0)) for piece in [*pieces, *pieces]], STOP, DONE)
+    assert "".join(call.arguments_json for call in answer.tool_calls) == text * 2
+    assert len(answer.tool_calls) == 2
+
+
+@pytest.mark.parametrize(
+    "event",
+    [
+        b'{"tool_calls":[{"index":0,"id":"c","function":{"name":"look","arguments":"{}"},"extra_content":{"x":"\xff"}}]}',
+        b'{"tool_calls":[{"index":0,"id":"c","function":{"name":"look","arguments":{"x":"\xff"}}}]}',
+        b'{"content":"a","reasoning_details":[{"type":"other","data":"\xff"}]}',
+    ],
+    ids=["beside a call", "arguments", "details of reasoning"],
+)
+def test_bytes_that_are_no_text_are_survived_in_what_is_kept_as_it_came(event: bytes) -> None:
+    answer = response(b'data: {"choices":[{"delta":%b}]}\n\n' % event, STOP, DONE)
+    kept = str([(part.provider_data, part.arguments_json) if isinstance(part, ToolCall) else part for part in answer.parts])
+    assert "\ufffd" in kept
 
 
 # ---------------------------------------------------------------- reasoning

@@ -16,7 +16,7 @@ from treadle.errors import AgentError
 from treadle.message import Message, Part, ProviderPart, ReasoningPart, TextPart, ToolResult
 from treadle.model import Fold, History, ModelRequest
 from treadle.providers.anthropic.stream import MessagesDecoder
-from treadle.providers.exchange import Decoder
+from treadle.providers.decoding import Decoder
 from treadle.providers.gemini.stream import ContentDecoder
 from treadle.providers.openai_chat.stream import ChatDecoder
 from treadle.providers.openai_responses.stream import ResponsesDecoder

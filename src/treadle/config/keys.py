@@ -10,6 +10,7 @@ import re
 from collections.abc import Callable, Collection, Iterator
 from datetime import timedelta
 from typing import TYPE_CHECKING, Literal, NamedTuple, TypeAlias, get_args
+from urllib.parse import urlsplit
 
 import msgspec
 
@@ -143,6 +144,12 @@ URL = re.compile(r"https?://[^\s/?#]+(?:[/?#]\S*)?", re.IGNORECASE)
 def url(value: Plain) -> str:
     if not isinstance(value, str) or not URL.fullmatch(value):
         raise Wrong("a URL like https://host/path")
+    try:
+        fits = urlsplit(value).port != 0
+    except ValueError:  # it is no number, or beyond 65535
+        fits = False
+    if not fits:
+        raise Wrong("a URL like https://host/path, its port from 1 to 65535")
     return value
 
 
@@ -194,11 +201,11 @@ def age(value: Plain) -> str:
 
 
 def span_of(text: str) -> timedelta:
-    """Raises ValueError where the text is no age."""
+    """At most a century: nothing is older, and calendars end. Raises ValueError where the text is no age."""
     found = AGE.fullmatch(text.strip())
     if found is None:
         raise ValueError(text)
-    return timedelta(hours=int(found[1]) * _HOURS[found[2]])
+    return min(timedelta(hours=int(found[1]) * _HOURS[found[2]]), timedelta(days=36_500))
 
 
 def yes_or_no(value: Plain) -> bool:

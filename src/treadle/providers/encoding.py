@@ -1,10 +1,11 @@
 """What every wire needs to make bytes of a request: JSON that always encodes, ids that are taken, words for what cannot be sent.
 
-The bodies themselves are each wire's own (request.py, messages.py). Entry: `dumped`, `remembered`, `identifier`, `arguments_of`.
+The bodies themselves are each wire's own (request.py, messages.py). Entry: `dumped`, `remembered`, `with_theirs`, `identifier`, `arguments_of`.
 """
 
 from __future__ import annotations
 
+import base64
 import hashlib
 import re
 from collections.abc import Callable
@@ -17,6 +18,7 @@ from treadle.errors import AgentError
 from treadle.message import JsonText, MediaPart, Message, Part, ReasoningPart, TextPart, ToolCall, ToolResult
 from treadle.model import History
 from treadle.providers.surrogates import mended, mended_json
+from treadle.types import Effort
 
 T = TypeVar("T")
 
@@ -26,6 +28,9 @@ Json: TypeAlias = dict[str, Any]
 """An object on its way into a body."""
 
 HASH_CHARS = 8
+
+_TEXTS = frozenset({"application/json", "application/xml", "application/yaml", "application/x-yaml", "application/toml"})
+_EFFORT_UP_TO: tuple[tuple[int, Effort], ...] = ((4_000, "low"), (16_000, "medium"), (32_000, "high"))
 
 _object = msgspec.json.Decoder(Fields)
 _NOT_IN_IDENTIFIER = re.compile(r"[^a-zA-Z0-9_-]")
@@ -82,6 +87,40 @@ def with_extra(body: Json, extra: Json) -> Json:
         ours = merged.get(name)
         merged[name] = {**ours, **value} if isinstance(ours, dict) and isinstance(value, dict) else value
     return merged
+
+
+def effort_for(tokens: int) -> Effort:
+    """About as much thinking as so many tokens, where a provider takes no number."""
+    for most, effort in _EFFORT_UP_TO:
+        if tokens <= most:
+            return effort
+    return "xhigh"
+
+
+# ---------------------------------------------------------------- tools
+
+
+def with_theirs(
+    ours: list[Json], theirs: object, name_of: Callable[[Json], object] = lambda tool: tool.get("name"), join: Callable[[Json, Json], Json] = lambda a, b: a | b
+) -> list[Json]:
+    """Our definitions, and the `tools` of settings.extra: one of the same name is joined to ours, any other follows. Raises AgentError(invalid)."""
+    tools = [*ours]
+    places = {name_of(tool): i for i, tool in enumerate(ours)}
+    for tool in tools_in(theirs):
+        if (i := places.get(name_of(tool))) is None:
+            tools.append(tool)
+        else:
+            tools[i] = join(tools[i], tool)
+    return tools
+
+
+def tools_in(theirs: object) -> list[Json]:
+    """Raises AgentError(invalid) for what is no list of objects; None is an empty one."""
+    if theirs is None:
+        return []
+    if not isinstance(theirs, list | tuple) or not all(isinstance(tool, dict) for tool in cast("list[object]", theirs)):
+        raise AgentError("invalid", f"settings.extra['tools'] must be a list of tool definitions, not {theirs!r}")
+    return [*cast("list[Json]", theirs)]
 
 
 # ---------------------------------------------------------------- pieces of messages
@@ -148,6 +187,16 @@ def _described_image(part: TextPart | MediaPart) -> TextPart | MediaPart:
     if isinstance(part, MediaPart) and part.media_type.startswith("image/"):
         return TextPart(text=described(part))
     return part
+
+
+def text_in(part: MediaPart) -> str | None:
+    """What a file holds that is text; None for any other, and for a broken one."""
+    if part.data is None or not (part.media_type.startswith("text/") or part.media_type in _TEXTS):
+        return None
+    try:
+        return base64.b64decode(part.data).decode("utf-8", "replace")
+    except ValueError:
+        return None
 
 
 def described(part: MediaPart) -> str:

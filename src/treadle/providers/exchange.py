@@ -6,39 +6,17 @@ The bytes are the wire's, keep-alive and TLS the connection's; nothing is asked 
 from __future__ import annotations
 
 from collections.abc import AsyncGenerator, Mapping
-from typing import Protocol, TypeVar
+from typing import TypeVar
 
 import msgspec
 
 from treadle.errors import AgentError
-from treadle.model import Delta, ResponseEnd
+from treadle.model import Delta
 from treadle.providers.connection import Connection, Reply, read_beginning, read_whole
+from treadle.providers.decoding import Decoder
 from treadle.providers.refusals import Refusals
 
 T = TypeVar("T")
-
-
-class Decoder(Protocol):
-    """One answer of a wire: bytes in, deltas out. Pure, and made anew for each answer."""
-
-    end: ResponseEnd | None
-    """Set once the answer is whole; it is not among the deltas."""
-    failure: AgentError | None
-    """Set once it can no longer be."""
-    heard: bool
-    """Whether the last `feed` held more than signs of life."""
-
-    def feed(self, chunk: bytes) -> list[Delta]:
-        """What the next bytes of the stream add. Raises AgentError(network) for an event that is too large."""
-        ...
-
-    def finish(self) -> list[Delta]:
-        """The stream is over. Afterwards `end` or `failure` is set."""
-        ...
-
-    def take_body(self, body: bytes) -> list[Delta]:
-        """An answer that came as one JSON document. Afterwards `end` or `failure` is set."""
-        ...
 
 
 async def exchanged(

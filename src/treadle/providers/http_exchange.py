@@ -174,13 +174,16 @@ class Exchange:
             case aiohttp.ClientHttpProxyError():
                 return AgentError(
                     "network" if error.status >= 500 else "invalid",
-                    f"the proxy of the environment refused to connect to {host}: {error.status} {error.message}",
+                    f"the proxy of the environment refused to connect to {host}: {error.status} {error.message}: {CHECK_PROXY}",
                 )
             case aiohttp.ClientConnectorDNSError():
                 return AgentError("network", f"{error.host!r} is not known: check the address, and that there is a network")
             case aiohttp.ClientConnectorError():
-                where = f"the proxy {error.host}:{error.port}" if isinstance(error, aiohttp.ClientProxyConnectionError) else host
-                return AgentError("network", f"cannot connect to {where}: {_why(error.os_error)}")
+                if isinstance(error, aiohttp.ClientProxyConnectionError):
+                    where, check = f"the proxy {error.host}:{error.port}", CHECK_PROXY
+                else:
+                    where, check = host, "check base_url, and that the server runs"
+                return AgentError("network", f"cannot connect to {where}: {_why(error.os_error)}: {check}")
             case aiohttp.ClientResponseError() | HttpProcessingError():
                 return AgentError("network", f"{host}{proxy} answered with something that is not HTTP")
             case _ if self._response is None:

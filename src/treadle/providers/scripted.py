@@ -144,7 +144,8 @@ def _entry(value: object, index: int, name: str) -> ScriptEntry:
     try:
         return msgspec.convert(value, ScriptEntry)
     except msgspec.ValidationError as e:
-        raise AgentError("invalid", f"{name}: entry {index + 1} is no script entry: {e}") from e
+        instead = f', write {{"text": {json.dumps(value, ensure_ascii=False)}}}' if isinstance(value, str) and len(value) < 60 else ""
+        raise AgentError("invalid", f"{name}: entry {index + 1} is no script entry: {e}{instead}") from e
 
 
 def _read_script(path: Path) -> list[dict[str, Any]]:

@@ -11,7 +11,9 @@ import msgspec
 
 from treadle.message import ProviderPart
 from treadle.model import ArgumentsDelta, Delta, PartEnd, ReasoningDelta, ReasoningStart, TextDelta, TextStart, ToolCallStart, WholePart
-from treadle.providers.anthropic.events import Fields, JsonPiece, TextPiece, ThinkingPiece, text_of
+from treadle.providers.anthropic.events import JsonPiece, TextPiece, ThinkingPiece
+from treadle.providers.decoding import text_of, verbatim
+from treadle.providers.encoding import Fields, is_object
 from treadle.providers.surrogates import mended
 
 PROVIDER = "anthropic"
@@ -45,18 +47,6 @@ def open_block(fields: Fields, deltas: list[Delta]) -> Block:
             return _Other(fields)
 
 
-def _encoded(value: object) -> str:
-    return msgspec.json.encode(value).decode("utf-8", "replace")
-
-
-def _is_object(text: str) -> bool:
-    try:
-        msgspec.json.decode(text, type=dict[str, msgspec.Raw])
-    except (ValueError, RecursionError):
-        return False
-    return True
-
-
 class _Text:
     __slots__ = ("_citations",)
 
@@ -78,7 +68,7 @@ class _Text:
             deltas.append(TextDelta(text))
 
     def close(self, deltas: list[Delta]) -> None:
-        deltas.append(PartEnd(PROVIDER, _encoded({"citations": self._citations})) if self._citations else _PLAIN_END)
+        deltas.append(PartEnd(PROVIDER, verbatim({"citations": self._citations})) if self._citations else _PLAIN_END)
 
 
 class _Thinking:
@@ -101,7 +91,7 @@ class _Thinking:
             deltas.append(ReasoningDelta(text))
 
     def close(self, deltas: list[Delta]) -> None:
-        deltas.append(PartEnd(PROVIDER, _encoded({"signature": mended(self._signature)}) if self._signature else None))
+        deltas.append(PartEnd(PROVIDER, verbatim({"signature": mended(self._signature)}) if self._signature else None))
 
 
 class _Call:
@@ -126,7 +116,7 @@ class _Call:
     def close(self, deltas: list[Delta]) -> None:
         if self._whole_input not in (b"", b"{}", _NULL):
             deltas.append(ArgumentsDelta(self._whole_input.decode("utf-8", "replace")))
-        deltas.append(PartEnd(PROVIDER, _encoded(self._extra)) if self._extra else _PLAIN_END)
+        deltas.append(PartEnd(PROVIDER, verbatim(self._extra)) if self._extra else _PLAIN_END)
 
 
 class _Other:
@@ -171,6 +161,6 @@ class _Other:
         block: dict[str, object] = {**self._fields, **{name: mended("".join(pieces)) for name, pieces in self._texts.items()}}
         if self._citations:
             block["citations"] = self._citations
-        if _is_object(whole_input := "".join(self._input)):
+        if is_object(whole_input := "".join(self._input)):
             block["input"] = msgspec.Raw(whole_input)
-        deltas.append(WholePart(ProviderPart(provider=PROVIDER, data=_encoded(block))))
+        deltas.append(WholePart(ProviderPart(provider=PROVIDER, data=verbatim(block))))

@@ -7,12 +7,12 @@ Source: https://platform.claude.com/docs/en/build-with-claude/streaming, and the
 from __future__ import annotations
 
 import json
-from typing import Any, TypeAlias, cast
+from typing import Any, TypeAlias
 
 import msgspec
 
-Fields: TypeAlias = dict[str, msgspec.Raw]
-"""An object whose values are still JSON text."""
+from treadle.providers.decoding import as_object, json_object
+from treadle.providers.encoding import Fields
 
 
 class TextPiece(msgspec.Struct, tag_field="type", tag="text_delta", gc=False):
@@ -125,7 +125,6 @@ class _Envelope(msgspec.Struct):
 
 _envelope = msgspec.json.Decoder(_Envelope, strict=False)
 _message = msgspec.json.Decoder(WireMessage, strict=False)
-_string = msgspec.json.Decoder(str)
 
 
 decode_event = msgspec.json.Decoder(BlockPiece | BlockStart | BlockStop | MessageDelta | MessageStart | MessageStop | Ping, strict=False).decode
@@ -155,13 +154,13 @@ def decode_rare(data: bytes) -> Event:
 
 def _parsed(data: bytes) -> _Envelope:
     """Text that msgspec refuses and Python's parser takes, such as half a surrogate pair."""
-    document = _object(json.loads(data.decode("utf-8", "replace")))
+    document = json_object(data)
     delta, block = document.get("delta"), document.get("content_block")
     return _Envelope(
         type=str(document.get("type")),
         index=document.get("index"),
-        delta=None if delta is None else _fields(_object(delta)),
-        content_block=None if block is None else _fields(_object(block)),
+        delta=None if delta is None else _fields(as_object(delta)),
+        content_block=None if block is None else _fields(as_object(block)),
     )
 
 
@@ -170,7 +169,7 @@ def decode_body(data: bytes) -> WireMessage | Failure:
     try:
         message = _message.decode(data)
     except (ValueError, RecursionError):
-        document = _object(json.loads(data.decode("utf-8", "replace")))
+        document = json_object(data)
         blocks = msgspec.convert(document.pop("content", []), list[dict[str, Any]])
         message = msgspec.convert(document, WireMessage, strict=False)
         message.content = [_fields(block) for block in blocks]
@@ -181,23 +180,5 @@ def decode_body(data: bytes) -> WireMessage | Failure:
     raise ValueError("it has neither content nor a stop reason")
 
 
-def _object(document: object) -> dict[str, Any]:
-    if not isinstance(document, dict):
-        raise ValueError("it is no JSON object")
-    return cast("dict[str, Any]", document)
-
-
 def _fields(document: dict[str, Any]) -> Fields:
     return {name: msgspec.Raw(json.dumps(value).encode()) for name, value in document.items()}
-
-
-def text_of(fields: Fields, name: str) -> str:
-    """The string under `name`; "" where there is none."""
-    raw = fields.get(name)
-    if raw is None:
-        return ""
-    try:
-        return _string.decode(raw)
-    except ValueError:
-        value: object = json.loads(bytes(raw).decode("utf-8", "replace"))
-        return value if isinstance(value, str) else ""

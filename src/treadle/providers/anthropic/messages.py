@@ -6,7 +6,6 @@ Source: https://platform.claude.com/docs/en/api/messages, version 2026-10-21: no
 
 from __future__ import annotations
 
-import base64
 from collections.abc import Iterator
 from typing import TypeAlias
 
@@ -15,7 +14,7 @@ import msgspec
 from treadle.abilities import UNKNOWN, Abilities
 from treadle.message import MediaPart, Message, Part, ProviderPart, ReasoningPart, TextPart, ToolCall, ToolResult
 from treadle.providers.anthropic.blocks import PROVIDER
-from treadle.providers.encoding import arguments_of, described, dumped, identifier, own_fields, raw, shown
+from treadle.providers.encoding import arguments_of, described, dumped, identifier, own_fields, raw, shown, text_in
 
 Block: TypeAlias = dict[str, object]
 Typed: TypeAlias = tuple[str, Block | msgspec.Raw]
@@ -183,8 +182,8 @@ def _media(part: MediaPart) -> Block:
         source, title = _source(part), {}
     elif part.media_type == "application/pdf":
         source = _source(part)
-    elif part.data is not None and (part.media_type.startswith("text/") or part.media_type in ("application/json", "application/xml")):
-        source = {"type": "text", "media_type": "text/plain", "data": base64.b64decode(part.data).decode("utf-8", "replace")}
+    elif (text := text_in(part)) is not None:
+        source = {"type": "text", "media_type": "text/plain", "data": text}
     if source is None:
         return {"type": "text", "text": described(part)}
     return {"type": "image" if part.media_type in _IMAGES else "document", "source": source, **title}

@@ -12,10 +12,10 @@ import msgspec
 
 from treadle.abilities import UNKNOWN, Abilities
 from treadle.errors import AgentError
-from treadle.model import History, ModelRequest, ToolDefinition
+from treadle.model import History, ModelRequest
 from treadle.providers.anthropic.messages import Block, MessageEncoder
 from treadle.providers.anthropic.schemas import fitted
-from treadle.providers.encoding import dumped, head, remembered, wire_for, with_extra
+from treadle.providers.encoding import dumped, head, remembered, wire_for, with_extra, with_theirs
 from treadle.types import DEFAULT_MAX_TOKENS, Settings, SystemBlock, Thinking
 
 WIRE = "anthropic"
@@ -85,7 +85,8 @@ class RequestEncoder:
         if "messages" in extra:
             raise AgentError("invalid", "settings.extra must not hold 'messages': the history is the request's own")
         headers = _beta_header(extra)
-        tools = _tools(request.tools, extra.pop("tools", None))
+        ours: list[Block] = [{"name": t.name, "description": t.description, "input_schema": t.parameters} for t in request.tools]
+        tools = with_theirs(ours, extra.pop("tools", None))
         caching = request.settings.cache is not False and "cache_control" not in extra
         marks_left = BREAKPOINTS_MAX if caching else 0
         system = [block for block in (*self._preamble, *request.system) if block.text]
@@ -134,22 +135,6 @@ def _beta_header(extra: Block) -> dict[str, str]:
     if not names or not all(name.isascii() and name.isprintable() and "," not in name for name in names):
         raise AgentError("invalid", f"settings.extra['betas'] must be a list of beta names, not {betas!r}")
     return {"anthropic-beta": ",".join(names)}
-
-
-def _tools(ours: tuple[ToolDefinition, ...], theirs: object) -> list[Block]:
-    """Our definitions, and the extras': one of the same name adds its fields to ours, any other (a server's tool) follows."""
-    tools: list[Block] = [{"name": t.name, "description": t.description, "input_schema": t.parameters} for t in ours]
-    if theirs is None:
-        return tools
-    if not isinstance(theirs, list | tuple) or not all(isinstance(t, dict) for t in cast("list[object]", theirs)):
-        raise AgentError("invalid", f"settings.extra['tools'] must be a list of tool definitions, not {theirs!r}")
-    by_name: dict[object, int] = {t["name"]: i for i, t in enumerate(tools)}
-    for tool in cast("list[Block]", theirs):
-        if (i := by_name.get(tool.get("name"))) is None:
-            tools.append(tool)
-        else:
-            tools[i] = {**tools[i], **tool}
-    return tools
 
 
 def _settings(settings: Settings, abilities: Abilities, *, has_tools: bool) -> Block:

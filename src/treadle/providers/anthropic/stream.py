@@ -9,6 +9,7 @@ from collections.abc import Callable
 from typing import assert_never
 
 import msgspec
+from typing_extensions import override
 
 from treadle.errors import AgentError
 from treadle.model import Delta, Notice, ResponseEnd, Restart
@@ -20,7 +21,6 @@ from treadle.providers.anthropic.events import (
     Counts,
     Event,
     Failure,
-    Fields,
     MessageDelta,
     MessageStart,
     MessageStop,
@@ -31,9 +31,9 @@ from treadle.providers.anthropic.events import (
     decode_body,
     decode_event,
     decode_rare,
-    text_of,
 )
-from treadle.providers.sse import EventSplitter
+from treadle.providers.decoding import Decoder, text_of, verbatim
+from treadle.providers.encoding import Fields
 from treadle.types import StopReason, Usage
 
 _STOPS = {
@@ -47,42 +47,20 @@ _STOPS = {
 }
 
 
-class MessagesDecoder:
-    """One answer. Its end is not among the deltas: `end` is set once the answer is whole, `failure` once it can no longer be."""
-
-    __slots__ = ("_block", "_index", "_message", "_reported", "_splitter", "end", "failure", "heard")
+class MessagesDecoder(Decoder):
+    __slots__ = ("_block", "_index", "_message")
 
     def __init__(self, reported: Callable[[bytes], AgentError]) -> None:
-        """`reported` makes an error of the text of an error event."""
-        self._reported = reported
-        self._splitter = EventSplitter()
+        super().__init__(reported)
         self._block: Block | None = None
         self._index: int | None = None
         self._message: WireMessage | None = None
         """What is known of the message so far, its blocks aside."""
-        self.end: ResponseEnd | None = None
-        self.failure: AgentError | None = None
-        self.heard = False
-        """Whether the last `feed` held more than pings."""
 
-    def feed(self, chunk: bytes) -> list[Delta]:
-        """What the next bytes of the stream add. Raises AgentError(network) for an event that is too large."""
-        return self._take(self._splitter.feed(chunk))
-
-    def finish(self) -> list[Delta]:
-        """The stream is over. Where it was not whole, `failure` is set."""
-        deltas = self._take(self._splitter.finish())
-        if self.end is None and self.failure is None:
-            self.failure = AgentError("network", "the answer ended before it was whole")
-        return deltas
-
+    @override
     def take_body(self, body: bytes) -> list[Delta]:
-        """An answer that came as one JSON document."""
         deltas = list[Delta]()
-        try:
-            message = decode_body(body)
-        except (ValueError, RecursionError) as e:
-            self.failure = AgentError("network", f"the answer cannot be read: {e}")
+        if (message := self._read(decode_body, body, "the answer")) is None:
             return deltas
         if isinstance(message, Failure):
             self.failure = self._reported(message.data)
@@ -95,6 +73,7 @@ class MessagesDecoder:
 
     # ------------------------------------------------------------ events
 
+    @override
     def _take(self, events: list[tuple[bytes, bytes]]) -> list[Delta]:
         deltas = list[Delta]()
         heard = False
@@ -104,7 +83,7 @@ class MessagesDecoder:
             try:
                 event = decode_event(data)
             except (ValueError, RecursionError):
-                if (event := self._rare_event(data)) is None:
+                if (event := self._read(decode_rare, data, "the stream holds an event that")) is None:
                     break
             if type(event) is BlockPiece and event.index == self._index and self._block is not None:
                 heard = True
@@ -114,13 +93,6 @@ class MessagesDecoder:
                 self._take_event(event, deltas)
         self.heard = heard
         return deltas
-
-    def _rare_event(self, data: bytes) -> Event | None:
-        try:
-            return decode_rare(data)
-        except (ValueError, RecursionError) as e:
-            self.failure = AgentError("network", f"the stream holds an event that cannot be read: {e}")
-            return None
 
     def _take_event(self, event: Event, deltas: list[Delta]) -> None:
         match event:
@@ -135,7 +107,7 @@ class MessagesDecoder:
                 self._start_message(event.message, deltas)
             case MessageStop():
                 if self._message is None:
-                    self.failure = AgentError("network", "the stream mixes up its events: it ends an answer that it has not begun")
+                    self._break("the stream mixes up its events: it ends an answer that it has not begun")
                 else:
                     self._stop_message(self._message, deltas)
             case BlockPiece():
@@ -157,7 +129,7 @@ class MessagesDecoder:
             return self._block
         if isinstance(event, OtherPiece) and event.delta.keys() <= {"type", "signature"} and not text_of(event.delta, "signature"):
             return None  # llama.cpp signs its thinking with nothing, and only after what follows has begun
-        self.failure = AgentError("network", "the stream mixes up its blocks: a piece came for one that is not open")
+        self._break("the stream mixes up its blocks: a piece came for one that is not open")
         return None
 
     # ------------------------------------------------------------ what they change
@@ -192,7 +164,7 @@ class MessagesDecoder:
         stop = _STOPS.get(raw, StopReason.COMPLETE)
         if stop is StopReason.REFUSAL and details is not None and (words := [w for w in (details.category, details.explanation) if w]):
             deltas.append(Notice(f"the provider refused to go on: {': '.join(words)}"))
-        wanted_back = msgspec.json.encode({"container": message.container.id}).decode() if message.container else None
+        wanted_back = verbatim({"container": message.container.id}) if message.container else None
         usage = _usage(message.usage or Counts())
         self.end = ResponseEnd(stop_reason=stop, usage=usage, raw_stop_reason=raw, id=message.id, model=message.model, provider_data=wanted_back)
 

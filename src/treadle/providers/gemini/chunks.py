@@ -12,6 +12,7 @@ from typing import Any, Generic, Literal, TypeVar, cast
 
 import msgspec
 
+from treadle.providers.decoding import as_object, json_object
 from treadle.providers.encoding import Fields
 from treadle.providers.surrogates import mended_json
 
@@ -147,9 +148,9 @@ def decode_rare(data: bytes) -> Chunk[Fields]:
 
 def _parsed(data: bytes) -> Chunk[Fields]:
     """Text that msgspec refuses and Python's parser takes, such as half a surrogate pair."""
-    document = _object(json.loads(data.decode("utf-8", "replace")))
-    said = [_object(candidate) for candidate in _list(document.pop("candidates", None))]
-    contents = [_object(candidate.pop("content", None) or {}) for candidate in said]
+    document = json_object(data)
+    said = [as_object(candidate) for candidate in _list(document.pop("candidates", None))]
+    contents = [as_object(candidate.pop("content", None) or {}) for candidate in said]
     usage, error = document.pop("usageMetadata", None), document.pop("error", None)
     chunk = msgspec.convert(document, Chunk[Fields], strict=False)
     if usage is not None:
@@ -166,18 +167,12 @@ def _candidate(said: dict[str, Any], content: dict[str, Any]) -> Candidate[Field
     candidate.grounding_metadata = _raw(kept["groundingMetadata"]) if "groundingMetadata" in kept else NOTHING
     candidate.citation_metadata = _raw(kept["citationMetadata"]) if "citationMetadata" in kept else NOTHING
     candidate.url_context_metadata = _raw(kept["urlContextMetadata"]) if "urlContextMetadata" in kept else NOTHING
-    candidate.content = Content([{name: _raw(value) for name, value in _object(part).items()} for part in _list(content.get("parts"))])
+    candidate.content = Content([{name: _raw(value) for name, value in as_object(part).items()} for part in _list(content.get("parts"))])
     return candidate
 
 
 def _raw(value: object) -> msgspec.Raw:
     return msgspec.Raw(json.dumps(value).encode())
-
-
-def _object(document: object) -> dict[str, Any]:
-    if not isinstance(document, dict):
-        raise ValueError("it is no JSON object")
-    return cast("dict[str, Any]", document)
 
 
 def _list(document: object) -> list[Any]:
@@ -219,7 +214,7 @@ def call_of(fields: Fields) -> FunctionCall:
     try:
         return _calls.decode(raw)
     except (ValueError, RecursionError):
-        document = _object(json.loads(raw.decode("utf-8", "replace")))
+        document = json_object(raw)
         args, partial = document.pop("args", None), document.pop("partialArgs", None)
         call = msgspec.convert(document, FunctionCall, strict=False)
         call.args = NOTHING if args is None else _raw(args)

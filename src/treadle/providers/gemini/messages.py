@@ -6,7 +6,6 @@ Source: https://ai.google.dev/gemini-api/docs/function-calling and /thought-sign
 
 from __future__ import annotations
 
-import base64
 import re
 from collections.abc import Iterator
 from typing import TypeAlias
@@ -15,7 +14,7 @@ import msgspec
 
 from treadle.abilities import UNKNOWN, Abilities
 from treadle.message import MediaPart, Message, Part, ProviderPart, ReasoningPart, TextPart, ToolCall, ToolResult
-from treadle.providers.encoding import Fields, Json, arguments_of, described, dumped, identifier, own_fields, raw, shown
+from treadle.providers.encoding import Fields, Json, arguments_of, described, dumped, identifier, own_fields, raw, shown, text_in
 from treadle.providers.gemini.naming import GENERATION_OF_LEVELS, is_older
 from treadle.providers.gemini.stream import MODEL, PREFIX, PROVIDER, SIGNATURE
 
@@ -27,7 +26,6 @@ GO_ON = dumped({"role": "user", "parts": [{"text": "Go on."}]})
 _NAME = re.compile(r"[A-Za-z_][A-Za-z0-9_.:-]{0,127}")
 _IMAGES = frozenset({"image/png", "image/jpeg", "image/webp", "image/heic", "image/heif"})
 _IN_RESULTS = frozenset({"image/png", "image/jpeg", "image/webp", "application/pdf"})
-_TEXTS = frozenset({"application/json", "application/xml"})
 _BESIDE = frozenset({"groundingMetadata", "citationMetadata", "urlContextMetadata"})
 """What is told beside an answer, and has no place in a request."""
 
@@ -177,13 +175,8 @@ def _media(part: MediaPart) -> Content:
     kind = part.media_type
     if kind in _IMAGES or kind == "application/pdf" or kind.startswith(("audio/", "video/")):
         return _inline(part) if part.url is None else {"fileData": {"mimeType": kind, "fileUri": part.url}}
-    if part.data is not None and (kind.startswith("text/") or kind in _TEXTS):
-        try:
-            text = base64.b64decode(part.data).decode("utf-8", "replace")
-        except ValueError:
-            return {"text": described(part)}
-        return {"text": f"{part.name or 'A file'} ({kind}):\n{text}"}
-    return {"text": described(part)}
+    text = text_in(part)
+    return {"text": described(part) if text is None else f"{part.name or 'A file'} ({kind}):\n{text}"}
 
 
 def _inline(part: MediaPart) -> Content:

@@ -102,10 +102,9 @@ class GeminiModel:
         return structured(self._stream, request, self.abilities)
 
     def _stream(self, request: ModelRequest) -> AsyncGenerator[Delta, None]:
-        body, decoder = self._encoder.encode(request), ContentDecoder(self._refusals.in_stream, self._model_id)
-        if (request.settings.max_tokens or DEFAULT_MAX_TOKENS) > RESPONSE_TOKENS_MAX:
-            return self._continued(body, decoder)
-        return self._exchanged(body, decoder)
+        requests_max = -(-(request.settings.max_tokens or DEFAULT_MAX_TOKENS) // RESPONSE_TOKENS_MAX)
+        body, decoder = self._encoder.encode(request), ContentDecoder(self._refusals.in_stream, self._model_id, requests_max)
+        return self._exchanged(body, decoder) if requests_max == 1 else self._continued(body, decoder)
 
     def _exchanged(self, body: bytes, decoder: ContentDecoder) -> AsyncGenerator[Delta, None]:
         return exchanged(self._connection, self._asked_at, body, {}, decoder=decoder, refusals=self._refusals)

@@ -12,7 +12,7 @@ import msgspec
 from treadle.abilities import UNKNOWN, Abilities
 from treadle.errors import AgentError
 from treadle.model import History, ModelRequest, ToolDefinition
-from treadle.providers.encoding import Json, head, remembered, wire_for, with_extra
+from treadle.providers.encoding import Json, head, remembered, tools_in, wire_for, with_extra, with_theirs
 from treadle.providers.gemini.messages import GO_ON, MessageEncoder
 from treadle.providers.gemini.naming import GENERATION_OF_LEVELS, is_older, resource_of
 from treadle.providers.gemini.schemas import fitted
@@ -136,27 +136,8 @@ def _calling(choice: str) -> Json:
 def _tools(ours: tuple[ToolDefinition, ...], theirs: object) -> list[Json]:
     """Our definitions, and the extras': a function of the same name adds its fields to ours, anything else (a tool of the provider) follows."""
     declared: list[Json] = [{"name": t.name, "description": t.description, "parametersJsonSchema": fitted(t.parameters)} for t in ours]
-    others = list[Json]()
-    for tool in _given(theirs):
-        functions, rest = _given(tool.get("functionDeclarations")), {name: value for name, value in tool.items() if name != "functionDeclarations"}
-        for function in functions:
-            _add(declared, function)
-        if rest:
-            others.append(rest)
+    given = tools_in(theirs)
+    for tool in given:
+        declared = with_theirs(declared, tool.get("functionDeclarations"))
+    others = [rest for tool in given if (rest := {name: value for name, value in tool.items() if name != "functionDeclarations"})]
     return [{"functionDeclarations": declared}, *others] if declared else others
-
-
-def _given(theirs: object) -> list[Json]:
-    if theirs is None:
-        return []
-    if not isinstance(theirs, list | tuple) or not all(isinstance(t, dict) for t in cast("list[object]", theirs)):
-        raise AgentError("invalid", f"settings.extra['tools'] must be a list of tool definitions, not {theirs!r}")
-    return cast("list[Json]", theirs)
-
-
-def _add(declared: list[Json], function: Json) -> None:
-    for i, ours in enumerate(declared):
-        if ours["name"] == function.get("name"):
-            declared[i] = {**ours, **function}
-            return
-    declared.append(function)

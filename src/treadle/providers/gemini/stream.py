@@ -9,11 +9,13 @@ from collections.abc import Callable, Mapping
 from typing import TypeAlias
 
 import msgspec
+from typing_extensions import override
 
 from treadle.errors import AgentError
 from treadle.message import JsonText, ProviderPart
 from treadle.model import ArgumentsDelta, Delta, Notice, PartEnd, ReasoningDelta, ReasoningStart, ResponseEnd, TextDelta, TextStart, ToolCallStart, WholePart
-from treadle.providers.encoding import Fields, dumped
+from treadle.providers.decoding import Decoder, verbatim
+from treadle.providers.encoding import Fields
 from treadle.providers.gemini.chunks import (
     NOTHING,
     Candidate,
@@ -73,14 +75,14 @@ Kept: TypeAlias = Mapping[str, object]
 _NOTHING_KEPT: Kept = {}
 
 
-class ContentDecoder:
+class ContentDecoder(Decoder):
     """One answer. Its end is known only when the stream is over, since content and counts may follow the reason why it ended."""
 
-    def __init__(self, reported: Callable[[bytes], AgentError], model_id: str) -> None:
-        """`reported` makes an error of the text of an error; `model_id`: who is asked."""
-        self._reported = reported
+    def __init__(self, reported: Callable[[bytes], AgentError], model_id: str, requests_max: int = 1) -> None:
+        """`model_id`: who is asked. `requests_max`: how many requests this answer may take."""
+        super().__init__(reported)
         self._model_id = model_id
-        self._splitter = EventSplitter()
+        self._requests_left = requests_max - 1
         self._open: type[TextDelta | ReasoningDelta | ToolCallStart] | None = None
         """What is open: a text, reasoning, or a call that goes on."""
         self._length = 0
@@ -101,19 +103,16 @@ class ContentDecoder:
         self._continued = ""
         self.continuation: str | None = None
         """Set with `end`, a pause, where the provider has more to say once this is sent with the same request."""
-        self.end: ResponseEnd | None = None
-        self.failure: AgentError | None = None
-        self.heard = False
 
-    def feed(self, chunk: bytes) -> list[Delta]:
-        """What the next bytes of the stream add. Raises AgentError(network) for an event that is too large."""
+    @override
+    def _take(self, events: list[tuple[bytes, bytes]]) -> list[Delta]:
         deltas = list[Delta]()
         self.heard = False
-        for _, data in self._splitter.feed(chunk):
+        for _, data in events:
             try:
                 bare = decode_bare(data)
             except (ValueError, RecursionError):
-                self._take(data, deltas)
+                self._take_data(data, deltas)
                 continue
             piece = bare.candidates[0].content.parts[0]
             kind = ReasoningDelta if piece.thought else TextDelta
@@ -123,26 +122,19 @@ class ContentDecoder:
                 self._usage_passing = bare.usage_metadata
                 self.heard = True
             else:
-                self._take(data, deltas)
+                self._take_data(data, deltas)
         return deltas
 
-    def finish(self) -> list[Delta]:
-        """The stream is over. Where it was not whole, `failure` is set."""
-        deltas = list[Delta]()
-        for _, data in self._splitter.finish():
-            self._take(data, deltas)
-        self._conclude(deltas)
-        return deltas
-
+    @override
     def take_body(self, body: bytes) -> list[Delta]:
-        """An answer that came as one JSON document, or as a list of chunks."""
         deltas = list[Delta]()
         try:
             for data in chunks_of(body):
-                self._take(data, deltas)
+                self._take_data(data, deltas)
         except (ValueError, RecursionError) as e:
-            self.failure = AgentError("network", f"the answer cannot be read: {e}")
-        self._conclude(deltas)
+            self._break(f"the answer cannot be read: {e}")
+        if self.failure is None:
+            self._conclude(deltas)
         return deltas
 
     def go_on(self) -> None:
@@ -151,11 +143,12 @@ class ContentDecoder:
         self._usage_before = self._usage_before + self._spent()
         self._usage = self._usage_passing = NOTHING
         self._splitter = EventSplitter()
+        self._requests_left -= 1
         self._finish = self.end = None
 
     # ------------------------------------------------------------ chunks
 
-    def _take(self, data: bytes, deltas: list[Delta]) -> None:
+    def _take_data(self, data: bytes, deltas: list[Delta]) -> None:
         if self.failure is not None:
             return
         try:
@@ -167,7 +160,7 @@ class ContentDecoder:
             if is_said(chunk.error):
                 self.failure = self._reported(data)
         except (ValueError, RecursionError) as e:
-            self.failure = AgentError("network", f"the answer holds a chunk that cannot be read: {e}")
+            self._break(f"the answer holds a chunk that cannot be read: {e}")
 
     def _take_chunk(self, chunk: Chunk[Piece] | Chunk[Fields], deltas: list[Delta]) -> None:
         self._id = chunk.response_id or self._id
@@ -242,8 +235,8 @@ class ContentDecoder:
         self._close(deltas)
         deltas.append(WholePart(ProviderPart(provider=PROVIDER, data=self._signed(fields))))
 
-    def _signed(self, kept: Kept) -> JsonText:
-        return dumped({**kept, MODEL: self._model_id} if SIGNATURE in kept else dict(kept)).decode()
+    def _signed(self, fields: Kept) -> JsonText:
+        return verbatim({**fields, MODEL: self._model_id} if SIGNATURE in fields else fields)
 
     # ------------------------------------------------------------ calls
 
@@ -277,22 +270,23 @@ class ContentDecoder:
 
     # ------------------------------------------------------------ the end
 
+    @override
     def _conclude(self, deltas: list[Delta]) -> None:
-        if self.failure is not None:
-            return
         finish, blocked = self._finish, self._blocked
         raw = (finish.finish_reason if finish is not None else blocked.block_reason if blocked is not None else None) or ""
-        if raw == "CONTINUATION" and self.continuation and self.continuation != self._continued:
+        goes_on = raw == "CONTINUATION" and self.continuation not in (None, self._continued)
+        if goes_on and (self._requests_left or self._open is not ToolCallStart):
+            self.continuation = self.continuation if self._requests_left else None
             self.end = self._ended(StopReason.PAUSE, raw)
             return
         self.continuation = None
         try:
             self._close(deltas)
         except ValueError as e:
-            self.failure = AgentError("network", f"the answer holds a call that cannot be read: {e}")
+            self._break(f"the answer holds a call that cannot be read: {e}")
             return
         if not raw:
-            self.failure = AgentError("network", "the answer ended before it was whole")
+            super()._conclude(deltas)
         elif blocked is not None:
             deltas.append(_refused("the prompt", blocked.block_reason, blocked.safety_ratings, blocked.block_reason_message))
             self.end = self._ended(StopReason.REFUSAL, raw)
@@ -301,7 +295,7 @@ class ContentDecoder:
 
     def _end(self, finish: Candidate[Piece] | Candidate[Fields], raw: str, deltas: list[Delta]) -> None:
         if self._beside:
-            deltas.append(WholePart(ProviderPart(provider=PROVIDER, data=dumped(self._beside).decode())))
+            deltas.append(WholePart(ProviderPart(provider=PROVIDER, data=verbatim(self._beside))))
         said = f": {finish.finish_message}" if finish.finish_message else ""
         if raw in _REFUSALS:
             deltas.append(_refused("to go on", raw, finish.safety_ratings, finish.finish_message))
@@ -310,7 +304,7 @@ class ContentDecoder:
             self.failure = AgentError("invalid", f"the provider misses the signature of an earlier call ({raw}){said}. Begin a new conversation")
             return
         elif raw in _GARBLED and not self._called:
-            self.failure = AgentError("network", f"the model made {_GARBLED[raw]} ({raw}){said}")
+            self._break(f"the model made {_GARBLED[raw]} ({raw}){said}")
             return
         else:
             stop = _CUT.get(raw) or (StopReason.TOOL_USE if self._called else StopReason.COMPLETE)

@@ -6,9 +6,12 @@ Entry: `Calls`.
 
 from __future__ import annotations
 
+import re
+
 from treadle.errors import AgentError
 from treadle.model import ArgumentsDelta, Delta, PartEnd, ToolCallStart
-from treadle.providers.encoding import Fields, dumped, is_object
+from treadle.providers.decoding import verbatim
+from treadle.providers.encoding import Fields, is_object
 from treadle.providers.openai_chat.events import CallPiece, Function
 
 PROVIDER = "openai-chat"
@@ -16,8 +19,44 @@ PROVIDER = "openai-chat"
 _PLAIN_END = PartEnd()
 
 
+_OUTSIDE = re.compile(r'["{}\[\]]')
+_IN_STRING = re.compile(r'"|\\.?', re.DOTALL)
+
+
+class _Shape:
+    """How far a JSON object has come whose text comes in pieces: strings and brackets are told apart, each character once."""
+
+    __slots__ = ("_depth", "_escaped", "_quoted", "ended", "more")
+
+    def __init__(self) -> None:
+        self._depth = 0
+        self._escaped = self._quoted = False
+        self.ended = False
+        """Its last bracket has come."""
+        self.more = False
+        """Something that says something came after that."""
+
+    def add(self, piece: str) -> None:
+        at = int(self._escaped)
+        self._escaped = self._escaped and not piece
+        while not self.ended and (found := (_IN_STRING if self._quoted else _OUTSIDE).search(piece, at)) is not None:
+            at = found.end()
+            match found[0]:
+                case '"':
+                    self._quoted = not self._quoted
+                case "{" | "[":
+                    self._depth += 1
+                case "}" | "]":
+                    self._depth -= 1
+                    self.ended = self._depth <= 0
+                case escape:
+                    self._escaped = len(escape) == 1
+        if self.ended:
+            self.more = self.more or bool(piece[at:].strip())
+
+
 class _Call:
-    __slots__ = ("closed", "extra", "id", "name", "pieces", "told")
+    __slots__ = ("_looked_at", "_shape", "_whole", "closed", "extra", "id", "name", "pieces", "told")
 
     def __init__(self) -> None:
         self.id = ""
@@ -26,10 +65,19 @@ class _Call:
         self.extra: Fields = {}
         self.told = False
         self.closed = False
+        self._shape = _Shape()
+        self._looked_at = 0
+        """Pieces of which the shape knows."""
+        self._whole: bool | None = None
 
     def is_whole(self) -> bool:
-        """Whether its arguments could be all that there are. Looks at all of them only where they end like an object."""
-        return bool(self.pieces) and self.pieces[-1].rstrip().endswith("}") and is_object("".join(self.pieces))
+        """Whether its arguments could be all that there are. Looks at all of them once, when they have ended like an object."""
+        for piece in self.pieces[self._looked_at :]:
+            self._shape.add(piece)
+        self._looked_at = len(self.pieces)
+        if self._whole is None and self._shape.ended:
+            self._whole = is_object("".join(self.pieces))
+        return bool(self._whole) and not self._shape.more
 
     def rename(self, name: str) -> None:
         """A name comes once, in pieces, or anew with each piece; once arguments have come it is known."""
@@ -46,7 +94,7 @@ class _Call:
         if not self.told:
             self.tell(deltas)
         self.closed = True
-        deltas.append(PartEnd(PROVIDER, dumped({"extra_content": self.extra}).decode()) if self.extra else _PLAIN_END)
+        deltas.append(PartEnd(PROVIDER, verbatim({"extra_content": self.extra})) if self.extra else _PLAIN_END)
 
 
 class Calls:
@@ -90,7 +138,7 @@ class Calls:
             if function.name:
                 call.rename(function.name)
             if (arguments := function.arguments) is not None:
-                self._add_arguments(call, arguments if isinstance(arguments, str) else dumped(arguments).decode(), deltas)
+                self._add_arguments(call, arguments if isinstance(arguments, str) else verbatim(arguments), deltas)
 
     def _goes_on(self, piece: CallPiece) -> str | None:
         """The usual piece of arguments: more for the call that is being told, and nothing else."""

@@ -13,6 +13,7 @@ from typing import Any, Literal, cast, get_args, get_origin
 
 import msgspec
 
+from treadle.providers.decoding import json_object
 from treadle.providers.encoding import Fields
 
 
@@ -162,10 +163,7 @@ decode_chunk = msgspec.json.Decoder(Chunk).decode
 
 def decode_rare(data: bytes) -> Chunk:
     """What `decode_chunk` refused: whatever of it is as it should be. Raises ValueError or RecursionError where it is no JSON object."""
-    document: object = json.loads(data.decode("utf-8", "replace"))
-    if not isinstance(document, dict):
-        raise ValueError("it is no JSON object")
-    return cast("Chunk", _fitted(Chunk, cast("dict[str, Any]", document)))
+    return cast("Chunk", _fitted(Chunk, json_object(data)))
 
 
 def _fitted(kind: type[msgspec.Struct], given: dict[str, Any]) -> msgspec.Struct:

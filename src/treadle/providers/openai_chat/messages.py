@@ -6,7 +6,6 @@ Source: https://platform.openai.com/docs/api-reference/chat/create (2026-11); wh
 
 from __future__ import annotations
 
-import base64
 import hashlib
 import re
 from collections.abc import Sequence
@@ -14,13 +13,12 @@ from collections.abc import Sequence
 import msgspec
 
 from treadle.message import MediaPart, Message, Part, ProviderPart, ReasoningPart, TextPart, ToolCall, ToolResult
-from treadle.providers.encoding import Fields, Json, arguments_of, described, dumped, identifier, is_object
+from treadle.providers.encoding import Fields, Json, arguments_of, described, dumped, identifier, is_object, text_in
 from treadle.providers.openai_chat.calls import PROVIDER
 from treadle.providers.openai_chat.servers import Server
 
 _IMAGES = frozenset({"image/jpeg", "image/png", "image/gif", "image/webp"})
 _SOUNDS = {"audio/wav": "wav", "audio/x-wav": "wav", "audio/mpeg": "mp3", "audio/mp3": "mp3"}
-_TEXTS = frozenset({"application/json", "application/xml"})
 _REASONING_FIELDS = {b'"reasoning"': "reasoning", b'"reasoning_content"': "reasoning_content"}
 _FAILED = "This call failed"
 """The API has no other word for a result that is one."""
@@ -169,7 +167,8 @@ class MessageEncoder:
             return {"type": "file", "file": {"filename": part.name or "document.pdf", "file_data": url}}
         if kind in _SOUNDS and part.data is not None and self._server.audio:
             return {"type": "input_audio", "input_audio": {"data": part.data, "format": _SOUNDS[kind]}}
-        return {"type": "text", "text": _as_text(part) or described(part)}
+        text = text_in(part)
+        return {"type": "text", "text": described(part) if text is None else f"{part.name or 'A file'}:\n{text}"}
 
     def _call_id(self, call_id: str) -> str:
         if self._fits(call_id):
@@ -180,16 +179,6 @@ class MessageEncoder:
 def _can_be_marked(item: Json) -> bool:
     """Whether its last part can carry a breakpoint: a blank text cannot, nor can calls."""
     return item["role"] != "assistant" and bool(item["content"][-1].get("text", "shown").strip())
-
-
-def _as_text(part: MediaPart) -> str:
-    """A file that is text, as text; "" for any other."""
-    if part.data is None or not (part.media_type.startswith("text/") or part.media_type in _TEXTS):
-        return ""
-    try:
-        return f"{part.name or 'A file'}:\n{base64.b64decode(part.data).decode('utf-8', 'replace')}"
-    except ValueError:
-        return ""
 
 
 def _fields(text: str | None) -> Fields:

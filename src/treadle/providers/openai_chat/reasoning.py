@@ -6,12 +6,9 @@ Source: https://openrouter.ai/docs/use-cases/reasoning-tokens (2026-11): the seq
 
 from __future__ import annotations
 
-import json
-
-import msgspec
-
 from treadle.message import JsonText
-from treadle.providers.encoding import Fields, dumped
+from treadle.providers.decoding import text_of, verbatim
+from treadle.providers.encoding import Fields
 
 _TEXTS = {"reasoning.text": "text", "reasoning.summary": "summary"}
 """The field of each kind that comes in pieces; any other kind comes whole."""
@@ -34,7 +31,7 @@ class ReasoningDetails:
         """What of it can be read."""
         told = list[str]()
         for detail in details:
-            text = _string(detail, _TEXTS.get(_string(detail, "type"), ""))
+            text = text_of(detail, _TEXTS.get(text_of(detail, "type"), ""))
             told.append(text)
             if self._goes_on(detail):
                 self._all[-1] |= {name: raw for name, raw in detail.items() if bytes(raw) != b"null"}
@@ -49,23 +46,12 @@ class ReasoningDetails:
             return False
         last = self._all[-1]
         same = all(bytes(last.get(name, b"")) == bytes(detail.get(name, b"")) for name in ("type", "index"))
-        return same and _string(detail, "type") in _TEXTS
+        return same and text_of(detail, "type") in _TEXTS
 
     def as_json(self) -> JsonText:
         """`{"reasoning_details": [...]}`."""
         whole = list[dict[str, object]]()
         for detail, pieces in zip(self._all, self._pieces, strict=True):
-            name = _TEXTS.get(_string(detail, "type"), "")
+            name = _TEXTS.get(text_of(detail, "type"), "")
             whole.append({**detail, **({name: "".join(pieces)} if name in detail else {})})
-        return dumped({"reasoning_details": whole}).decode()
-
-
-def _string(fields: Fields, name: str) -> str:
-    """An empty one where there is none."""
-    raw = bytes(fields.get(name, b""))
-    if not raw.startswith(b'"'):
-        return ""
-    try:
-        return msgspec.json.decode(raw, type=str)
-    except ValueError:  # half a surrogate pair
-        return str(json.loads(raw.decode("utf-8", "replace")))
+        return verbatim({"reasoning_details": whole})

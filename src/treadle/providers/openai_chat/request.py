@@ -12,17 +12,15 @@ import msgspec
 from treadle.abilities import UNKNOWN, Abilities
 from treadle.errors import AgentError
 from treadle.model import History, ModelRequest, ToolDefinition
-from treadle.providers.encoding import Json, dumped, head, remembered, shown, wire_for, with_extra
+from treadle.providers.encoding import Json, dumped, effort_for, head, remembered, shown, wire_for, with_extra, with_theirs
 from treadle.providers.json_schema import parameters, strict
 from treadle.providers.openai_chat.messages import MessageEncoder
 from treadle.providers.openai_chat.servers import Server, ThinkingWords
-from treadle.types import DEFAULT_MAX_TOKENS, Effort, Settings
+from treadle.types import DEFAULT_MAX_TOKENS, Settings
 
 WIRE = "openai-chat"
 
 _MARK = b"," + msgspec.json.encode({"cache_control": {"type": "ephemeral"}})[1:-1]
-_EFFORT_UP_TO: tuple[tuple[int, Effort], ...] = ((4_000, "low"), (16_000, "medium"), (32_000, "high"))
-"""What a number of tokens for thinking comes to, where a server takes words alone."""
 
 
 class RequestEncoder:
@@ -57,7 +55,7 @@ class RequestEncoder:
         return msgspec.Raw(b"[" + b",".join([piece for piece in (system, bytes(messages)) if piece]) + b"]")
 
     def tools(self, request: ModelRequest) -> list[Json]:
-        return _tools(request.tools, None)
+        return [_tool(tool) for tool in request.tools]
 
     def _encoded(self, history: History, marking: bool) -> tuple[MessageEncoder, bytearray]:
         key = wire_for(f"{WIRE}, {self._server.name}{', marked' if marking else ''}", self._abilities)
@@ -91,7 +89,7 @@ class RequestEncoder:
         body |= self._settings(settings)
         if as_json:
             body["response_format"] = {"type": "json_object"}
-        if tools := _tools(request.tools, extra.pop("tools", None)):
+        if tools := with_theirs(self.tools(request), extra.pop("tools", None), _name, _joined):
             body |= self._tool_fields(tools, settings.tool_choice)
         return with_extra(body, extra)
 
@@ -135,16 +133,9 @@ def _think(fields: Json, settings: Settings, words: ThinkingWords, abilities: Ab
         if words.budget:
             _put(fields, words.budget, thinking)
             return
-        effort = effort or _effort_for(thinking)
+        effort = effort or effort_for(thinking)
     if effort is not None and words.effort:
         _put(fields, words.effort, abilities.effort(effort))
-
-
-def _effort_for(tokens: int) -> Effort:
-    for most, effort in _EFFORT_UP_TO:
-        if tokens <= most:
-            return effort
-    return "xhigh"
 
 
 def _put(fields: Json, path: tuple[str, ...], value: object) -> None:
@@ -155,21 +146,17 @@ def _put(fields: Json, path: tuple[str, ...], value: object) -> None:
     fields[last] = value
 
 
-def _tools(ours: tuple[ToolDefinition, ...], theirs: object) -> list[Json]:
-    """Our definitions, and the extras': one of the same name adds its fields to ours, any other (a server's tool) follows."""
-    tools: list[Json] = [{"type": "function", "function": {"name": t.name, "description": t.description, "parameters": parameters(t.parameters)}} for t in ours]
-    if theirs is None:
-        return tools
-    if not isinstance(theirs, list | tuple) or not all(isinstance(t, dict) for t in cast("list[object]", theirs)):
-        raise AgentError("invalid", f"settings.extra['tools'] must be a list of tool definitions, not {theirs!r}")
-    by_name = {tool["function"]["name"]: i for i, tool in enumerate(tools)}
-    for tool in cast("list[Json]", theirs):
-        function = tool.get("function")
-        if isinstance(function, dict) and (i := by_name.get(cast("Json", function).get("name"))) is not None:
-            tools[i] = {**tools[i], **tool, "function": {**tools[i]["function"], **function}}
-        else:
-            tools.append(tool)
-    return tools
+def _tool(tool: ToolDefinition) -> Json:
+    return {"type": "function", "function": {"name": tool.name, "description": tool.description, "parameters": parameters(tool.parameters)}}
+
+
+def _name(tool: Json) -> object:
+    function = tool.get("function")
+    return cast("Json", function).get("name") if isinstance(function, dict) else None
+
+
+def _joined(ours: Json, theirs: Json) -> Json:
+    return {**ours, **theirs, "function": ours["function"] | theirs["function"]}
 
 
 def _format(schema: Json) -> Json:

@@ -7,9 +7,12 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
+from typing_extensions import override
+
 from treadle.errors import AgentError
 from treadle.message import ProviderPart
 from treadle.model import Delta, Notice, PartEnd, ReasoningDelta, ResponseEnd, TextDelta, WholePart
+from treadle.providers.decoding import Decoder, verbatim
 from treadle.providers.encoding import dumped
 from treadle.providers.openai_chat.calls import PROVIDER, Calls
 from treadle.providers.openai_chat.events import (
@@ -29,7 +32,6 @@ from treadle.providers.openai_chat.events import (
     text_of,
 )
 from treadle.providers.openai_chat.reasoning import ReasoningDetails
-from treadle.providers.sse import EventSplitter
 from treadle.types import StopReason, Usage
 
 _STOPS = {
@@ -54,9 +56,7 @@ _FAILURES = {
 _DONE = b"[DONE]"
 
 
-class ChatDecoder:
-    """One answer. Its end is not among the deltas: `end` is set once the answer is whole, `failure` once it can no longer be."""
-
+class ChatDecoder(Decoder):
     __slots__ = (
         "_calls",
         "_counts",
@@ -68,19 +68,12 @@ class ChatDecoder:
         "_plain",
         "_reasoning",
         "_refused",
-        "_reported",
         "_said_something",
-        "_splitter",
         "_stop_text",
-        "end",
-        "failure",
-        "heard",
     )
 
     def __init__(self, reported: Callable[[bytes], AgentError]) -> None:
-        """`reported` makes an error of the text of an error event."""
-        self._reported = reported
-        self._splitter = EventSplitter()
+        super().__init__(reported)
         self._calls = Calls()
         self._details = ReasoningDetails()
         self._held: list[Delta] = []
@@ -95,39 +88,29 @@ class ChatDecoder:
         self._finish: str | None = None
         self._stop_text = False
         self._said_something = False
-        self.end: ResponseEnd | None = None
-        self.failure: AgentError | None = None
-        self.heard = False
-        """Whether the last `feed` held more than signs of life."""
 
-    def feed(self, chunk: bytes) -> list[Delta]:
-        """What the next bytes of the stream add. Raises AgentError(network) for an event that is too large."""
-        return self._take(self._splitter.feed(chunk))
+    @override
+    def _conclude(self, deltas: list[Delta]) -> None:
+        if self._finish is None:
+            super()._conclude(deltas)
+        else:
+            self._complete(deltas)
 
-    def finish(self) -> list[Delta]:
-        """The stream is over. Where it was not whole, `failure` is set."""
-        deltas = self._take(self._splitter.finish())
-        if self.end is None and self.failure is None:
-            if self._finish is None:
-                self.failure = AgentError("network", "the answer ended before it was whole")
-            else:
-                self._complete(deltas)
-        return deltas
-
+    @override
     def take_body(self, body: bytes) -> list[Delta]:
-        """An answer that came as one JSON document."""
         deltas = list[Delta]()
-        if (chunk := self._decoded(body)) is None:
+        if (chunk := self._read(decode_rare, body, "the answer")) is None:
             return deltas
         self._take_chunk(chunk, body, deltas)
         if self.failure is None and not chunk.choices:
-            self.failure = AgentError("network", "the answer has no choices: it is none of Chat Completions")
+            self._break("the answer has no choices: it is none of Chat Completions")
         if self.failure is None:
             self._complete(deltas)
         return deltas
 
     # ------------------------------------------------------------ events
 
+    @override
     def _take(self, events: list[tuple[bytes, bytes]]) -> list[Delta]:
         deltas = list[Delta]()
         self.heard = False
@@ -162,20 +145,13 @@ class ChatDecoder:
         data = data.strip()
         if data == _DONE or (self._finish is not None and data and _DONE.startswith(data)):
             self._take_done(deltas)
-        elif data and (chunk := self._decoded(data)) is not None:
+        elif data and (chunk := self._read(decode_rare, data, "the answer holds something that")) is not None:
             self._take_chunk(chunk, data, deltas)
-
-    def _decoded(self, data: bytes) -> Chunk | None:
-        try:
-            return decode_rare(data)
-        except (ValueError, RecursionError) as e:
-            self.failure = AgentError("network", f"the answer holds something that cannot be read: {e}")
-            return None
 
     def _take_done(self, deltas: list[Delta]) -> None:
         """The server says that this is all; it may have left out why."""
         if self._finish is None and not (self._said_something and self._calls.are_whole):
-            self.failure = AgentError("network", "the server ended its answer before it was whole")
+            self._break("the server ended its answer before it was whole")
         else:
             self._complete(deltas)
 
@@ -275,7 +251,7 @@ class ChatDecoder:
 
     def _close_reasoning(self, deltas: list[Delta]) -> None:
         if self._reasoning:
-            deltas.append(PartEnd(PROVIDER, dumped({"field": self._reasoning}).decode()))
+            deltas.append(PartEnd(PROVIDER, verbatim({"field": self._reasoning})))
             self._reasoning = ""
 
     def _complete(self, deltas: list[Delta]) -> None:

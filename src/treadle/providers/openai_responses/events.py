@@ -6,11 +6,11 @@ Source: https://developers.openai.com/api/reference/responses/streaming-events, 
 
 from __future__ import annotations
 
-import json
-from typing import Any, TypeAlias, cast
+from typing import TypeAlias
 
 import msgspec
 
+from treadle.providers.decoding import json_object
 from treadle.providers.encoding import Fields, dumped
 
 
@@ -203,7 +203,6 @@ _known = msgspec.json.Decoder(Known, strict=False)
 _envelope = msgspec.json.Decoder(_Envelope, strict=False)
 _response = msgspec.json.Decoder(WireResponse, strict=False)
 _place = msgspec.json.Decoder(_Place)
-_string = msgspec.json.Decoder(str)
 
 decode_event = _known.decode
 """The events that make up nearly every stream, or a ValueError or RecursionError: a bare decoder, since it is called for each of them."""
@@ -217,7 +216,7 @@ def decode_rare(data: bytes) -> Event:
         if data.strip() == b"[DONE]":  # how Chat Completions end, which servers let through
             return Passed()
     # Text that msgspec refuses and Python's parser takes, such as half a surrogate pair.
-    document = _object(json.loads(data.decode("utf-8", "replace")))
+    document = json_object(data)
     if isinstance(document.get("delta"), str) and document.get("type") in _KNOWN:
         return msgspec.convert(document, Known, strict=False)
     mended = dumped(document)
@@ -247,31 +246,13 @@ def decode_body(data: bytes) -> WireResponse | Failed:
     try:
         response = _response.decode(data)
     except (ValueError, RecursionError):
-        data = dumped(_object(json.loads(data.decode("utf-8", "replace"))))
+        data = dumped(json_object(data))
         response = _response.decode(data)
     if response.output is not None and response.status != "failed":
         return response
     if bytes(response.error) != _NULL or response.status == "failed":
         return Failed(data, response)
     raise ValueError("it has neither an output nor an error")
-
-
-def _object(document: object) -> dict[str, Any]:
-    if not isinstance(document, dict):
-        raise ValueError("it is no JSON object")
-    return cast("dict[str, Any]", document)
-
-
-def text_of(fields: Fields, name: str) -> str:
-    """The string under `name`; "" where there is none."""
-    raw = fields.get(name)
-    if raw is None:
-        return ""
-    try:
-        return _string.decode(raw)
-    except ValueError:
-        value: object = json.loads(bytes(raw).decode("utf-8", "replace"))
-        return value if isinstance(value, str) else ""
 
 
 _objects = msgspec.json.Decoder(list[Fields])

@@ -13,6 +13,7 @@ from typing_extensions import override
 
 from treadle.message import ProviderPart
 from treadle.model import ArgumentsDelta, Delta, PartEnd, ReasoningDelta, ReasoningStart, TextDelta, TextStart, ToolCallStart, WholePart
+from treadle.providers.decoding import text_of, verbatim
 from treadle.providers.encoding import Fields
 from treadle.providers.openai_responses.events import (
     ArgumentsPiece,
@@ -23,7 +24,6 @@ from treadle.providers.openai_responses.events import (
     SummaryPiece,
     TextPiece,
     objects_of,
-    text_of,
 )
 from treadle.providers.surrogates import mended
 
@@ -99,10 +99,6 @@ def implied_item(piece: Piece, item_id: str, deltas: list[Delta]) -> Item | None
     return item
 
 
-def _encoded(value: object) -> str:
-    return msgspec.json.encode(value).decode("utf-8", "replace")
-
-
 def _present(fields: Fields, *but: str) -> Fields:
     return {name: raw for name, raw in fields.items() if name not in but and bytes(raw) != _NULL}
 
@@ -160,7 +156,7 @@ class _Message(Item):
             data["annotations"] = content["annotations"]
         if refusal:
             data["type"] = "refusal"
-        return PartEnd(PROVIDER, _encoded(data)) if data else _PLAIN_END
+        return PartEnd(PROVIDER, verbatim(data)) if data else _PLAIN_END
 
     @override
     def close(self, deltas: list[Delta]) -> None:
@@ -198,7 +194,7 @@ class _Message(Item):
         refusal = text_of(content, "type") == "refusal"
         if not refusal and text_of(content, "type") != "output_text":
             item = {"type": "message", "role": "assistant", "content": [content], **self._phase}
-            deltas.append(WholePart(ProviderPart(provider=PROVIDER, data=_encoded(item))))
+            deltas.append(WholePart(ProviderPart(provider=PROVIDER, data=verbatim(item))))
             return
         self._refused |= refusal
         deltas += [TextStart(), TextDelta(_words(content)), self._end(content, refusal)]
@@ -249,7 +245,7 @@ class _Reasoning(Item):
         self.closed = True
         if self._kind is ReasoningPiece:
             known = {"summary": [], "content": [{"type": "reasoning_text", "text": mended("".join(self._pieces))}]}
-            deltas.append(PartEnd(PROVIDER, _encoded(known)))
+            deltas.append(PartEnd(PROVIDER, verbatim(known)))
         else:
             deltas.append(_PLAIN_END)
 
@@ -263,7 +259,7 @@ class _Reasoning(Item):
         if whole.startswith(said) and (missing := whole[len(said) :]):
             deltas.append(ReasoningDelta(missing))
         self.closed = True
-        deltas.append(PartEnd(PROVIDER, _encoded(_present(fields, "type", "status"))))
+        deltas.append(PartEnd(PROVIDER, verbatim(_present(fields, "type", "status"))))
         return fits
 
     def _whole(self, fields: Fields) -> str:
@@ -328,7 +324,7 @@ class _Call(Item):
             self._add(missing, deltas)
         self.closed = True
         if self._begun:
-            deltas.append(PartEnd(PROVIDER, _encoded(extra)) if extra else _PLAIN_END)
+            deltas.append(PartEnd(PROVIDER, verbatim(extra)) if extra else _PLAIN_END)
         return fits and (whole.startswith(said) or _same(said, whole))
 
     def _whole(self, fields: Fields) -> str:
@@ -373,5 +369,5 @@ class _Other(Item):
         if self.closed:
             return False
         self.closed = True
-        deltas.append(WholePart(ProviderPart(provider=PROVIDER, data=_encoded(fields))))
+        deltas.append(WholePart(ProviderPart(provider=PROVIDER, data=verbatim(fields))))
         return True

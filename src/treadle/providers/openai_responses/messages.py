@@ -10,19 +10,17 @@ Source: https://developers.openai.com/api/reference/responses/create, the guides
 
 from __future__ import annotations
 
-import base64
 from collections.abc import Iterable
 
 import msgspec
 
 from treadle.abilities import UNKNOWN, Abilities
 from treadle.message import MediaPart, Message, Part, ProviderPart, ReasoningPart, TextPart, ToolCall, ToolResult
-from treadle.providers.encoding import Fields, Json, arguments_of, described, dumped, identifier, own_fields, raw, shown
-from treadle.providers.openai_responses.events import text_of
+from treadle.providers.decoding import text_of
+from treadle.providers.encoding import Fields, Json, arguments_of, described, dumped, identifier, own_fields, raw, shown, text_in
 from treadle.providers.openai_responses.items import CUSTOM, PROVIDER
 
 _IMAGES = frozenset({"image/jpeg", "image/png", "image/gif", "image/webp"})
-_TEXTS = frozenset({"application/json", "application/xml", "application/yaml", "application/x-yaml", "application/toml"})
 _DOCUMENTS = {
     "application/pdf": "pdf",
     "application/rtf": "rtf",
@@ -223,11 +221,7 @@ def _media(part: MediaPart) -> Json:
         if part.url is not None:
             return {"type": "input_file", "file_url": part.url}
         return {"type": "input_file", "filename": part.name or f"file.{_DOCUMENTS[kind]}", "file_data": _data_url(part)}
-    if part.data is not None and (kind.startswith("text/") or kind in _TEXTS):
-        try:
-            text = base64.b64decode(part.data).decode("utf-8", "replace")
-        except ValueError:
-            return _input_text(described(part))
+    if (text := text_in(part)) is not None:
         return _input_text(f"{part.name}:\n{text}" if part.name else text)
     return _input_text(described(part))
 

@@ -14,10 +14,10 @@ import msgspec
 from treadle.abilities import UNKNOWN, Abilities
 from treadle.errors import AgentError
 from treadle.model import History, ModelRequest, ToolDefinition
-from treadle.providers.encoding import Json, dumped, head, remembered, wire_for, with_extra
+from treadle.providers.encoding import Json, dumped, effort_for, head, remembered, wire_for, with_extra, with_theirs
 from treadle.providers.json_schema import parameters, strict
 from treadle.providers.openai_responses.messages import MessageEncoder
-from treadle.types import DEFAULT_MAX_TOKENS, Effort, Settings
+from treadle.types import DEFAULT_MAX_TOKENS, Settings
 
 WIRE = "openai"
 OUTPUT_TOKENS_MIN = 16
@@ -75,7 +75,7 @@ class RequestEncoder:
         extra = dict(request.settings.extra or {})
         if "input" in extra:
             raise AgentError("invalid", "settings.extra must not hold 'input': the history is the request's own")
-        tools = _tools(request.tools, extra.pop("tools", None))
+        tools = with_theirs([_tool(tool) for tool in request.tools], extra.pop("tools", None), join=_joined)
         body: Json = {"model": self._model_id, "stream": True, "store": False}
         if include := _include(extra.pop("include", None), encrypted=self._abilities.reasoning is not False):
             body["include"] = include
@@ -107,7 +107,7 @@ class RequestEncoder:
         if settings.effort is not None:
             fields["effort"] = self._abilities.effort(settings.effort)
         elif isinstance(thinking, int) and thinking is not True:
-            fields["effort"] = self._abilities.effort(_effort_for(thinking))
+            fields["effort"] = self._abilities.effort(effort_for(thinking))
         if thinking is not None:
             fields["summary"] = "auto"  # without it nothing of the thinking can be seen
         return fields
@@ -121,11 +121,6 @@ class RequestEncoder:
         return "none"
 
 
-def _effort_for(budget: int) -> Effort:
-    """About as much thinking as so many tokens: the API takes no number."""
-    return "low" if budget <= 4_000 else "medium" if budget <= 16_000 else "high" if budget <= 32_000 else "xhigh"
-
-
 def _include(theirs: object, *, encrypted: bool) -> list[object]:
     """The extras' join ours: without it, what the model thought would be lost between two turns."""
     if theirs is not None and not isinstance(theirs, list | tuple):
@@ -134,22 +129,9 @@ def _include(theirs: object, *, encrypted: bool) -> list[object]:
     return [_ENCRYPTED, *more] if encrypted else more
 
 
-def _tools(ours: tuple[ToolDefinition, ...], theirs: object) -> list[Json]:
-    """Our definitions, and the extras': one of the same name adds its fields to ours, or takes their place where it is of another type; any other follows."""
-    tools: list[Json] = [_tool(tool) for tool in ours]
-    if theirs is None:
-        return tools
-    if not isinstance(theirs, list | tuple) or not all(isinstance(t, dict) for t in cast("list[object]", theirs)):
-        raise AgentError("invalid", f"settings.extra['tools'] must be a list of tool definitions, not {theirs!r}")
-    by_name: dict[object, int] = {t["name"]: i for i, t in enumerate(tools)}
-    for tool in cast("list[Json]", theirs):
-        if (i := by_name.get(tool.get("name"))) is None:
-            tools.append(tool)
-        elif tool.get("type", "function") == "function":
-            tools[i] = {**tools[i], **tool}
-        else:
-            tools[i] = {"description": tools[i]["description"], **tool}
-    return tools
+def _joined(ours: Json, theirs: Json) -> Json:
+    """One of another type takes the place of ours."""
+    return ours | theirs if theirs.get("type", "function") == "function" else {"description": ours["description"], **theirs}
 
 
 def _tool(tool: ToolDefinition) -> Json:

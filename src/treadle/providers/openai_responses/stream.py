@@ -10,8 +10,11 @@ import re
 from collections.abc import Callable
 from typing import assert_never
 
+from typing_extensions import override
+
 from treadle.errors import AgentError
 from treadle.model import Delta, Notice, ResponseEnd, Restart
+from treadle.providers.decoding import Decoder, text_of
 from treadle.providers.encoding import Fields
 from treadle.providers.openai_responses.events import (
     Completed,
@@ -34,11 +37,9 @@ from treadle.providers.openai_responses.events import (
     decode_event,
     decode_rare,
     item_id_of,
-    text_of,
 )
 from treadle.providers.openai_responses.items import Item, implied_item, open_item
 from treadle.providers.refusals import read_error
-from treadle.providers.sse import EventSplitter
 from treadle.types import StopReason, Usage
 
 _INCOMPLETE = {"max_output_tokens": StopReason.MAX_TOKENS, "content_filter": StopReason.REFUSAL}
@@ -46,15 +47,11 @@ _POLICY = re.compile(r"(?:^|_)policy(?:_violation)?$")
 """How codes end that say that the model may not answer this."""
 
 
-class ResponsesDecoder:
-    """One answer. Its end is not among the deltas: `end` is set once the answer is whole, `failure` once it can no longer be."""
-
-    __slots__ = ("_done", "_index", "_item", "_items", "_reported", "_response", "_splitter", "_strayed", "end", "failure", "heard")
+class ResponsesDecoder(Decoder):
+    __slots__ = ("_done", "_index", "_item", "_items", "_response", "_strayed")
 
     def __init__(self, reported: Callable[[bytes], AgentError]) -> None:
-        """`reported` makes an error of the text of an error event."""
-        self._reported = reported
-        self._splitter = EventSplitter()
+        super().__init__(reported)
         self._response: WireResponse | None = None
         self._item: Item | None = None
         """The one that is open."""
@@ -64,29 +61,11 @@ class ResponsesDecoder:
         self._done: list[Fields] = []
         self._strayed = False
         """What came cannot be put together in the order in which it came."""
-        self.end: ResponseEnd | None = None
-        self.failure: AgentError | None = None
-        self.heard = False
-        """Whether the last `feed` held more than signs of life."""
 
-    def feed(self, chunk: bytes) -> list[Delta]:
-        """What the next bytes of the stream add. Raises AgentError(network) for an event that is too large."""
-        return self._take(self._splitter.feed(chunk))
-
-    def finish(self) -> list[Delta]:
-        """The stream is over. Where it was not whole, `failure` is set."""
-        deltas = self._take(self._splitter.finish())
-        if self.end is None and self.failure is None:
-            self.failure = AgentError("network", "the answer ended before it was whole")
-        return deltas
-
+    @override
     def take_body(self, body: bytes) -> list[Delta]:
-        """An answer that came as one JSON document."""
         deltas = list[Delta]()
-        try:
-            response = decode_body(body)
-        except (ValueError, RecursionError) as e:
-            self.failure = AgentError("network", f"the answer cannot be read: {e}")
+        if (response := self._read(decode_body, body, "the answer")) is None:
             return deltas
         if isinstance(response, Failed):
             self._fail(response, deltas)
@@ -98,6 +77,7 @@ class ResponsesDecoder:
 
     # ------------------------------------------------------------ events
 
+    @override
     def _take(self, events: list[tuple[bytes, bytes]]) -> list[Delta]:
         deltas = list[Delta]()
         heard = False
@@ -107,7 +87,7 @@ class ResponsesDecoder:
             try:
                 event = decode_event(data)
             except (ValueError, RecursionError):
-                if (event := self._rare_event(data)) is None:
+                if (event := self._read(decode_rare, data, "the stream holds an event that")) is None:
                     break
             if type(event) is TextPiece or isinstance(event, Piece):
                 heard = True
@@ -122,13 +102,6 @@ class ResponsesDecoder:
                 self._take_event(event, deltas)
         self.heard = heard
         return deltas
-
-    def _rare_event(self, data: bytes) -> Event | None:
-        try:
-            return decode_rare(data)
-        except (ValueError, RecursionError) as e:
-            self.failure = AgentError("network", f"the stream holds an event that cannot be read: {e}")
-            return None
 
     def _take_event(self, event: Event, deltas: list[Delta]) -> None:
         match event:
@@ -176,7 +149,7 @@ class ResponsesDecoder:
         if item is None:
             self._close_item(deltas)
             if (item := implied_item(piece, item_id or "", deltas)) is None:
-                self.failure = AgentError("network", "the stream mixes up its items: a piece came for one that nobody knows")
+                self._break("the stream mixes up its items: a piece came for one that nobody knows")
                 return
             self._open_item(item)
         if item is self._item:
@@ -225,7 +198,7 @@ class ResponsesDecoder:
             self._items = []
             self._add_whole(truth, deltas)
         else:
-            self.failure = AgentError("network", "the stream mixes up its items, and does not say in the end what they are")
+            self._break("the stream mixes up its items, and does not say in the end what they are")
             return
         self._end(response, deltas)
 
@@ -238,7 +211,7 @@ class ResponsesDecoder:
     def _end(self, response: WireResponse, deltas: list[Delta]) -> None:
         raw = response.status or "completed"
         if raw == "cancelled":
-            self.failure = AgentError("network", "the provider says that the response was cancelled")
+            self._break("the provider says that the response was cancelled")
             return
         stop = StopReason.TOOL_USE if any(item.is_call for item in self._items) else StopReason.COMPLETE
         if raw == "incomplete":
