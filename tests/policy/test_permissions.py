@@ -166,6 +166,15 @@ def test_places_are_those_of_all_paths_that_are_some(tmp_path: Path) -> None:
     assert decision.places == {name: str(tmp_path.resolve() / name) for name in "rlw"}
 
 
+def test_a_folder_of_secrets_may_be_listed_and_not_read(tmp_path: Path) -> None:
+    def verdict(touched: Touched) -> str:
+        return decide("ask", Gated("pure", touches=lambda: touched), {}, tmp_path).verdict
+
+    assert [verdict(Touched(lists=(path,))) for path in ("secrets", ".env", "../x")] == ["allow", "allow", "ask"]
+    assert verdict(Touched(reads=("secrets",))) == "ask"
+    assert verdict(Touched(lists=("a",), reads=(".env",))) == "ask"
+
+
 def test_only_what_nothing_else_is_found_of_is_offered_by_name(tmp_path: Path) -> None:
     assert decide("ask", Gated("once", touches=lambda: Touched(reads=("a",), writes=("b",))), {}, tmp_path).pattern is None
     assert decide("ask", Gated("once", touches=lambda: Touched(hosts=("h.test",))), {}, tmp_path).pattern is None
