@@ -72,7 +72,7 @@ def test_a_rule_may_be_long_and_a_strange_word_of_it_is_shown_in_part() -> None:
 # ---------------------------------------------------------------- paths
 
 
-PATHS = [
+PATHS: list[tuple[str, list[str], list[str]]] = [
     ("docs", ["/work/place/docs", "/work/place/docs/a", "/work/place/docs/a/b\nc"], ["/work/place/docsx", "/work/place/a/docs", "/work/place", "/docs"]),
     ("./docs", ["/work/place/docs/a"], ["/docs"]),
     (".", ["/work/place", "/work/place/a"], ["/work/places"]),
