@@ -137,6 +137,16 @@ def test_in_pieces_too_a_value_that_looks_like_the_mask_does_not_come_back(secre
         assert "".join(masked(redactor, list(text))) == redactor.exact(text)
 
 
+@pytest.mark.parametrize("passes", range(1, 9))
+def test_in_pieces_as_often_is_looked_again_as_in_the_whole(passes: int) -> None:
+    """Each pass leaves a mask that makes the value anew with what stands behind it."""
+    redactor = Redactor(["]abcdefgh"])
+    text = "x]" + "abcdefgh" * passes + "."
+    assert redactor.exact(text) == "x" + "[redacted" * (passes - 1) + f"{MASK}."
+    assert "".join(masked(redactor, list(text))) == redactor.exact(text)
+    assert redactor.exact("x]" + "abcdefgh" * 9) == MASK
+
+
 ALIKE = st.lists(st.text(st.sampled_from("ab"), min_size=8, max_size=12), min_size=1, max_size=3)
 
 
@@ -169,7 +179,19 @@ def test_half_a_value_does_not_survive_where_a_text_was_cut(secret: str) -> None
     assert redactor.shortened(f"…{secret[2:-2]}…") == f"…{MASK}…"
 
 
-@pytest.mark.parametrize("text", ["", "…", "……", f"key {CANARY[:9]}", f"{CANARY[:9]} and more…", f"…more {CANARY[-9:]}", f"{CANARY[:7]}…"])
+@pytest.mark.parametrize(
+    "text",
+    [
+        "",
+        "…",
+        "……",
+        f"key {CANARY[:9]}",
+        f"{CANARY[:9]} and more…",
+        f"…more {CANARY[-9:]}",
+        f"{CANARY[:7]}…",
+        *(f"…{CANARY[2:-2]}", f"{CANARY[2:-2]}…", f"…{CANARY[2:9]}…"),
+    ],
+)
 def test_what_is_no_half_of_a_value_stays(text: str) -> None:
     assert Redactor([CANARY]).shortened(text) == text
 
