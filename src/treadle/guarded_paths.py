@@ -11,6 +11,8 @@ from collections.abc import Iterable
 from enum import StrEnum
 from functools import lru_cache
 
+from treadle.wildcards import wildcards
+
 
 class Guard(StrEnum):
     """From loose to strict."""
@@ -453,4 +455,4 @@ def _compiled(table: str) -> re.Pattern[str]:
 
 
 def _piece(line: str) -> str:
-    return "".join("[^/\\n]*" if c == "*" else "[^/\\n]" if c == "?" else re.escape(c) for c in line.casefold())
+    return wildcards(line.casefold(), r"[^/\n]")

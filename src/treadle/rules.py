@@ -12,11 +12,14 @@ Which rule counts over which is the policy's business; what a command line holds
 
 from __future__ import annotations
 
+import os
 import re
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
 from typing import Literal, TypeAlias
+
+from treadle.wildcards import wildcards
 
 About: TypeAlias = Literal["command", "read", "write", "host", "tool"]
 
@@ -48,7 +51,7 @@ class Rule:
     @cached_property
     def names(self) -> re.Pattern[str]:
         """What `pattern` matches, for hosts and tools."""
-        return re.compile("".join(".*" if c == "*" else re.escape(c) for c in self.pattern.casefold()))
+        return re.compile(wildcards(self.pattern.casefold(), "."))
 
     def is_of_tool(self, name: str) -> bool:
         if self.about == "tool":
@@ -110,13 +113,12 @@ def _path_pattern(pattern: str, workspace: str, home: str) -> re.Pattern[str]:
         pattern = home + pattern[1:]
     elif not pattern.startswith("/"):
         pattern = f"{workspace}/{pattern.removeprefix('./')}"
-    parts = [part for part in pattern.split("/") if part not in ("", ".")]
-    out = "".join("(?:/[^/]+)*" if part == "**" else "/" + _part(part) for part in parts)
+    runs = [[""]]
+    for part in os.path.normpath(pattern).lstrip("/").split("/"):
+        runs.append([""]) if part == "**" else runs[-1].append(wildcards(part, "[^/]"))
+    first, *others = ("/".join(run) for run in runs)
+    out = "".join([first, *(rf"(?>(?:/[^/]+)*?{run}(?=/|\Z))" for run in others)])  # the first place where a run fits is as good as any
     return re.compile(f"{out}(?:/.*)?", re.DOTALL)
-
-
-def _part(part: str) -> str:
-    return re.sub(r"(?:\[\^/\]\*)+", "[^/]*", "".join("[^/]*" if c == "*" else "[^/]" if c == "?" else re.escape(c) for c in part))
 
 
 # ---------------------------------------------------------------- commands

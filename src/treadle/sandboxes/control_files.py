@@ -20,6 +20,7 @@ from typing import NamedTuple
 
 from treadle import guarded_paths
 from treadle.guarded_paths import Guard, guard_of
+from treadle.wildcards import wildcards
 
 MAX_FOLDERS = 2_000
 """Looked into, those near the top first. What lies deeper is not protected, and documented so."""
@@ -277,5 +278,5 @@ def _guarded_names() -> tuple[frozenset[str], re.Pattern[str]]:
     """The last names of guarded paths: whatever is called otherwise need not be looked at more closely."""
     tables = (guarded_paths.SEALED, guarded_paths.INSTRUCTS, guarded_paths.REVIEWED)
     last = {line.rpartition("/")[2].casefold() for table in tables for line in table.split() if not line.startswith("/")}
-    patterns = "|".join(re.escape(name).replace(r"\*", ".*").replace(r"\?", ".") for name in last if set(name) & set("*?"))
+    patterns = "|".join(wildcards(name, ".") for name in last if set(name) & set("*?"))
     return frozenset(name for name in last if not set(name) & set("*?")), re.compile(patterns or r"(?!)")
