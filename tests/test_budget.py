@@ -106,6 +106,24 @@ def test_a_settled_context_is_counted_exactly_and_once_more_for_the_next_request
     assert made.output_left(8192) == (1_000 - 380 - 105 - 105, Outcome.TOKEN_LIMIT)
 
 
+def test_what_a_provider_does_not_tell_counts_as_what_was_expected_and_said() -> None:
+    made = ledger(tokens=1_000)
+    made.add_input(BYTES_PER_TOKEN * 100)
+    made.settle_untold(BYTES_PER_TOKEN * 10)
+    assert made.output_left(8192) == (1_000 - 110 - 110, Outcome.TOKEN_LIMIT)
+    made.add_input(BYTES_PER_TOKEN * 20)
+    made.settle_untold(1)
+    assert made.output_left(8192) == (1_000 - 110 - 130 - 1 - 131, Outcome.TOKEN_LIMIT)
+    assert made.usage == Usage()
+
+
+def test_what_a_provider_does_not_tell_is_taken_for_as_dear_as_it_can_be() -> None:
+    made = ledger(cost_usd=10_000)
+    made.add_input(BYTES_PER_TOKEN * 100)
+    made.settle_untold(BYTES_PER_TOKEN * 10)
+    assert made.output_left(8192, FLAT.dearest).tokens == (10_000 - 3 * 100 - 5 * 10 - 3 * 110) // 5
+
+
 def test_reasoning_counts_within_the_output() -> None:
     assert ledger(Usage(output_tokens=10, reasoning_tokens=9), tokens=100).output_left(100) == (100 - 10 - 10, Outcome.TOKEN_LIMIT)
 

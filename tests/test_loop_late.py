@@ -134,6 +134,18 @@ async def test_a_run_that_began_before_it_came_is_replayed_without_it(tmp_path: 
         assert [(await rt.replay(run.run_id)).messages for run in (second, third)] == [second.messages, third.messages]
 
 
+async def test_a_run_that_began_elsewhere_before_it_was_stored_is_replayed_without_it(tmp_path: Path) -> None:
+    slow, url = Slow(), f"sqlite:///{tmp_path / 'journal.db'}"
+    async with Runtime.open(url) as rt, Runtime.open(url) as other:
+        session = rt.session("s", agent=agent([asks(call("send", "c1")), says("I could not."), says("third")], slow.tool))
+        first = await session.send("go")
+        await slow.finish(first.run_id)
+        second = await other.session("s", agent=agent([says("second")])).send("again")
+        third = await session.send("and now?")
+        assert TOLD in [message.text for message in third.messages]
+        assert (await other.replay(second.run_id)).messages == second.messages
+
+
 async def test_closing_the_runtime_still_stores_it() -> None:
     slow, journal = Slow(), WatchedJournal()
     async with open_runtime(journal=journal) as rt:

@@ -11,6 +11,7 @@ from tests.doubles import USED, Gate, PlainTool, PlayedModel, agent, asks, call,
 from treadle import ToolContext, events
 from treadle.clock import Clock
 from treadle.config.values import Config, Price
+from treadle.entries import ToolFinished
 from treadle.errors import AgentError, ErrorKind
 from treadle.model import TextDelta
 from treadle.testing import ScriptedModel
@@ -64,6 +65,18 @@ async def test_a_run_of_one_turn_is_not_warned_and_may_not_run_what_it_calls() -
     assert not seen.of(events.LimitWarning)
     assert seen.result.metrics.tool_calls == 0
     assert (await watch([says("hi")], limits=Limits(turns=1))).outcome == "completed"
+
+
+@pytest.mark.parametrize("limits", [Limits(turns=1), Limits(turns=2), Limits(tool_calls=1)])
+async def test_a_call_that_a_limit_kept_from_running_says_in_the_journal_which(limits: Limits) -> None:
+    seen = await watch([asks(call("look", at=1), call("look", at=2)), asks(call("look", at=3))], gives("look"), limits=limits)
+    *_, last = [record.entry for record in seen.records if isinstance(record.entry, ToolFinished)]
+    assert last.cut_by == seen.outcome == ("call_limit" if limits.tool_calls else "turn_limit")
+
+
+async def test_a_last_turn_full_of_the_same_call_ends_at_its_limit_and_not_as_looping() -> None:
+    seen = await watch([asks(call("look")), asks(*(call("look", at=1) for _ in range(9)))], gives("look"), limits=Limits(turns=2))
+    assert seen.outcome == "turn_limit"
 
 
 async def test_without_limits_a_run_ends_after_a_hundred_turns() -> None:

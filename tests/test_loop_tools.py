@@ -16,6 +16,7 @@ from treadle import DidNotHappen, ToolContext, ToolFailed, calls, events
 from treadle.config import load
 from treadle.errors import AgentError
 from treadle.message import MediaPart, TextPart
+from treadle.testing import FakeClock
 from treadle.tools.function import tool
 from treadle.types import Effect, Limits
 
@@ -40,6 +41,19 @@ async def test_a_tool_that_raises_tells_the_model_what() -> None:
     assert status(seen) == "error"
     [ended] = seen.of(events.ToolCallEnd)
     assert (ended.is_error, ended.unknown) == (True, False)
+
+
+async def test_how_long_a_call_took_is_told_in_milliseconds() -> None:
+    clock = FakeClock()
+
+    async def does(ctx: ToolContext[Any], arguments: Any) -> str:
+        clock.time_s += 1.23456789
+        return "ok"
+
+    rt = open_runtime(clock=clock)
+    seen = await one_call(PlainTool(name="look", does=does), runtime=rt)
+    assert [ended.duration_ms for ended in seen.of(events.ToolCallEnd)] == [1234.568]
+    await rt.aclose()
 
 
 async def test_a_tool_that_raises_something_without_words_is_an_error_all_the_same() -> None:

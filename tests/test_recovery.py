@@ -594,6 +594,18 @@ async def test_a_once_call_that_was_approved_and_then_lost_is_not_approved_for_e
     assert effects.times("c1") == 2, "the yes is in the journal, and it had not started"
 
 
+async def test_a_yes_to_running_it_again_is_also_the_yes_that_its_tool_needs() -> None:
+    effects = Effects()
+    script = [asks(call("pay", "c1")), says("done")]
+    original = await driven(script, *asking(effects), on_ask="wait")
+    run_id, rt = original.result.run_id, await original.until(len(original.entries))
+    await resumed(rt, run_id, agent(script, *asking(effects)), approve="c1")
+    entries = [record.entry for record in await rt.journal.read(run_id)]
+    third = await vanished(entries[: next(i for i, entry in enumerate(entries) if isinstance(entry, ToolStarted)) + 1])
+    result, _ = await resumed(third, run_id, agent(script, *asking(effects)), approve="c1")
+    assert (effects.times("c1"), told(result)["c1"].text, result.outcome) == (2, "done by pay", "completed")
+
+
 async def test_a_waiting_run_that_is_killed_says_that_its_calls_did_not_run() -> None:
     effects, rt = Effects(), open_runtime()
     one = agent([asks(call("pay", "c1")), says("done")], *asking(effects))
@@ -604,6 +616,7 @@ async def test_a_waiting_run_that_is_killed_says_that_its_calls_did_not_run() ->
     assert (told(result)["c1"].text, told(result)["c1"].unknown, effects.done) == ("Not run: The run was stopped.", False, [])
     check_history(result.messages)
     assert await rt.kill(run_id) == info
+    assert (await rt.journal.load(run_id)).asked == {}, "nobody waits for an answer any more"
 
 
 async def test_a_waiting_run_holds_its_session_until_it_is_over() -> None:

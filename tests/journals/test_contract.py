@@ -236,6 +236,15 @@ async def test_who_takes_a_run_over_goes_on_where_it_was_left(journal: Journal) 
     assert await entries_of(journal) == [started(), fact("a"), resumed(2), fact("b"), FINISHED]
 
 
+async def test_a_run_whose_prompt_is_long_is_gone_on_with(journal: Journal) -> None:
+    prompt = "warm " * 5_000
+    await (await journal.begin(started(text=prompt))).release()
+    writer = await journal.take_over("run_1")
+    await writer.append([resumed(2), finished()])
+    assert (await journal.info("run_1")).prompt.startswith("warm warm")
+    assert (await entries_of(journal))[0] == started(text=prompt)
+
+
 @pytest.mark.parametrize("force", [False, True])
 async def test_the_driver_before_is_fenced_off(journal: Journal, force: bool) -> None:
     first = await journal.begin(started())
@@ -358,6 +367,19 @@ async def test_who_drives_a_run_hears_that_it_shall_stop(journal: Journal) -> No
     assert told == ["run_1"]
 
 
+async def test_who_lets_go_twice_does_not_keep_the_next_driver_from_hearing(journal: Journal) -> None:
+    heard = anyio.Event()
+    journal.on_stop(lambda run_id: heard.set())
+    first = await journal.begin(started())
+    await first.release()
+    await journal.take_over("run_1")
+    await first.release()
+    assert (await journal.info("run_1")).status == "running"
+    assert await journal.ask_to_stop("run_1")
+    with anyio.fail_after(5):
+        await heard.wait()
+
+
 async def test_nobody_is_asked_to_stop_what_nobody_drives(journal: Journal) -> None:
     journal.on_stop(lambda run_id: pytest.fail(f"{run_id} is driven by nobody"))
     writer = await journal.begin(started())
@@ -421,6 +443,7 @@ async def test_runs_are_listed_newest_first(journal: Journal) -> None:
         await says(journal, name, "hello", "hello", minute=minute, session=f"session_{name}")
     assert [run.run_id for run in await journal.runs()] == ["c", "b", "a"]
     assert [run.run_id for run in await journal.runs(limit=2)] == ["c", "b"]
+    assert len(await journal.runs(limit=10**30)) == 3
     assert [run.run_id for run in await journal.runs(session_id="session_b")] == ["b"]
     assert await journal.runs(session_id="session_x") == []
 
@@ -567,6 +590,49 @@ async def test_a_fork_is_taken_in_after_the_run_that_it_came_from(kind: Kind, jo
         await other.add_run(await journal.read_bytes("run_1"))
         assert (await other.add_run(await journal.read_bytes("run_2"))).forked_from == "run_1"
         assert [said.text for said in (await other.load("run_2")).history] == ["hello", "hello", "and now?", "now"]
+    finally:
+        await other.aclose()
+
+
+async def test_runs_that_are_taken_in_found_what_their_session_had_said_before(kind: Kind, journal: Journal, tmp_path: Path) -> None:
+    await says(journal, "run_1", "hello", "hi", session="ada")
+    await says(journal, "run_2", "and now?", "now", session="ada")
+    (tmp_path / "other").mkdir()
+    other = await kind.open(tmp_path / "other")
+    try:
+        for run_id in ("run_1", "run_2"):
+            await other.add_run(await journal.read_bytes(run_id))
+        assert [said.text for said in (await other.load("run_1")).history] == ["hello", "hi"]
+        assert [said.text for said in (await other.load("run_2")).history] == ["hello", "hi", "and now?", "now"]
+    finally:
+        await other.aclose()
+
+
+async def test_a_fork_that_is_taken_in_brings_its_past_into_its_session(kind: Kind, journal: Journal, tmp_path: Path) -> None:
+    await says(journal, "run_1", "hello", "hi", session="ada")
+    await says(journal, "fork", "rather this", "that", session="new", fork=Fork(run_id="run_1", turn=1, seq=2))
+    (tmp_path / "other").mkdir()
+    other = await kind.open(tmp_path / "other")
+    try:
+        for run_id in ("run_1", "fork"):
+            await other.add_run(await journal.read_bytes(run_id))
+        assert [said.text for said in await other.messages("ada")] == ["hello", "hi"]
+        assert [said.text for said in await other.messages("new")] == ["hello", "hi", "rather this", "that"]
+    finally:
+        await other.aclose()
+
+
+async def test_a_part_that_is_taken_in_says_nothing_in_its_session(kind: Kind, journal: Journal, tmp_path: Path) -> None:
+    writer = await journal.begin(started(session="ada"))
+    part = await journal.begin(started("part", "look there", session="ada", parent="run_1"))
+    await part.append([*answers("part", "nothing there"), finished(turns=1)])
+    await writer.append([*answers("run_1", "hi"), finished(turns=1)])
+    (tmp_path / "other").mkdir()
+    other = await kind.open(tmp_path / "other")
+    try:
+        for run_id in ("run_1", "part"):
+            await other.add_run(await journal.read_bytes(run_id))
+        assert [said.text for said in await other.messages("ada")] == ["hello", "hi"]
     finally:
         await other.aclose()
 

@@ -32,6 +32,13 @@ async def test_an_attempt_of_a_call_starts_once(journal: SqliteJournal) -> None:
     assert await entries_of(journal, after=1) == [begun("c"), begun("c", attempt=2)]
 
 
+async def test_a_run_in_which_an_attempt_starts_twice_is_not_taken_in(journal: SqliteJournal) -> None:
+    run = [started(), *asks(1, "c"), begun("c"), gives("c"), finished()]
+    with refuses("invalid", "two results, or two starts"):
+        await journal.add_run([entry.to_json() for entry in run])
+    assert await journal.runs() == []
+
+
 async def test_nobody_changes_or_deletes_an_entry(journal: SqliteJournal, look: Look) -> None:
     await says(journal, "run_1", "hello", "hello")
     for sql in ("update entries set body = x'00'", "update entries set place = place + 100", "delete from entries", "delete from entries where seq = 2"):

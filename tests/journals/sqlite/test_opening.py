@@ -12,7 +12,7 @@ import pytest
 from tests.journals.runs import entries_of, finished, gives, refuses, says, started
 from tests.journals.sqlite.conftest import Look
 from treadle.entries import SCHEMA
-from treadle.journals.sqlite import SqliteJournal, schema
+from treadle.journals.sqlite import SqliteJournal, readers, schema
 from treadle.journals.sqlite.schema import VERSION
 from treadle.journals.sqlite.upcasting import UPCASTERS, upcast
 
@@ -134,6 +134,26 @@ async def test_readers_leave_nothing_behind(path: Path) -> None:
     assert journal.sessions.list() == []
     await journal.aclose()
     assert [one.name for one in path.parent.iterdir()] == ["journal.db"]
+
+
+async def test_a_connection_that_read_is_kept_for_who_reads_next(path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    opened: list[apsw.Connection] = []
+    real = readers.connect
+
+    def connect(path: Path, *, busy_timeout_s: float) -> apsw.Connection:
+        opened.append(real(path, busy_timeout_s=busy_timeout_s))
+        return opened[-1]
+
+    monkeypatch.setattr(readers, "connect", connect)
+    journal = SqliteJournal.open(path)
+    for _ in range(3):
+        assert await journal.runs() == []
+    assert len(opened) == 1
+    with journal._readers.snapshot() as db:
+        await journal.aclose()
+        assert db.execute("select count(*) from runs").get == 0, "who reads reads on"
+    with pytest.raises(apsw.ConnectionClosedError):
+        opened[0].execute("select 1")
 
 
 async def test_closing_moves_the_log_into_the_file(path: Path) -> None:

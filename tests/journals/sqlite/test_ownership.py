@@ -18,6 +18,7 @@ from tests.journals.runs import entries_of, fact, finished, refuses, resumed, st
 from tests.journals.sqlite.conftest import Look
 from treadle.entries import ModelSwitched
 from treadle.errors import AgentError
+from treadle.file_lock import hold
 from treadle.journals.sqlite import SqliteJournal
 from treadle.journals.sqlite.workers import Workers
 
@@ -356,6 +357,16 @@ def test_the_files_of_the_dead_are_cleared_away(tmp_path: Path) -> None:
     assert [one.name for one in folder.iterdir()] == [f"{me}.lock"]
     workers.leave()
     workers.leave()
+
+
+def test_a_driver_that_does_not_say_its_process_is_alive_all_the_same(tmp_path: Path) -> None:
+    workers = Workers(tmp_path / "journal.db")
+    workers.folder.mkdir()
+    descriptor = hold(workers.folder / "worker_silent.lock", "")
+    try:
+        assert workers.alive("worker_silent") == "unknown"
+    finally:
+        os.close(descriptor)
 
 
 def test_a_lock_that_cannot_be_made_is_told(tmp_path: Path) -> None:

@@ -9,7 +9,7 @@ import anyio
 import pytest
 from hypothesis import HealthCheck, example, given, settings
 
-from tests.journals.runs import answers, asks, finished, gives, keeps, message, says, started, steers
+from tests.journals.runs import answers, asks, at, finished, gives, keeps, message, says, started, steers
 from tests.journals.sqlite.conftest import Look
 from tests.strategies import nasty_text
 from treadle.journals.sqlite import SqliteJournal
@@ -48,6 +48,12 @@ async def test_an_entry_of_a_newer_version_hides_no_other_words(journal: SqliteJ
     await again.aclose()
 
 
+async def test_words_inside_a_long_text_are_found(journal: SqliteJournal) -> None:
+    await says(journal, "run_1", "hello", "straw " * 4_000 + "needle", session="ada")
+    (hit,) = found(journal, "needle")
+    assert "straw needle" in hit
+
+
 async def test_only_words_of_ended_runs_in_sessions_are_found(journal: SqliteJournal) -> None:
     await says(journal, "alone", "needle alone", "needle")
     writer = await journal.begin(started(text="needle one", session="ada", first=[message("needle zero")]))
@@ -75,6 +81,15 @@ async def test_what_was_cleared_or_deleted_is_not_found(journal: SqliteJournal, 
     assert found(journal, "needle") == ["needle three"]
     journal.sessions.delete("ada")
     assert look("select count(*) from said") == look("select count(*) from words where words match 'needle'") == [(0,)]
+
+
+async def test_what_goes_with_one_run_leaves_the_words_of_the_others(journal: SqliteJournal) -> None:
+    await says(journal, "run_1", "needle one", "yes", session="ada", minute=1)
+    await says(journal, "run_2", "needle two", "yes", session="ada", minute=5)
+    await says(journal, "run_3", "needle three", "yes", session="eve", minute=6)
+    assert len(found(journal, "needle")) == 3
+    assert (await journal.prune(at(3), apply=True)).runs == ("run_1",)
+    assert found(journal, "needle") == ["needle three", "needle two"]
 
 
 async def test_what_has_left_the_view_is_found(journal: SqliteJournal) -> None:

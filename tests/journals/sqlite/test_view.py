@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import Any
 
 import anyio
+import msgspec
 import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
@@ -85,6 +86,18 @@ async def test_a_fork_brings_the_past_that_it_goes_on_from(journal: SqliteJourna
     for _ in range(2):
         assert {one.id: one.message_count for one in journal.sessions.list()} == {"ada": 4, "new": 6}
     assert look("select count(*) from sessions where messages is null") == [(0,)]
+
+
+async def test_what_came_late_was_not_there_for_a_run_that_had_begun(journal: SqliteJournal) -> None:
+    writer = await journal.begin(started(session="ada"))
+    await writer.append([*asks(1, "c", text="I look"), gives("c"), *answers("run_1", "done"), finished(turns=2, tool_calls=1)])
+    journal.sessions.add_message("ada", message("a note"))
+    await journal.begin(started("run_2", "and now?", session="ada", minute=1))
+    assert [one.message_count for one in journal.sessions.list()] == [5]
+    await writer.append([msgspec.structs.replace(late("c"), at=at(2))])
+    assert [one.message_count for one in journal.sessions.list()] == [6]
+    assert texts(journal, before="run_2") == ["hello", "I look", "", "done", "a note"]
+    assert ["it happened" in said for said in texts(journal)] == [False, False, False, False, True, False]
 
 
 async def test_a_window_leaves_what_it_kept_in_view(journal: SqliteJournal) -> None:

@@ -45,6 +45,41 @@ async def test_what_many_runs_append_at_once_is_one_transaction(path: Path, boun
     await journal.aclose()
 
 
+async def test_more_than_one_transaction_should_hold_are_several(path: Path, boundaries: list[str]) -> None:
+    journal = SqliteJournal.open(path, busy_timeout_s=20)
+    writer = await journal.begin(started())
+    count = 2 * writing.TOGETHER_MAX + 10
+    boundaries.clear()
+    blocker = apsw.Connection(str(path))
+    blocker.execute("begin immediate")
+    with anyio.fail_after(20):
+        async with anyio.create_task_group() as group:
+            for n in range(count):
+                group.start_soon(writer.append, [fact(str(n))])
+            await anyio.lowlevel.checkpoint()
+            blocker.execute("commit")
+    blocker.close()
+    assert 3 <= len(boundaries) // 2 <= 5
+    assert await entries_of(journal, after=1) == [fact(str(n)) for n in range(count)]
+    await journal.aclose()
+
+
+async def test_a_journal_is_read_and_closed_although_tools_keep_every_thread(path: Path) -> None:
+    journal = SqliteJournal.open(path)
+    await journal.begin(started())
+    limiter = anyio.to_thread.current_default_thread_limiter()
+    tools = range(int(limiter.total_tokens))
+    for one in tools:
+        limiter.acquire_on_behalf_of_nowait(one)
+    try:
+        with anyio.fail_after(5):
+            assert [run.run_id for run in await journal.runs()] == ["run_1"]
+            await journal.aclose()
+    finally:
+        for one in tools:
+            limiter.release_on_behalf_of(one)
+
+
 async def test_one_that_is_refused_leaves_the_others_of_its_transaction(path: Path) -> None:
     journal = SqliteJournal.open(path, busy_timeout_s=20)
     writers = [await journal.begin(started(f"run_{n}")) for n in range(9)]
