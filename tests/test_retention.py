@@ -74,3 +74,9 @@ async def test_an_unknown_run_is_told_with_its_nearest(tmp_path: Path) -> None:
     async with Runtime.open(url) as rt:
         with pytest.raises(AgentError, match=old):
             await rt.replay(old[:-1])
+
+
+async def test_an_age_before_all_calendars_keeps_everything(tmp_path: Path) -> None:
+    url = f"sqlite:///{tmp_path}/runs.db"
+    old = await _with_an_old_run(url)
+    assert old in await _runs_after_one_more(url, Config(keep_runs="999999w"))

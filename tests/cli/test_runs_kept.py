@@ -151,6 +151,7 @@ def test_old_runs_are_deleted_and_young_ones_are_not(cli: Cli) -> None:
         assert cli("run", "x", "--model", cli.script({"text": "ok"})).code == 0
     crashed(cli)
     assert "nothing to delete" in cli("runs", "prune", "--older-than", "30d").out
+    assert "nothing to delete" in cli("runs", "prune", "--older-than", "999999w").out
     assert "nothing to delete" in cli("runs", "prune", "--older-than", "30d", *other(cli)).out
     assert not (cli.home / "other.db").exists()
     done = cli("runs", "prune", "--older-than", "0h", "--yes")

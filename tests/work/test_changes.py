@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import tempfile
 from pathlib import Path
 
 import pytest
@@ -23,6 +24,10 @@ def changes(folder: Path, tmp_path: Path) -> Changes:
     return Changes(Git(folder, os.environ), tmp_path / "objects")
 
 
+async def since(changes: Changes, before: str) -> Diff:
+    return await changes.between(before, await changes.moment())
+
+
 def everything(folder: Path) -> dict[str, bytes]:
     return {str(path): path.read_bytes() for path in sorted(folder.rglob("*")) if path.is_file()}
 
@@ -38,7 +43,7 @@ async def test_changed_new_and_deleted_files_count_and_ignored_ones_do_not(folde
     (folder / "mine.txt").unlink()
     (folder / "picture.png").write_bytes(bytes(range(256)))
     os.symlink("cart.py", folder / "link")
-    assert await changes.since(before) == Diff(files=6, added=2 + 2 + 1 + 1, removed=1 + 1)
+    assert await since(changes, before) == Diff(files=6, added=2 + 2 + 1 + 1, removed=1 + 1)
 
 
 async def test_neither_the_folder_nor_its_repository_is_changed(folder: Path, changes: Changes) -> None:
@@ -47,14 +52,14 @@ async def test_neither_the_folder_nor_its_repository_is_changed(folder: Path, ch
     (folder / "cart.py").write_text("still other\n")
     (folder / "new.txt").write_text("new\n")
     before = everything(folder)
-    await changes.since(await changes.moment())
+    await since(changes, await changes.moment())
     assert everything(folder) == before
 
 
 async def test_where_nothing_was_changed_there_is_nothing(folder: Path, changes: Changes) -> None:
     (folder / "cart.py").write_text("dirty before\n")
-    assert await changes.since(await changes.moment()) == Diff(files=0, added=0, removed=0)
-    assert await changes.since("HEAD") == Diff(files=1, added=1, removed=3)
+    assert await since(changes, await changes.moment()) == Diff(files=0, added=0, removed=0)
+    assert await since(changes, "HEAD") == Diff(files=1, added=1, removed=3)
 
 
 async def test_a_large_file_that_git_does_not_know_is_left_out(folder: Path, changes: Changes) -> None:
@@ -62,24 +67,25 @@ async def test_a_large_file_that_git_does_not_know_is_left_out(folder: Path, cha
     with (folder / "large.bin").open("wb") as file:
         file.truncate(UNTRACKED_BYTES_MAX + 1)
     (folder / "small.txt").write_text("a\n")
-    assert await changes.since(before) == Diff(files=1, added=1, removed=0)
+    assert await since(changes, before) == Diff(files=1, added=1, removed=0)
 
 
 async def test_a_repository_inside_is_left_alone(folder: Path, changes: Changes) -> None:
     before = await changes.moment()
     repository(folder / "inner")
-    assert await changes.since(before) == Diff(files=0, added=0, removed=0)
+    assert await since(changes, before) == Diff(files=0, added=0, removed=0)
 
 
 async def test_a_moment_outlives_who_took_it(folder: Path, changes: Changes, tmp_path: Path) -> None:
     (folder / "mine.txt").write_text("a\n")
     before = await changes.moment()
     (folder / "mine.txt").write_text("a\nb\n")
-    assert await Changes(Git(folder, os.environ), tmp_path / "objects").since(before) == Diff(files=1, added=1, removed=0)
+    assert await since(Changes(Git(folder, os.environ), tmp_path / "objects"), before) == Diff(files=1, added=1, removed=0)
 
 
-async def test_what_cannot_be_told_is_none(folder: Path, changes: Changes) -> None:
-    assert await changes.since("0" * 40) is None
+async def test_what_git_cannot_tell_is_said(folder: Path, changes: Changes) -> None:
+    with pytest.raises(GitFailed, match="git diff-tree failed"):
+        await since(changes, "0" * 40)
     with pytest.raises(GitFailed, match="git rev-parse failed"):
         await Git(folder.parent, {"PATH": os.environ["PATH"], "GIT_CEILING_DIRECTORIES": "/"})("rev-parse", "HEAD")
 
@@ -118,5 +124,11 @@ async def test_filters_that_a_repository_configures_are_not_started_and_a_person
     (folder / "mine.txt").write_text("mine\n")
     (folder / "large.bin").write_text("large\n")
     assert await Git(folder, environment)("status", "--porcelain")
-    assert await Changes(Git(folder, environment), tmp_path / "objects").since(before) == Diff(files=4, added=4, removed=3)
+    assert await since(Changes(Git(folder, environment), tmp_path / "objects"), before) == Diff(files=4, added=4, removed=3)
     assert sorted(path.name for path in tmp_path.iterdir() if path.is_file()) == ["gitconfig", "lfs", "mine"]
+
+
+async def test_a_full_disk_for_temporary_files_is_said(changes: Changes, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(tempfile, "tempdir", str(tmp_path / "nowhere"))
+    with pytest.raises(GitFailed, match="cannot be copied"):
+        await changes.moment()

@@ -72,6 +72,8 @@ def test_prompts_come_from_standard_input(cli: Work) -> None:
         (("x", "--file", "nowhere.png"), "nowhere.png"),
         (("x", "--journal", "memory:"), "a batch is kept"),
         (("x", "--parallel", "0"), "--parallel"),
+        (("x", "--gate-timeout", "inf"), "--gate-timeout"),
+        (("x", "--gate-timeout", "nan"), "--gate-timeout"),
     ],
 )
 def test_what_is_wrong_before_the_first_run_is_said_and_leaves_nothing(cli: Work, arguments: tuple[str, ...], said: str) -> None:

@@ -124,3 +124,12 @@ def test_a_batch_is_found_by_the_beginning_of_its_id_or_as_the_last(tmp_path: Pa
         find_batch(tmp_path, "01")
     with pytest.raises(AgentError, match="the newest is work_02"):
         find_batch(tmp_path, "nobody")
+
+
+def test_one_that_cannot_be_begun_leaves_nothing(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Else it would be the `last` one."""
+    write = os.write
+    monkeypatch.setattr(os, "write", lambda descriptor, data: write(descriptor, data[:10]))
+    with pytest.raises(AgentError, match=r"cannot be kept in .*: the disk is full"):
+        Logbook.begin(tmp_path / "shelf", BATCH)
+    assert not list((tmp_path / "shelf").iterdir())

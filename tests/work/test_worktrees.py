@@ -179,3 +179,24 @@ async def test_what_is_missing_is_fetched_from_nowhere(folder: Path, worktrees: 
         await worktrees.make(worktrees.place(1))
     assert not (tmp_path / "fired").exists()
     assert left(folder) == (0, "")
+
+
+async def test_a_repository_at_the_root_of_the_disk_has_worktrees_in_folders_of_their_own(worktrees: Worktrees, tmp_path: Path) -> None:
+    """As in a container. What goes with a worktree is the folder above it, which must not be the shelf with all the others."""
+    at_the_root = Worktrees(Git(Path("/"), os.environ), Batch(id="work_02", prompts=("a",), terms=TERMS, base="HEAD"), tmp_path / "shelf", "")
+    place = at_the_root.place(1)
+    assert place.root
+    assert Path(place.root).parent == tmp_path / "shelf" / "work_02-1"
+
+
+async def test_a_line_end_in_the_name_of_a_folder_leads_nowhere_else(tmp_path: Path) -> None:
+    folder = repository(tmp_path / "a\nb")
+    (folder / "inner").mkdir()
+    (folder / "inner" / "x").touch()
+    git(folder, "add", ".")
+    git(folder, "commit", "-q", "-m", "second")
+    worktrees = await worktrees_of(folder / "inner", tmp_path / "shelf")
+    place = worktrees.place(1)
+    await worktrees.make(place)
+    assert place.folder == f"{tmp_path}/shelf/work_01-1/a\nb/inner"
+    assert await is_clean(folder, worktrees, place)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import sys
 from contextlib import nullcontext
 from pathlib import Path
@@ -21,12 +22,25 @@ OF_A_BATCH = {"prompts": "PROMPT", "source": "--from", "worktree": "--worktree",
 """What is settled when a batch begins."""
 
 
+def _finite(ctx: click.Context, parameter: click.Parameter, value: float) -> float:
+    if not math.isfinite(value):
+        raise click.BadParameter(f"{value} is no number of seconds.")
+    return value
+
+
 @click.command(context_settings=HELP)
 @click.argument("prompts", metavar="[PROMPT]...", nargs=-1)
 @click.option("--from", "source", metavar="FILE|DIR|-", help="Prompts: one a line of a file or of standard input (-), one a file of a folder.")
 @click.option("--worktree", is_flag=True, help="Work each prompt in a git worktree of its own, on a branch treadle/ID from HEAD.")
 @click.option("--gate", "gates", metavar="CMD", multiple=True, help="A command that must succeed after a prompt was worked; repeatable, in order.")
-@click.option("--gate-timeout", type=click.FloatRange(0, min_open=True), default=GATE_TIMEOUT_S, metavar="S", help="Seconds of each gate. Default: 1800.")
+@click.option(
+    "--gate-timeout",
+    type=click.FloatRange(0, min_open=True),
+    callback=_finite,
+    default=GATE_TIMEOUT_S,
+    metavar="S",
+    help="Seconds of each gate. Default: 1800.",
+)
 @click.option("--retries", type=click.IntRange(0), default=0, show_default=True, metavar="N", help="Attempts after the first, where a gate or a run failed.")
 @click.option("--parallel", type=click.IntRange(1), default=1, show_default=True, metavar="N", help="Prompts that are worked at once.")
 @click.option("--resume", "batch", metavar="ID", help="Go on with a batch that was stopped: its id, the beginning of it, or `last`.")

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shlex
 import signal
 import sys
 from contextlib import suppress
@@ -206,7 +207,6 @@ def _print(report: Report, output: str, secrets: Redactor, out: IO[bytes] | None
 
 
 async def _tell_next_steps(runtime: Runtime, report: Report, journal: str | None) -> None:
-    there = "" if journal is None else f" --journal {journal}"
     for row in report.rows:
         if row.run_id is None:
             continue
@@ -216,4 +216,6 @@ async def _tell_next_steps(runtime: Runtime, report: Report, journal: str | None
                 for line in next_steps(state, journal=journal):
                     click.echo(plain(runtime.redact(line)), err=True)
     if report.pending:
-        click.echo(plain(f"treadle work --resume {report.id}{there} goes on with it"), err=True)
+        there = () if journal is None else ("--journal", journal)
+        command = shlex.join(["treadle", "work", "--resume", report.id, *there])
+        click.echo(plain(runtime.redact(f"{command} goes on with it")), err=True)

@@ -56,7 +56,7 @@ def find_skills(own: Path | None, project: Project, trust: Trust, warnings: list
 
 def _folders(place: Path) -> list[Path]:
     try:
-        return sorted(folder for folder in place.iterdir() if (folder / SKILL_NAME).is_file())
+        return sorted(folder for folder in place.iterdir() if os.path.isfile(folder / SKILL_NAME))  # one that cannot be entered is none
     except OSError:
         return []
 

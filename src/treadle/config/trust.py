@@ -141,7 +141,7 @@ def survey(project: Project, own: Path) -> dict[str, bytes]:
 def brought(project: Project, own: Path) -> list[Path]:
     """What the project has for a run in `here`, settings aside: whether it is trusted or not."""
     files = (path for folder in project.folders() for path in _control_files(folder, own))
-    return [path for path in files if path.name in (GUIDANCE_NAME, SKILL_NAME) and path.is_file() and path.resolve().is_relative_to(project.root)]
+    return [path for path in files if path.name in (GUIDANCE_NAME, SKILL_NAME) and os.path.isfile(path) and path.resolve().is_relative_to(project.root)]
 
 
 def _control_files(folder: Path, own: Path) -> Iterator[Path]:

@@ -14,7 +14,6 @@ from tempfile import TemporaryDirectory
 
 import anyio.to_thread
 
-from treadle.errors import AgentError
 from treadle.work.git import Git, GitFailed
 from treadle.work.report import Diff
 
@@ -32,36 +31,32 @@ class Changes:
 
     async def moment(self) -> str:
         """A tree of what stands there now. Raises GitFailed."""
-        objects, index = [self._git.folder / path for path in (await self._git("rev-parse", "--git-path", "objects", "--git-path", "index")).split("\n")]
-        with TemporaryDirectory(prefix="treadle-index-") as private:
-            copy = Path(private, "index")
-            try:
-                self._store.mkdir(mode=0o700, parents=True, exist_ok=True)
+        objects, index = await self._path("objects"), await self._path("index")
+        try:
+            self._store.mkdir(mode=0o700, parents=True, exist_ok=True)
+            with TemporaryDirectory(prefix="treadle-index-") as private:
+                copy = Path(private, "index")
                 if index.exists():
                     await anyio.to_thread.run_sync(shutil.copyfile, index, copy)
-            except OSError as e:
-                raise GitFailed("invalid", f"the index of {str(self._git.folder)!r} cannot be copied: {e.strerror or e}") from e
-            git = self._beside(objects, GIT_INDEX_FILE=str(copy))
-            await git("add", "--update", "--ignore-errors", ".")
-            unknown = (await git("ls-files", "--others", "--exclude-standard", "-z")).split("\0")
-            small = await anyio.to_thread.run_sync(lambda: [name for name in unknown if self._is_small(name)])
-            await git("update-index", "--add", "--remove", "-z", "--stdin", stdin=b"".join(os.fsencode(name) + b"\0" for name in small))
-            return await git("write-tree")
+                git = self._beside(objects, GIT_INDEX_FILE=str(copy))
+                await git("add", "--update", "--ignore-errors", ".")
+                unknown = (await git("ls-files", "--others", "--exclude-standard", "-z")).split("\0")
+                small = await anyio.to_thread.run_sync(lambda: [name for name in unknown if self._is_small(name)])
+                await git("update-index", "--add", "--remove", "-z", "--stdin", stdin=b"".join(os.fsencode(name) + b"\0" for name in small))
+                return await git("write-tree")
+        except OSError as e:
+            raise GitFailed("invalid", f"the index of {str(self._git.folder)!r} cannot be copied: {e.strerror or e}") from e
 
     async def between(self, before: str, after: str) -> Diff:
         """Of two moments, or commits. Raises GitFailed."""
-        objects = self._git.folder / await self._git("rev-parse", "--git-path", "objects")
-        git = self._beside(objects)
+        git = self._beside(await self._path("objects"))
         lines = (await git("diff-tree", "-r", "-z", "--numstat", "--no-renames", "--no-ext-diff", "--no-textconv", before, after)).split("\0")
         counts = [line.split("\t")[:2] for line in lines if line]
         return Diff(files=len(counts), added=sum(_number(added) for added, _ in counts), removed=sum(_number(removed) for _, removed in counts))
 
-    async def since(self, before: str) -> Diff | None:
-        """From a moment until now; None where git cannot tell."""
-        try:
-            return await self.between(before, await self.moment())
-        except AgentError:
-            return None
+    async def _path(self, name: str) -> Path:
+        """Of something that the repository keeps; a name may hold a line end, so one at a time."""
+        return self._git.folder / await self._git("rev-parse", "--git-path", name)
 
     def _beside(self, objects: Path, **environment: str) -> Git:
         alternate = str(objects)

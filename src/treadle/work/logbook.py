@@ -105,10 +105,14 @@ class Logbook:
             folder.mkdir(mode=0o700)
             flags = os.O_RDWR | os.O_APPEND | os.O_CREAT | os.O_EXCL | getattr(os, "O_NOFOLLOW", 0)
             logbook = cls(folder, os.open(folder / ENTRIES, flags, 0o600))
-            take(logbook._descriptor)
-            logbook._write(Begun(at=now(), batch=batch))
-            _sync_folder(folder)
-            _sync_folder(shelf)
+            try:
+                take(logbook._descriptor)
+                logbook._write(Begun(at=now(), batch=batch))
+                _sync_folder(folder)
+                _sync_folder(shelf)
+            except BaseException:
+                logbook.discard()
+                raise
         except OSError as e:
             raise AgentError("invalid", f"the batch cannot be kept in {str(folder)!r}: {e.strerror or e}") from e
         return logbook

@@ -120,7 +120,7 @@ class Assistants:
         """The same for every run in a folder, whatever is changed there meanwhile. Blocks while it reads files."""
         if folder not in self._made:
             project = project_of(folder)
-            trust = replace(self._trust, root=project.root) if self._trust is not None and project is not None else None
+            trust = self._trust.at(project.root) if self._trust is not None and project is not None else None
             self._made[folder] = replace(coding_agent(self._config, folder, trust=trust).agent, model=self._terms.model)
         return self._made[folder]
 

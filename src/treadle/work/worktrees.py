@@ -40,7 +40,7 @@ class Repository:
         """Raises GitFailed where there is none."""
         git = Git(cwd, environment)
         try:
-            top, _, prefix = (await git("rev-parse", "--show-toplevel", "--show-prefix")).partition("\n")
+            top, prefix = await git("rev-parse", "--show-toplevel"), await git("rev-parse", "--show-prefix")  # a name may hold a line end
         except GitFailed as e:
             raise GitFailed("invalid", f"{str(cwd)!r} is in no git repository that has a checkout ({e.message})") from e
         return cls(git.within(Path(top)), prefix)
@@ -93,7 +93,7 @@ class Worktrees:
     def place(self, number: int) -> Place:
         """Where it will be. Nothing is made."""
         item = self._batch.item_id(number)
-        root = self._shelf / item / self._git.folder.name  # tools that name things by their folder find the name that they know
+        root = self._shelf / item / (self._git.folder.name or "root")  # tools that name things by their folder find the name that they know
         return Place(folder=str(root / self._prefix), root=str(root), branch=f"{BRANCHES}{item}", tree=self._batch.base)
 
     async def make(self, place: Place) -> None:

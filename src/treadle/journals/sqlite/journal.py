@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import sys
 from collections.abc import Callable, Sequence
 from datetime import date
 from functools import partial
@@ -200,7 +201,7 @@ class SqliteJournal:
 
     async def runs(self, *, limit: int | None = None, session_id: str | None = None) -> list[RunInfo]:
         def read(db: Cursor) -> list[RunInfo]:
-            most = -1 if limit is None else max(limit, 0)
+            most = -1 if limit is None else min(max(limit, 0), sys.maxsize)
             if session_id is None:
                 return list(listed(db, self._workers, "order by num desc limit ?", (most,)))
             session = number_of(db, session_id)

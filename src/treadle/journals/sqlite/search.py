@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+import sys
 from collections.abc import Sequence
 from typing import cast
 
@@ -62,7 +63,7 @@ def found(db: Cursor, words: str, *, limit: int) -> list[Found]:
     if query is None or limit < 1:
         return []
     hits: dict[str, Found] = {}
-    for session_id, title, session, pos, place, nth, at_us in db.execute(_FOUND, (query, limit)).fetchall():
+    for session_id, title, session, pos, place, nth, at_us in db.execute(_FOUND, (query, min(limit, sys.maxsize))).fetchall():
         message = _message(db, session, pos, place, nth)
         excerpt = excerpt_of(message.text, wanted[0].casefold())
         hits[message.id] = Found(session_id=session_id, title=title, role=message.role, at=time_of(at_us), excerpt=excerpt)
