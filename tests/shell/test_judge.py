@@ -434,6 +434,7 @@ def test_a_rule_is_offered_only_where_it_says_all_that_is_asked_about(place: Pat
 LONG = {
     "long": "echo " + "a" * 200_000,
     "many commands": "true && " * 3_000 + "true",
+    "many commands side by side": "true; " * 500 + "true",
     "many words": "cat " + "a.txt " * 3_000,
     "many wrappers": "env " * 3_000 + "ls",
     "arrays in arrays": "a=(" * 5_000,
@@ -442,6 +443,8 @@ LONG = {
     "scripts in scripts": "bash -c \"bash -c 'ls'\";" * 300,
     "quotes": "'" * 20_001,
     "brackets": "[[ a =~ (" * 2_000,
+    "dollars between other letters": "é$" * 6_666,
+    "bars after a mistake": "| cat " * 3_333,
 }
 
 
