@@ -163,8 +163,9 @@ async def test_events_come_after_the_append_and_in_the_order_of_the_entries() ->
             group.start_soon(read)
             await first.reached.wait()
             await anyio.wait_all_tasks_blocked()
-            assert not [event for event in seen if isinstance(event, events.ToolCallEnd)]
+            early = [event for event in seen if isinstance(event, events.ToolCallEnd)]
             first.opened.set()
+    assert not early
     check_events(seen)
 
 

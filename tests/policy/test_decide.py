@@ -118,6 +118,12 @@ def test_all_files_must_be_inside(project: Path) -> None:
     assert verdict("accept-edits", Gated("once", touches=writing(inside, project / "c")), project) == "allow"
     assert verdict("accept-edits", Gated("once", touches=writing(inside, outside)), project) == "ask"
     assert verdict("ask", Gated("pure", touches=reading(inside, outside)), project) == "ask"
+    assert verdict("ask", Gated("pure", touches=reading(outside, inside)), project) == "ask"
+
+
+def test_plan_mode_denies_what_is_not_pure_also_where_it_names_only_what_it_reads(project: Path) -> None:
+    assert verdict("plan", Gated("once", touches=reading("src/a.py")), project) == "deny"
+    assert verdict("plan", Gated("pure", touches=reading("src/a.py")), project) == "allow"
 
 
 @pytest.mark.parametrize(
@@ -153,6 +159,8 @@ def test_a_host_asks_unless_a_rule_allows_it(project: Path) -> None:
     assert verdict("ask", tool, project, allow=["fetch(*.example.org)"]) == "ask"
     assert verdict("full", tool, project, deny=["fetch(docs.*)"]) == "deny"
     assert verdict("full", tool, project, ask=["fetch(*)"]) == "ask"
+    rooted = Gated("pure", name="fetch", touches=lambda: Touched(hosts=("docs.python.org.",)))
+    assert verdict("full", rooted, project, deny=["fetch(docs.python.org)"]) == "deny"
     assert verdict("ask", tool, project, allow=["fetch"]) == "allow"
 
 

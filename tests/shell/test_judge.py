@@ -121,6 +121,8 @@ sed -i s/a/b/ a.txt
 sed 's/a/b/w x' a.txt
 sed '1e ls' a.txt
 awk '{print > "x"}' a.txt
+awk 'BEGIN{print "a;b" > "f"}'
+awk 'BEGIN{print "}" > "f"}'
 awk '{print | "sh"}' a.txt
 date 010203042030
 printf -v x y

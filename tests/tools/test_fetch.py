@@ -327,6 +327,22 @@ async def test_only_so_much_of_a_body_is_read_however_it_is_packed(use: Use, mon
             assert 1024 * 1024 < len(shown) < 1024 * 1024 + 200
 
 
+async def test_a_body_without_an_end_is_left_after_the_bound(use: Use, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(web, "MAX_BYTES", 1024 * 1024)
+    monkeypatch.setattr(fetch_module, "MAX_SECONDS", 5)
+
+    async def endless(request: server.Request) -> server.StreamResponse:
+        response = server.StreamResponse(headers={"Content-Type": "text/plain"})
+        await response.prepare(request)
+        for _ in range(32):
+            await response.write(b"words " * 10_000)
+        await anyio.sleep_forever()
+        raise AssertionError
+
+    async with serving(endless) as net:
+        assert (await use(net.fetch, "http://good.example/")).endswith("(only the first 1 MiB were read)")
+
+
 async def test_a_server_that_does_not_answer_is_given_up(use: Use, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(fetch_module, "MAX_SECONDS", 0.2)
 
