@@ -14,6 +14,7 @@ import pytest
 from tests.tools.conftest import MakeContext
 from treadle.tooling import InvalidArguments, ToolFailed
 from treadle.tools import files
+from treadle.tools import folder as folders
 from treadle.tools.folder import Folder, NotARegularFile, kind_of
 from treadle.undo import Before, content_hash
 
@@ -129,6 +130,62 @@ def test_only_missing_directories_are_made_and_only_where_that_is_wanted(root: P
     (root / "file").touch()
     with pytest.raises(NotADirectoryError):
         Folder.at(str(root / "file/b"), create=True)
+
+
+def test_where_there_are_no_descriptors_a_path_stands_for_the_folder(root: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(folders, "_BY_DESCRIPTOR", False)
+    with pytest.raises(FileNotFoundError):
+        Folder.at(str(root / "a/b"))
+    for _ in range(2):
+        Folder.at(str(root / "a/b"), create=True).sync()
+    (root / "a/link").symlink_to("b")
+    with Folder.at(str(root)) as top, top.folder("a") as below:
+        assert (below.path, below.descriptor(), below.link_target("link"), below.leads_to_directory("link")) == (str(root / "a"), None, "b", True)
+        below.remove_folder("b")
+        with below.entries() as entries:
+            assert [entry.name for entry in entries] == ["link"]
+
+
+class Swapped(Folder):
+    """Somebody is always quicker: what is looked at is something else when it is opened."""
+
+    def stat(self, name: str) -> os.stat_result:
+        found = super().stat(name)
+        os.unlink(os.path.join(self.path, name))
+        os.rename(os.path.join(self.path, "other"), os.path.join(self.path, name))
+        return found
+
+
+@pytest.mark.parametrize("other", ["a link", "a pipe", "a folder"])
+def test_what_is_swapped_between_the_look_and_the_opening_is_not_opened(root: Path, other: str) -> None:
+    (root / "a").touch()
+    (root / "secret").write_text("secret")
+    match other:
+        case "a link":
+            (root / "other").symlink_to("secret")
+        case "a pipe":
+            os.mkfifo(root / "other")
+        case _:
+            (root / "other").mkdir()
+    descriptors = Path("/proc/self/fd")
+    with Swapped(str(root), os.open(root, os.O_RDONLY)) as folder:
+        before = len(os.listdir(descriptors)) if descriptors.exists() else 0
+        with pytest.raises(OSError, match="symbolic links" if other == "a link" else "no file any more"):
+            folder.open_file("a")
+        assert (len(os.listdir(descriptors)) if descriptors.exists() else 0) == before
+
+
+def test_listing_and_syncing_leave_no_descriptor_open(root: Path) -> None:
+    descriptors = Path("/proc/self/fd")
+    if not descriptors.exists():
+        pytest.skip("open descriptors are counted in /proc")
+    with Folder.at(str(root)) as folder:
+        before = len(os.listdir(descriptors))
+        with folder.entries() as entries:
+            assert list(entries) == []
+        folder.sync()
+        assert len(os.listdir(descriptors)) == before
+    assert len(os.listdir(descriptors)) == before - 1
 
 
 # ---------------------------------------------------------------- reading
