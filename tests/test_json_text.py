@@ -23,7 +23,6 @@ def nested(levels: int) -> str:
 TWO_THREADS = """
 import threading
 import msgspec
-from treadle.json_text import decode_json
 
 looking, done = threading.Event(), threading.Event()
 
@@ -40,7 +39,7 @@ class Outer(msgspec.Struct):
     b: int
 
 def read():
-    assert decode_json(b'{"inner":{"a":1},"b":2}', Outer).b == 2
+READ
 
 threads = [threading.Thread(target=read) for _ in range(2)]
 threads[0].start()
@@ -54,9 +53,52 @@ print("read")
 """
 
 
-def test_two_threads_may_meet_a_kind_of_value_for_the_first_time() -> None:
+READS = {
+    "a value": """
+    from treadle.json_text import decode_json
+    assert decode_json(b'{"inner":{"a":1},"b":2}', Outer).b == 2
+""",
+    "an argument of a tool": """
+    from pydantic import TypeAdapter
+    from treadle.tools.function.structs import with_structs
+    assert TypeAdapter(with_structs(Outer)).validate_python({"inner": {"a": 1}, "b": 2}).b == 2
+""",
+    "a provider's answer": """
+    from contextlib import nullcontext
+    import anyio
+    from treadle.providers.exchange import asked_once
+    from treadle.providers.refusals import Refusals
+
+    class Scripted:
+        status = 200
+
+        def __init__(self):
+            self.pieces = [b'{"inner":{"a":1},"b":2}', b""]
+
+        def get(self, path, headers):
+            return nullcontext(self)
+
+        def header(self, name):
+            return "application/json"
+
+        async def read(self):
+            return self.pieces.pop(0)
+
+        def heard(self):
+            pass
+
+    async def ask():
+        assert (await asked_once(Scripted(), "/", None, headers={}, refusals=Refusals("the key"), kind=Outer)).b == 2
+
+    anyio.run(ask)
+""",
+}
+
+
+@pytest.mark.parametrize("read", READS.values(), ids=READS.keys())
+def test_two_threads_may_meet_a_kind_of_value_for_the_first_time(read: str) -> None:
     """The library shows the second one what the first has not finished: the process died where a run's end was read while it was being indexed."""
-    told = subprocess.run([sys.executable, "-c", TWO_THREADS], capture_output=True, text=True, check=False)
+    told = subprocess.run([sys.executable, "-c", TWO_THREADS.replace("READ", read)], capture_output=True, text=True, check=False)
     assert (told.returncode, told.stdout) == (0, "read\n"), told.stderr
 
 

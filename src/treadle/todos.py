@@ -10,6 +10,7 @@ from typing import Literal, TypeAlias
 
 import msgspec
 
+from treadle.json_text import met
 from treadle.message import Message
 from treadle.types import Value
 
@@ -37,7 +38,7 @@ def written(arguments: object) -> tuple[Todo, ...] | None:
     if not isinstance(arguments, dict):
         return None
     try:
-        return msgspec.convert(arguments, _Written).todos
+        return msgspec.convert(arguments, met(_Written)).todos
     except msgspec.ValidationError:
         return None
 
@@ -62,7 +63,7 @@ def standing(messages: Iterable[Message]) -> tuple[Todo, ...]:
 
 def _written_in(arguments_json: str) -> tuple[Todo, ...] | None:
     try:
-        return msgspec.json.decode(arguments_json, type=_Written).todos
+        return msgspec.json.decode(arguments_json, type=met(_Written)).todos
     except (msgspec.DecodeError, UnicodeError, RecursionError):
         return None
 

@@ -11,6 +11,7 @@ from typing import TypeVar
 import msgspec
 
 from treadle.errors import AgentError
+from treadle.json_text import met
 from treadle.model import Delta
 from treadle.providers.connection import Connection, Reply, read_beginning, read_whole
 from treadle.providers.decoding import Decoder
@@ -62,6 +63,6 @@ async def asked_once(connection: Connection, path: str, body: bytes | None, *, h
             raise await refused(reply, refusals)
         answer = await read_whole(reply)
     try:
-        return msgspec.json.decode(answer, type=kind, strict=False)
+        return msgspec.json.decode(answer, type=met(kind), strict=False)
     except (ValueError, RecursionError) as e:
         raise AgentError("network", f"the provider's answer cannot be read: {e}", status=200) from e

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 
 import msgspec
 
-from treadle.config.keys import REFUSAL
+from treadle.config.readers import REFUSAL
 from treadle.errors import AgentError, ErrorKind
 from treadle.model import ArgumentsDelta, Delta, Model, ModelRequest, Notice, ReasoningDelta, ResponseEnd, Switch, TextDelta, ToolCallStart, WholePart
 from treadle.types import StopReason, Usage

@@ -35,6 +35,7 @@ if TYPE_CHECKING:
 END_GRACE_S = 0.25
 """How long an answer that has said all may take to end properly; after that its connection is not kept."""
 LARGE_BODY_BYTES = 1024 * 1024
+CHECK_PROXY = "check HTTPS_PROXY, or add the host to NO_PROXY"
 
 
 class Protocol(ResponseHandler):

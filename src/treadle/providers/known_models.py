@@ -15,6 +15,7 @@ from urllib.parse import urlsplit
 import msgspec
 
 from treadle.abilities import UNKNOWN, Abilities
+from treadle.json_text import decode_json
 from treadle.types import Effort
 
 _OWN_VENDORS = {"anthropic": "anthropic", "openai": "openai", "openai-chat": "openai", "gemini": "google"}
@@ -46,7 +47,7 @@ def known_models() -> KnownModels:
     """The file, read when the first model of a provider is made."""
     # Through the loader, which finds it in a zip too: importlib.resources costs 28 ms of start-up.
     text = cast("_Loader", __loader__).get_data(str(Path(__file__).with_suffix(".json")))
-    return msgspec.json.decode(text, type=KnownModels)
+    return decode_json(text, KnownModels)
 
 
 def known(endpoint_type: str, base_url: str | None, model_id: str) -> Abilities:

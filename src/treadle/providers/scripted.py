@@ -11,6 +11,7 @@ import anyio
 import msgspec
 
 from treadle.errors import AgentError
+from treadle.json_text import met
 from treadle.model import (
     ArgumentsDelta,
     Delta,
@@ -142,7 +143,7 @@ def _end(entry: ScriptEntry, request: ModelRequest) -> ResponseEnd:
 
 def _entry(value: object, index: int, name: str) -> ScriptEntry:
     try:
-        return msgspec.convert(value, ScriptEntry)
+        return msgspec.convert(value, met(ScriptEntry))
     except msgspec.ValidationError as e:
         instead = f', write {{"text": {json.dumps(value, ensure_ascii=False)}}}' if isinstance(value, str) and len(value) < 60 else ""
         raise AgentError("invalid", f"{name}: entry {index + 1} is no script entry: {e}{instead}") from e

@@ -15,6 +15,7 @@ import msgspec
 from treadle.abilities import Abilities
 from treadle.config.endpoint import Endpoint
 from treadle.config.file import SIZE_MAX_BYTES, Broken, read_text, write_text
+from treadle.json_text import decode_json
 
 FILE = "models.json"
 AGE_MAX = timedelta(days=30)
@@ -64,6 +65,6 @@ def _fresh(told: Told, now: datetime) -> bool:
 def _read(path: Path) -> dict[str, Told]:
     try:
         opened = read_text(path, own=True)
-        return {} if opened is None else msgspec.json.decode(opened.text, type=_Remembered).providers
+        return {} if opened is None else decode_json(opened.text.encode(), _Remembered).providers
     except (Broken, ValueError, RecursionError):
         return {}

@@ -16,7 +16,7 @@ import msgspec
 from anyio import CancelScope, to_thread
 from typing_extensions import TypeVarTuple
 
-from treadle.message import JsonText
+from treadle.json_text import JsonText, met
 from treadle.model import ToolDefinition
 from treadle.tooling import MAX_OUTPUT_CHARS, NOTHING_TOUCHED, InvalidArguments, ProbeAnswer, ToolContext, ToolOutput, Touched
 from treadle.types import Effect
@@ -59,6 +59,7 @@ class Builtin(ABC, Generic[ArgumentsT]):
     @property
     def definition(self) -> ToolDefinition:
         if self._definition is None:
+            met(self.arguments)
             self._definition = ToolDefinition(name=self.name, description=_description(type(self)), parameters=dict(self.parameters))
         return self._definition
 

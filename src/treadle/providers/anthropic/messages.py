@@ -138,9 +138,12 @@ class _Kind(msgspec.Struct):
     type: str = ""
 
 
+_kind = msgspec.json.Decoder(_Kind)
+
+
 def _provider_kind(part: ProviderPart) -> str:
     try:
-        return msgspec.json.decode(part.data, type=_Kind).type
+        return _kind.decode(part.data).type
     except (ValueError, RecursionError):
         return ""
 

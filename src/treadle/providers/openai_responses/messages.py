@@ -192,9 +192,12 @@ class _Input(msgspec.Struct):
     input: str
 
 
+_input = msgspec.json.Decoder(_Input)
+
+
 def _input_of(arguments: str) -> str:
     try:
-        return msgspec.json.decode(arguments, type=_Input).input
+        return _input.decode(arguments).input
     except (ValueError, RecursionError):
         return arguments
 

@@ -12,6 +12,8 @@ import msgspec
 from pydantic import GetCoreSchemaHandler, GetJsonSchemaHandler
 from pydantic_core import CoreSchema, core_schema
 
+from treadle.json_text import met
+
 STRUCT: Final = "x-struct"
 """Key under which a Struct's schema stands in pydantic's until it is tidied: as JSON text, because pydantic follows references that it sees."""
 
@@ -44,6 +46,7 @@ class _Struct:
         self.struct = struct
 
     def __get_pydantic_core_schema__(self, source: object, handler: GetCoreSchemaHandler) -> CoreSchema:
+        met(self.struct)
         return core_schema.no_info_plain_validator_function(self.convert)
 
     def __get_pydantic_json_schema__(self, schema: CoreSchema, handler: GetJsonSchemaHandler) -> dict[str, Any]:
