@@ -185,6 +185,14 @@ def test_money_that_is_spent_leaves_nothing_also_where_the_rest_is_free() -> Non
     assert made.output_left(8192, free.dearest) == (0, Outcome.COST_LIMIT)
 
 
+def test_a_free_answer_to_what_takes_the_last_cent_is_had_whole() -> None:
+    made = ledger(cost_usd=300)
+    made.add_input(BYTES_PER_TOKEN * 100)
+    assert made.output_left(8192, FLAT._replace(output=FREE).dearest) == (8192, None)
+    made.add_input(1)
+    assert made.output_left(8192, FLAT._replace(output=FREE).dearest) == (0, Outcome.COST_LIMIT)
+
+
 def test_the_tighter_of_two_limits_is_named() -> None:
     assert ledger(cost_usd=50, tokens=11).output_left(8192, FLAT.dearest) == (10, Outcome.COST_LIMIT)
     assert ledger(cost_usd=50, tokens=10).output_left(8192, FLAT.dearest) == (10, Outcome.TOKEN_LIMIT)

@@ -45,6 +45,18 @@ async def test_a_model_without_image_input_is_told_what_was_there() -> None:
     assert result.messages[2].tool_results[0].text == "found:\n" + told
 
 
+async def test_a_model_without_image_input_still_gets_what_is_no_image() -> None:
+    paper = MediaPart(media_type="application/pdf", data="aGVsbG8=", name="cat.pdf")
+
+    async def look(ctx: Any, arguments: Any) -> list[Any]:
+        return [paper]
+
+    model = Blind([{"tool_calls": [{"name": "look"}]}, {"text": "ok"}])
+    async with open_runtime() as rt:
+        result = await rt.run(agent(model, PlainTool(name="look", does=look)), "what is it?")
+    assert result.messages[2].tool_results[0].content == (paper,)
+
+
 async def test_denied_again_and_again_needs_an_approval() -> None:
     async def done(ctx: Any, arguments: Any) -> str:
         return "done"

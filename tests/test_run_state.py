@@ -17,6 +17,7 @@ from hypothesis import strategies as st
 from tests.doubles import PlayedModel, agent, asks, call, check_history, fails, gives, open_runtime, says, text
 from tests.test_loop_properties import Bench, Case, cases, steps_of
 from treadle.entries import (
+    ApprovalAsked,
     Compaction,
     Entry,
     Fork,
@@ -238,6 +239,22 @@ def test_an_attempt_that_was_lost_counts_as_no_retry_and_no_answer_of_the_model(
     assert (state.attempt, state.retries, sum(state.used_up.values()), state.invocations) == (3, 1, 1, 1)
     state.apply(ModelRequested(at=AT, turn=1, attempt=4, failed=ErrorInfo(kind="network", message="no line")))
     assert (state.attempt, state.retries, sum(state.used_up.values()), state.invocations) == (4, 2, 2, 1)
+
+
+def test_an_end_counts_as_an_answer_of_the_model_only_where_its_attempt_failed() -> None:
+    asked, failed = ModelRequested(at=AT, turn=1), ErrorInfo(kind="network", message="no line")
+    end = RunFinished(at=AT, outcome=Outcome.ERROR, turns=0, tool_calls=0, usage=Usage(), duration_s=0, error=failed)
+    assert folded([STARTED, asked, end]).used_up == {"m": 1}
+    assert folded([STARTED, end]).used_up == {}
+    assert folded([STARTED, asked, msgspec.structs.replace(end, outcome=Outcome.CANCELLED, error=None)]).used_up == {}
+
+
+def test_the_limit_that_refused_a_call_and_a_question_that_was_answered_are_known() -> None:
+    question = ApprovalAsked(at=AT, call_id="a", name="send", arguments_json="{}", reason="because")
+    state = folded([*BEGUN, question, finished("b", status="error", cut_by=Outcome.CALL_LIMIT)])
+    assert (state.cut_by, [*state.asked]) == (Outcome.CALL_LIMIT, ["a"])
+    state.apply(finished("a"))
+    assert (state.cut_by, state.asked) == (Outcome.CALL_LIMIT, {})
 
 
 def test_a_response_that_was_cut_is_said_and_is_no_turn() -> None:

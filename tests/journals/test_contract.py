@@ -448,6 +448,13 @@ async def test_runs_are_listed_newest_first(journal: Journal) -> None:
     assert await journal.runs(session_id="session_x") == []
 
 
+async def test_the_runs_of_one_session_are_listed_newest_first(journal: Journal) -> None:
+    for n in range(4):
+        await says(journal, f"run_{n}", "hello", "hi", session="ada" if n < 3 else "eve", minute=n)
+    assert [run.run_id for run in await journal.runs(session_id="ada")] == ["run_2", "run_1", "run_0"]
+    assert [run.run_id for run in await journal.runs(session_id="ada", limit=2)] == ["run_2", "run_1"]
+
+
 async def test_a_list_says_how_each_run_stands(journal: Journal) -> None:
     for name in ("running", "waiting", "stopped", "again"):
         writer = await journal.begin(started(name))
@@ -604,6 +611,17 @@ async def test_runs_that_are_taken_in_found_what_their_session_had_said_before(k
             await other.add_run(await journal.read_bytes(run_id))
         assert [said.text for said in (await other.load("run_1")).history] == ["hello", "hi"]
         assert [said.text for said in (await other.load("run_2")).history] == ["hello", "hi", "and now?", "now"]
+    finally:
+        await other.aclose()
+
+
+async def test_a_run_is_taken_in_although_another_one_of_its_session_is_not_finished(kind: Kind, journal: Journal, tmp_path: Path) -> None:
+    await says(journal, "run_1", "hello", "hi", session="ada")
+    (tmp_path / "other").mkdir()
+    other = await kind.open(tmp_path / "other")
+    try:
+        await other.begin(started("run_2", "and now?", session="ada"))
+        assert (await other.add_run(await journal.read_bytes("run_1"))).status == "finished"
     finally:
         await other.aclose()
 

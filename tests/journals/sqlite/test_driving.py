@@ -73,6 +73,14 @@ async def test_the_end_lets_go_of_the_run_in_its_own_transaction(journal: Sqlite
     assert look("select owner is null, finished, head from runs") == [(1, 3, 3)]
 
 
+async def test_whoever_ends_a_run_keeps_what_a_list_shows_of_it(journal: SqliteJournal, look: Look) -> None:
+    await says(journal, "run_1", "hello", "hello")
+    await (await journal.begin(started("run_2"))).release()
+    writer = await journal.take_over("run_2")
+    await writer.append([resumed(2), finished()])
+    assert look("select counted from runs") == [(1,), (1,)], "lists need not read their entries"
+
+
 async def test_an_empty_append_appends_nothing(journal: SqliteJournal) -> None:
     writer = await journal.begin(started())
     assert await writer.append([]) == 2
@@ -109,7 +117,9 @@ async def test_a_list_goes_on_past_a_run_that_a_newer_version_wrote(journal: Sql
     look("insert into entries(place, type, body) select place + 1, 'dream', ? from entries", b'{"type":"dream","at":"2026-11-20T10:00:00Z"}')
     await writer.release()
     await says(journal, "run_2", "hello", "hello")
-    assert [(run.run_id, run.status, run.agent) for run in await journal.runs()] == [("run_2", "finished", "a"), ("run_1", "stopped", "a")]
+    runs = await journal.runs()
+    assert [(run.run_id, run.status, run.agent) for run in runs] == [("run_2", "finished", "a"), ("run_1", "stopped", "a")]
+    assert [(run.turns, run.tool_calls) for run in runs] == [(1, 0), (0, 0)]
     with refuses("invalid", "'dream'"):
         await journal.read("run_1")
 

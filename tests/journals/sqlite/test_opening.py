@@ -149,7 +149,7 @@ async def test_a_connection_that_read_is_kept_for_who_reads_next(path: Path, mon
     for _ in range(3):
         assert await journal.runs() == []
     assert len(opened) == 1
-    with journal._readers.snapshot() as db:
+    with journal._readers.snapshot() as db:  # pyright: ignore[reportPrivateUsage]  the one who is reading
         await journal.aclose()
         assert db.execute("select count(*) from runs").get == 0, "who reads reads on"
     with pytest.raises(apsw.ConnectionClosedError):

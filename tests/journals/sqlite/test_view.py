@@ -100,6 +100,17 @@ async def test_what_came_late_was_not_there_for_a_run_that_had_begun(journal: Sq
     assert ["it happened" in said for said in texts(journal)] == [False, False, False, False, True, False]
 
 
+async def test_what_came_late_to_a_fork_was_not_there_either(journal: SqliteJournal) -> None:
+    await says(journal, "run_1", "hello", "hi", session="ada")
+    writer = await journal.begin(started("fork", "rather this", session="new", fork=Fork(run_id="run_1", turn=1, seq=2)))
+    await writer.append([*asks(1, "c", text="I look"), gives("c"), *answers("fork", "that"), finished(turns=2, tool_calls=1)])
+    journal.sessions.add_message("new", message("a note"))
+    await journal.begin(started("run_2", "and now?", session="new", minute=1))
+    await writer.append([msgspec.structs.replace(late("c"), at=at(2))])
+    assert texts(journal, "new", before="run_2") == ["hello", "hi", "rather this", "I look", "", "that", "a note"]
+    assert ["it happened" in said for said in texts(journal, "new")] == [False] * 6 + [True, False]
+
+
 async def test_a_window_leaves_what_it_kept_in_view(journal: SqliteJournal) -> None:
     for n in range(4):
         await says(journal, f"run_{n}", f"ask {n}", f"answer {n}", session="ada", minute=n)

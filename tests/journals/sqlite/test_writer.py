@@ -80,6 +80,51 @@ async def test_a_journal_is_read_and_closed_although_tools_keep_every_thread(pat
             limiter.release_on_behalf_of(one)
 
 
+async def test_a_journal_is_closed_also_by_who_is_being_cancelled(path: Path) -> None:
+    journal = SqliteJournal.open(path)
+    await journal.begin(started())
+    with anyio.CancelScope() as scope:
+        scope.cancel()
+        await journal.aclose()
+    assert list(path.with_name("journal.db-workers").iterdir()) == []
+    with pytest.raises(AgentError, match="is closed"):
+        await journal.runs()
+
+
+async def test_a_cancellation_that_an_append_held_back_comes_once_and_then_is_over(path: Path) -> None:
+    journal = SqliteJournal.open(path, busy_timeout_s=20)
+    writer = await journal.begin(started())
+    blocker = apsw.Connection(str(path))
+    blocker.execute("begin immediate")
+    came: list[object] = []
+
+    async def append() -> None:
+        task = asyncio.current_task()
+        assert task is not None
+        came.append(task)
+        came.append(await writer.append([fact("a")]))
+        try:
+            await anyio.lowlevel.checkpoint()
+        except asyncio.CancelledError:
+            came.append("cancelled")
+        await anyio.lowlevel.checkpoint()
+        came.append("went on")
+        task.uncancel()
+
+    with anyio.fail_after(20):
+        async with anyio.create_task_group() as group:
+            group.start_soon(append)
+            await anyio.lowlevel.checkpoint()
+            task = came[0]
+            assert isinstance(task, asyncio.Task)
+            task.cancel()
+            await anyio.lowlevel.checkpoint()
+            blocker.execute("commit")
+    blocker.close()
+    assert came[1:] == [2, "cancelled", "went on"]
+    await journal.aclose()
+
+
 async def test_one_that_is_refused_leaves_the_others_of_its_transaction(path: Path) -> None:
     journal = SqliteJournal.open(path, busy_timeout_s=20)
     writers = [await journal.begin(started(f"run_{n}")) for n in range(9)]
@@ -259,7 +304,7 @@ async def test_a_loop_that_is_closed_meanwhile_stops_nobody(path: Path) -> None:
 
 async def test_a_reader_sees_the_file_as_it_was_when_it_began(journal: SqliteJournal) -> None:
     writer = await journal.begin(started())
-    with journal._readers.snapshot() as db:
+    with journal._readers.snapshot() as db:  # pyright: ignore[reportPrivateUsage]  the one who is reading
         before = db.execute("select count(*) from entries").get
         await writer.append([fact("a")])
         assert db.execute("select count(*) from entries").get == before == 1
