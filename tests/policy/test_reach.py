@@ -193,7 +193,13 @@ def test_a_rule_about_the_home_folder_is_noticed_there() -> None:
 
 
 def test_writing_is_judged_by_rules_guards_and_place(root: Path) -> None:
-    reach = at(root, sealed=(f"{root}/own",), deny=["write(no)"], ask=["write(ask)"], allow=["write(yes)", "write(CLAUDE.md)", "write(.git)", "write(loop)"])
+    reach = at(
+        root,
+        sealed=(f"{root}/own",),
+        deny=["write(no)"],
+        ask=["write(ask)"],
+        allow=["write(yes)", "write(CLAUDE.md)", "write(.git)", "write(loop)", "write(out)"],
+    )
     later = "decides what runs here later, and is not changed by an agent"
     answers = {
         "a\0b": (Kind.UNSURE, "'a\\x00b' is no path"),
