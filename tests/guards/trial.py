@@ -50,14 +50,14 @@ class Ran(NamedTuple):
 
 
 class Tree:
-    """A copy of the repository, in `folder`."""
+    """A copy of the repository `source`, in `folder`."""
 
-    def __init__(self, folder: Path) -> None:
+    def __init__(self, folder: Path, source: Path = ROOT) -> None:
         self.root = folder / "treadle"
         self.root.mkdir(parents=True)
         for name in COPIED:
-            source = ROOT / name
-            (shutil.copytree if source.is_dir() else shutil.copy2)(source, self.root / name)
+            copy = shutil.copytree if (source / name).is_dir() else shutil.copy2
+            copy(source / name, self.root / name)
         self._report = folder / "report.xml"
         self._python = self._made_python(folder / "python")
 
