@@ -338,3 +338,16 @@ async def test_a_pid_that_was_used_again_is_not_killed() -> None:
         await processes.Tree(gone.pid, "no such mark").kill(stale)
         assert is_running(bystander.pid)
         os.kill(bystander.pid, signal.SIGKILL)
+
+
+@needs_proc
+async def test_a_group_whose_name_was_used_again_is_not_killed() -> None:
+    async with await anyio.open_process(["sleep", "100"], start_new_session=True) as stranger:
+        tree = processes.Tree(stranger.pid, "no such mark", "an earlier start")
+        with anyio.fail_after(5):
+            await tree.group_ended()
+            await tree.end()
+            await tree.kill()
+        tree.kill_now()
+        assert is_running(stranger.pid)
+        os.kill(stranger.pid, signal.SIGKILL)

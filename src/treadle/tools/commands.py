@@ -21,7 +21,7 @@ from treadle.environment import path_outside
 from treadle.errors import AgentError
 from treadle.sandbox import Cage, Confinement, Left
 from treadle.tooling import ToolContext, ToolFailed
-from treadle.tools.processes import MARK, Tree, seen
+from treadle.tools.processes import MARK, Tree, tree_of
 
 SETTINGS = {
     "CI": "true",
@@ -43,10 +43,6 @@ class Command:
 
     def __init__(self, process: Process, tree: Tree, cage: Cage | None) -> None:
         self.process, self.tree, self._cage = process, tree, cage
-
-    @property
-    def is_confined(self) -> bool:
-        return self._cage is not None
 
     async def leave(self) -> Left:
         """What it left, once all of it is dead. Idempotent."""
@@ -75,7 +71,7 @@ async def start(ctx: ToolContext[Any], command: str, output: int) -> Command:
 
 async def _unconfined(ctx: ToolContext[Any], argv: list[str], environment: Mapping[str, str], output: int) -> Command:
     process = await _opened(argv, environment, output, cwd=ctx.cwd)
-    return Command(process, Tree(process.pid, environment[MARK]), None)
+    return Command(process, tree_of(process.pid, environment[MARK]), None)
 
 
 async def _confined(ctx: ToolContext[Any], place: Confinement, argv: list[str], environment: Mapping[str, str], output: int) -> Command:
@@ -89,7 +85,7 @@ async def _confined(ctx: ToolContext[Any], place: Confinement, argv: list[str], 
     except BaseException:
         await cage.leave()
         raise
-    return Command(process, Tree(process.pid, environment[MARK], None if inside is None else seen(inside)), cage)
+    return Command(process, tree_of(process.pid, environment[MARK], inside), cage)
 
 
 async def _opened(argv: list[str], environment: Mapping[str, str], output: int, *, cwd: Path | None = None, pass_fds: tuple[int, ...] = ()) -> Process:

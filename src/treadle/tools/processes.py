@@ -36,15 +36,17 @@ class Tree(msgspec.Struct, frozen=True):
 
     leader: int
     mark: str
+    started: str = ""
+    """When the leader was, as `Seen.started`: once it is gone, its pid and group may become a stranger's. Empty where nobody can tell."""
     inside: Seen | None = None
     """The first process of a sandbox: the group that does the work is its, and with it everything in the sandbox dies."""
 
     async def end(self) -> None:
         """SIGTERM to the group, half a second, then `kill`. Shield it: it is how a cancelled command ends."""
         before = await to_thread.run_sync(self._members)
-        if self.inside is None:
+        if self.inside is None and self._has_group:
             _signal_group(self.leader, signal.SIGTERM)
-        elif is_alive(self.inside):
+        elif self.inside is not None and is_alive(self.inside):
             _signal_group(self.inside.pid, signal.SIGTERM)
         with anyio.move_on_after(GRACE_S):
             await self.group_ended()
@@ -57,8 +59,8 @@ class Tree(msgspec.Struct, frozen=True):
             return
         found = before | await to_thread.run_sync(self._members)
         with anyio.move_on_after(_DEATH_S):
-            while found or _group_lives(self.leader):
-                _signal_group(self.leader, signal.SIGKILL)
+            while found or self._lives():
+                self.kill_now()
                 for one in found:
                     if seen(one.pid) == one:
                         _signal(one.pid, signal.SIGKILL)
@@ -68,7 +70,7 @@ class Tree(msgspec.Struct, frozen=True):
     async def _kill_inside(self, first: Seen) -> None:
         """Its processes see the first one as their init: with it the kernel kills them all, wherever they have gone."""
         with anyio.move_on_after(_DEATH_S):
-            while is_alive(first) or _group_lives(self.leader):
+            while is_alive(first) or self._lives():
                 self.kill_now()
                 await anyio.sleep(_POLL_S / 5)
 
@@ -76,22 +78,38 @@ class Tree(msgspec.Struct, frozen=True):
         """One SIGKILL to each, without waiting for anything."""
         if self.inside is not None and is_alive(self.inside):
             _signal(self.inside.pid, signal.SIGKILL)
-        _signal_group(self.leader, signal.SIGKILL)
+        if self._has_group:
+            _signal_group(self.leader, signal.SIGKILL)
+
+    @property
+    def _has_group(self) -> bool:
+        """False once its pid is another's: the group of that name is then no part of this."""
+        now = seen(self.leader)
+        return not self.started or now is None or now.started == self.started
+
+    def _lives(self) -> bool:
+        return self._has_group and _group_lives(self.leader)
 
     async def group_ended(self) -> None:
         """Waits until nobody of the group is left."""
-        while _group_lives(self.leader):  # noqa: ASYNC110  the kernel tells nobody that a group has become empty
+        while self._lives():  # noqa: ASYNC110  the kernel tells nobody that a group has become empty
             await anyio.sleep(_POLL_S)
 
     def _members(self) -> frozenset[Seen]:
         """Empty where there is no /proc. Blocks for some 20 µs a process of this machine."""
-        processes = list(_processes())
-        inside = {p.pid for p in processes if self.leader in (p.pid, p.group, p.session) or _has_mark(p.pid, self.mark)}
+        processes, leader = list(_processes()), self.leader if self._has_group else -1
+        inside = {p.pid for p in processes if leader in (p.pid, p.group, p.session) or _has_mark(p.pid, self.mark)}
         size = -1
         while size != len(inside):
             size = len(inside)
             inside |= {p.pid for p in processes if p.parent in inside}
         return frozenset(Seen(p.pid, p.started) for p in processes if p.pid in inside and p.state not in "ZX")
+
+
+def tree_of(leader: int, mark: str, inside: int | None = None) -> Tree:
+    """Of a program that was started just now."""
+    known = seen(leader)
+    return Tree(leader, mark, "" if known is None else known.started, None if inside is None else seen(inside))
 
 
 # ---------------------------------------------------------------- signals
