@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import os
 import re
 import struct
@@ -134,6 +135,48 @@ def test_what_came_up_is_moved_away_and_what_was_there_is_not(tmp_path: Path) ->
         f"'src/AGENTS.md' came up, which configures what runs later: it was moved to '{away}/src-AGENTS.md'",
     ]
     assert sorted(str(path.relative_to(work)) for path in work.rglob("*")) == ["AGENTS.md", "src", "src/x.py", "src/y.py"]
+
+
+def test_a_folder_that_became_a_link_leads_nothing_else_away(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    work, away, home = tmp_path / "work", tmp_path / "away", tmp_path / "home"
+    away.mkdir()
+    make(work, "x.py")
+    make(home, ".bashrc")
+    files = ControlFiles(work)
+    files.enter(is_open=False)
+    make(work, "d/.bashrc")
+    look = files.look
+
+    def swapped(*, is_open: bool) -> control_files.Sight:
+        sight = look(is_open=is_open)
+        (work / "d").rename(work / "e")
+        (work / "d").symlink_to(home)
+        return sight
+
+    monkeypatch.setattr(files, "look", swapped)
+    said = files.leave(lambda: away, is_open=False)
+    assert (home / ".bashrc").exists()
+    assert [text.rpartition(": ")[2] for text in said] == ["Not a directory. Look at it"]
+
+
+def test_what_came_up_is_moved_to_another_file_system_too(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    work, away = tmp_path / "work", tmp_path / "away"
+    away.mkdir()
+    make(work, "x.py")
+    files = ControlFiles(work)
+    files.enter(is_open=False)
+    make(work, "d/.vscode/settings.json")
+    rename = os.rename
+
+    def refused(source: str, target: str | Path, **fields: int) -> None:
+        if fields:
+            raise OSError(errno.EXDEV, "another file system")
+        rename(source, target)
+
+    monkeypatch.setattr(os, "rename", refused)
+    assert len(files.leave(lambda: away, is_open=False)) == 1
+    assert (away / "d-.vscode/settings.json").exists()
+    assert not (work / "d/.vscode").exists()
 
 
 def test_deep_trees_hide_nothing_new_and_lose_nothing_old(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -23,7 +23,7 @@ from treadle.sandbox import Left, Room, Standing
 from treadle.sandboxes.control_files import ControlFiles, Found, Sight
 from treadle.sandboxes.hidden import Hidden, hidden_places
 from treadle.sandboxes.limits import Group, Limits
-from treadle.sandboxes.seccomp import MACHINES, seccomp_filter
+from treadle.sandboxes.seccomp import seccomp_filter
 from treadle.sandboxes.surroundings import confined_environment
 from treadle.sandboxes.trial import Trial
 from treadle.sandboxes.worktree import worktree_binds
@@ -326,7 +326,3 @@ class BubblewrapCage:
             for kept in (self._theirs, self._ours):
                 if fd in kept:
                     kept.remove(fd)
-
-
-def is_supported() -> bool:
-    return platform.machine() in MACHINES

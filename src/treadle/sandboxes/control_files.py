@@ -5,14 +5,15 @@ Which names are guarded is guarded_paths.py's to say. Not here: how they are mad
 
 from __future__ import annotations
 
+import errno
 import os
 import re
 import shutil
 import stat
 import time
 from collections import deque
-from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import suppress
+from collections.abc import Callable, Generator, Iterator, Mapping, Sequence
+from contextlib import contextmanager, suppress
 from functools import lru_cache
 from pathlib import Path
 from threading import Lock
@@ -179,17 +180,15 @@ class ControlFiles:
             return False
 
     def _moved(self, path: str, place: Path, old: Found | None) -> str:
-        source, target = os.path.join(self._root, path), place / path.replace("/", "-")
+        target = place / path.replace("/", "-")
         try:
-            try:
-                os.rename(source, target)
-            except OSError:  # another file system
-                shutil.move(source, target)
+            with _opened_above(self._root, path) as (above, name):
+                _move(above, name, os.path.join(self._root, path), target)
+                if old is not None and old.kind == "link":
+                    with suppress(OSError):
+                        os.symlink(old.identity[2], name, dir_fd=above)
         except OSError as e:
             return f"{path!r} came up, which configures what runs later, and could not be moved away: {e.strerror or e}. Look at it"
-        if old is not None and old.kind == "link":
-            with suppress(OSError):
-                os.symlink(old.identity[2], source)
         return f"{path!r} came up, which configures what runs later: it was moved to {str(target)!r}"
 
     def _is_plain_git(self, path: str, after: Mapping[str, Found]) -> bool:
@@ -198,6 +197,32 @@ class ControlFiles:
         is_inside = after[path].is_bare or (inside in after and after[inside].kind == "git")
         root = path if after[path].kind == "git" else inside if is_inside else None
         return root is not None and _is_plain(os.path.join(self._root, root))
+
+
+@contextmanager
+def _opened_above(root: str, path: str) -> Generator[tuple[int, str]]:
+    """The folder that `path` lies in, open, and its name there. No link is followed: a command that still runs may have put one in the way."""
+    *folders, name = path.split("/")
+    above = os.open(root, os.O_RDONLY | os.O_DIRECTORY)
+    try:
+        for folder in folders:
+            inner = os.open(folder, os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW, dir_fd=above)
+            os.close(above)
+            above = inner
+        yield above, name
+    finally:
+        os.close(above)
+
+
+def _move(above: int, name: str, path: str, target: Path) -> None:
+    """`path`: where it lies, for systems that have no names for open folders."""
+    try:
+        os.rename(name, target, src_dir_fd=above)
+    except OSError as e:
+        if e.errno != errno.EXDEV:
+            raise
+        opened = f"/proc/self/fd/{above}"
+        shutil.move(f"{opened}/{name}" if os.path.isdir(opened) else path, target)
 
 
 def _is_new(found: Found, before: Found | None) -> bool:
