@@ -93,7 +93,8 @@ def decide(mode: Mode, tool: Tool[Any], arguments: Any, cwd: Path, permissions: 
     touched = _touched(tool, arguments, cwd)
     findings = _by_name(tool, permissions.rules)
     if touched is not None and touched.command is not None:
-        return _of_command(mode, touched.command, findings, cwd, permissions)
+        beside = _of_paths(touched, reach_of(cwd, permissions)) + [_of_host(host, permissions.rules) for host in touched.hosts]
+        return _of_command(mode, touched.command, [*findings, *beside], cwd, permissions)
     if mode == "plan" and tool.effect != "pure":
         return Decision("deny", f"{tool.name} can change things, and this run only plans (mode plan): describe the change instead")
     places: dict[str, str] = {}
@@ -173,7 +174,7 @@ def _places(touched: Touched, reach: Reach) -> dict[str, str]:
 
 def _of_host(host: str, rules: Rules) -> Finding:
     def said(among: Iterable[Rule]) -> Rule | None:
-        return next((rule for rule in among if rule.about == "host" and rule.names.fullmatch(host.casefold())), None)
+        return next((rule for rule in among if rule.about == "host" and rule.names.fullmatch(host.casefold().removesuffix("."))), None)
 
     if (denied := said(rules.deny)) is not None:
         return Finding(Kind.FORBIDDEN, f"the rule {denied.text!r} denies {host}")

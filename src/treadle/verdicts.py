@@ -1,6 +1,6 @@
 """What the policy answers, and how what was found about a call becomes that answer in each mode.
 
-Finding something out is for whoever knows the matter: paths.py of guarded places, shell/ of commands. Entry: `Finding`, `settle`.
+Finding something out is for whoever knows the matter: reach.py of paths, shell/ of commands. Entry: `Finding`, `settle`.
 """
 
 from __future__ import annotations

@@ -133,6 +133,15 @@ def test_a_tool_that_cannot_say_what_it_writes_asks(project: Path, nothing: Any)
     assert verdict("accept-edits", Gated("once", touches=lambda: nothing), project) == "ask"
 
 
+def test_what_a_tool_touches_beside_its_command_counts_too(project: Path) -> None:
+    def both() -> Touched:
+        return Touched(command="ls", writes=(".git/config",))
+
+    assert verdict("full", Gated("once", touches=both), project) == "deny"
+    assert verdict("ask", Gated("once", touches=lambda: Touched(command="ls", hosts=("example.org",))), project) == "ask"
+    assert verdict("ask", Gated("once", touches=lambda: Touched(command="ls")), project) == "allow"
+
+
 def test_a_relative_path_starts_in_the_working_directory(project: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(project.parent)
     assert verdict("accept-edits", Gated("once", touches=writing("project-two/x")), project) == "allow"
