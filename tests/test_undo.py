@@ -79,6 +79,13 @@ def test_old_runs_go_first_and_one_run_is_bounded(undo: Undo, monkeypatch: pytes
     assert "are kept already" in caplog.text
 
 
+def test_what_was_too_much_takes_no_room(undo: Undo, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(undo_module, "MAX_RUN_BYTES", 100)
+    undo.keep("run_1", "call_1", before(content=b"x" * 101))
+    undo.keep("run_1", "call_2", before(content=b"x" * 99))
+    assert [*undo.changes("run_1")] == ["call_2"]
+
+
 def test_what_is_forgotten_is_gone(undo: Undo) -> None:
     undo.keep("run_1", "c", before())
     undo.forget(["run_1", "run_2"])

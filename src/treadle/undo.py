@@ -118,8 +118,9 @@ class Undo:
             if run_id not in self._sizes:
                 self._sizes[run_id] = _size(self._of(run_id))
                 self._make_room(run_id)
-            self._sizes[run_id] += size_bytes
-            return self._sizes[run_id] <= MAX_RUN_BYTES
+            has_room = self._sizes[run_id] + size_bytes <= MAX_RUN_BYTES
+            self._sizes[run_id] += size_bytes if has_room else 0
+            return has_room
 
     def _make_room(self, run_id: str) -> None:
         """So that this run can be kept in full."""

@@ -73,6 +73,12 @@ def test_a_hostile_page_ends(piece: str, monkeypatch: pytest.MonkeyPatch) -> Non
     readable(piece * (5_000_000 // len(piece)), URL)
 
 
+def test_ends_of_what_was_never_begun_do_not_keep_it_busy(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Each of them was looked for among all that is open."""
+    monkeypatch.setattr(page, "MAX_SECONDS", 60.0)
+    assert readable("<div hidden>" * 150_000 + "</x>" * 150_000, URL).text == ""
+
+
 @given(st.text("<>/!-&;=\"' \nabphiddenul[]x", max_size=200))
 def test_any_text_is_some_page(html: str) -> None:
     shown = readable(html, URL)

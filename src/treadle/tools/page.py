@@ -18,6 +18,8 @@ from typing_extensions import override
 from treadle.tools.text import Encoding
 
 MAX_SECONDS = 5.0
+_DEEPEST = 512
+"""Elements in one another that are told apart where nothing is seen, as in browsers."""
 MAX_LINE_CHARS = 1_000
 _LONG_LINE_CHARS = 20_000
 _PIECE = 32 * 1024
@@ -110,7 +112,7 @@ class _Reader(HTMLParser):
             self._unseen.clear()
         given = dict(attrs)
         if self._unseen or _UNSEEN(tag) or "hidden" in given or given.get("aria-hidden") == "true" or _HIDDEN.search(given.get("style") or ""):
-            if not _WITHOUT_END(tag):
+            if not _WITHOUT_END(tag) and len(self._unseen) < _DEEPEST:
                 self._unseen.append(tag)
             return
         if _BLOCKS(tag):
