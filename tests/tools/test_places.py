@@ -93,6 +93,7 @@ def test_a_descriptor_goes_to_no_child_process(root: Path) -> None:
     with Folder.at(str(root)) as folder:
         opened = [files.open_file(root / "a"), folder.create_file("b", 0o600), folder.descriptor()]
         assert [os.get_inheritable(fd) for fd in opened if fd is not None] == [False] * 3
+        assert os.stat(opened[2] or -1).st_ino == root.stat().st_ino
         for fd in opened:
             os.close(fd or -1)
 
