@@ -10,7 +10,7 @@ import pytest
 from tests.doubles import agent
 from treadle import AgentError, Runtime
 from treadle.config import Config
-from treadle.config.keys import span_of
+from treadle.config.readers import span_of
 
 
 async def _with_an_old_run(url: str) -> str:

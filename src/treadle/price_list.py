@@ -17,7 +17,8 @@ from typing import TYPE_CHECKING, NamedTuple
 
 from treadle.config import Config, Provider
 from treadle.config.endpoint import on_this_machine
-from treadle.config.keys import ALIASES, VENDORS
+from treadle.config.keys import VENDORS
+from treadle.config.readers import ALIASES
 from treadle.journal import uninterrupted
 from treadle.model import Delta
 from treadle.prices import UNKNOWN, Known, Listen, Pricing, Rate, Rates, Step, Tariff, configured, flat

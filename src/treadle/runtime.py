@@ -22,7 +22,7 @@ from treadle.callbacks import Listeners
 from treadle.calls import OpenCalls
 from treadle.clock import Clock
 from treadle.config import Config, load
-from treadle.config.keys import span_of
+from treadle.config.readers import span_of
 from treadle.difference import RunDiff, compare
 from treadle.entries import CancelAsked, Record, RunStarted
 from treadle.errors import AgentError

@@ -17,7 +17,8 @@ from treadle.cli.exits import Failed, failing
 from treadle.cli.help import HELP
 from treadle.config import ConfigFile, Layers, config_files, home, load, project_of, trust_of
 from treadle.config.file import SIZE_MAX_BYTES, Broken, read_text, write_text
-from treadle.config.keys import Key, KeyPath, Wrong, find_key, read_value, refusal
+from treadle.config.keys import Key, KeyPath, find_key, read_value, refusal
+from treadle.config.readers import Wrong
 from treadle.redaction import Redactor, Secret
 
 if TYPE_CHECKING:

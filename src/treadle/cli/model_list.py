@@ -13,7 +13,8 @@ import anyio
 
 from treadle.abilities import Abilities
 from treadle.config import Config, Endpoint
-from treadle.config.keys import ALIASES, STAND_INS, VENDORS
+from treadle.config.keys import STAND_INS, VENDORS
+from treadle.config.readers import ALIASES
 from treadle.errors import AgentError, ErrorKind
 from treadle.price_list import Prices
 from treadle.providers.known_models import known_ids

@@ -101,9 +101,15 @@ def parse(text: str) -> Document:
         return _Parser(yaml.parse(text, Loader=getattr(yaml, "CSafeLoader", yaml.SafeLoader))).document()
     except yaml.MarkedYAMLError as e:
         mark = e.problem_mark or e.context_mark
-        raise Broken(mark.line + 1 if mark else 1, f"is not YAML: {e.problem or e.context}") from e
+        raise Broken(mark.line + 1 if mark else 1, f"is not YAML: {e.problem or e.context}{_tab(text, mark)}") from e
     except yaml.YAMLError as e:
         raise Broken(1, f"is not YAML: {e}") from e
+
+
+def _tab(text: str, mark: yaml.Mark | None) -> str:
+    """The likeliest reason, which the parser does not name."""
+    line = text.splitlines()[mark.line : mark.line + 1] if mark else []
+    return ": indent with spaces, not with tabs" if line and "\t" in line[0][: len(line[0]) - len(line[0].lstrip())] else ""
 
 
 class _Parser:

@@ -13,7 +13,8 @@ import msgspec
 from typing_extensions import override
 
 from treadle.abilities import Abilities
-from treadle.config.keys import VENDORS, Wrong, base_url, credential
+from treadle.config.keys import VENDORS
+from treadle.config.readers import Wrong, base_url, credential
 from treadle.errors import AgentError
 from treadle.redaction import Redactor, Secret
 

@@ -1,23 +1,47 @@
-"""Which configuration keys there are: what each may hold, and what a workspace may say about it.
+"""Which configuration keys there are, and what a workspace may say about each. What a value may be is readers.py's.
 
 Where files lie and which layer wins is layers.py's. Entry: `SCHEMA`, `read_settings`.
 """
 
 from __future__ import annotations
 
-import math
 import re
 from collections.abc import Callable, Collection, Iterator
-from datetime import timedelta
 from typing import TYPE_CHECKING, Literal, NamedTuple, TypeAlias, get_args
-from urllib.parse import urlsplit
 
 import msgspec
 
-from treadle.errors import ErrorKind
+from treadle.config.readers import (
+    Reader,
+    Wrong,
+    age,
+    any_text,
+    base_url,
+    command,
+    credential,
+    efforts,
+    fallback_kinds,
+    header,
+    journal,
+    max_tokens,
+    model_name,
+    model_names,
+    modules,
+    nearest,
+    one_of,
+    positive,
+    price,
+    rules,
+    temperature,
+    text,
+    texts,
+    thinking,
+    url,
+    whole,
+    yes_or_no,
+)
 from treadle.redaction import Secret
-from treadle.rules import BadRule, parse_rule
-from treadle.types import DEFAULT_MAX_TOKENS, Effort, Mode
+from treadle.types import Effort, Mode
 
 if TYPE_CHECKING:
     from treadle.config.document import Node, Plain
@@ -26,219 +50,8 @@ VENDORS = ("anthropic", "openai", "openai-chat", "gemini")
 """Providers that are there without being configured; the types of all others."""
 STAND_INS = ("script", "tape", "record")
 """Prefixes of models that are files."""
-ALIASES = {"claude": "anthropic"}
-REFUSAL = "refusal"
-"""Beside the kinds of errors: why another model may be asked."""
 
 KeyPath: TypeAlias = tuple[str, ...]
-
-
-class Wrong(Exception):
-    """A value that its key does not take."""
-
-    def __init__(self, expected: str, *, hint: str = "", item: int | None = None) -> None:
-        super().__init__(expected)
-        self.expected = expected
-        self.hint = hint
-        self.item = item
-        """Which one, where the value is a list."""
-
-
-# ---------------------------------------------------------------- what a value may be
-
-
-Reader: TypeAlias = "Callable[[Plain], object]"
-
-
-def text(value: Plain) -> str:
-    if not isinstance(value, str) or not value.strip():
-        raise Wrong("text", hint=": put it in quotes" if isinstance(value, int | float) else "")
-    return value
-
-
-def one_of(*names: str) -> Reader:
-    def read(value: Plain) -> str:
-        if not isinstance(value, str) or value not in names:
-            near = nearest(value, names) if isinstance(value, str) else None
-            raise Wrong(f"one of {', '.join(names)}", hint=f": did you mean {near!r}?" if near else "")
-        return value
-
-    return read
-
-
-def whole(value: Plain) -> int:
-    if isinstance(value, bool) or not isinstance(value, int) or value < 1:
-        raise Wrong("a whole number of at least 1")
-    return value
-
-
-def positive(value: Plain) -> float:
-    if isinstance(value, bool) or not isinstance(value, int | float) or not 0 < value < math.inf:
-        raise Wrong("a number greater than 0")
-    return value
-
-
-def price(value: Plain) -> float:
-    if isinstance(value, bool) or not isinstance(value, int | float) or not 0 <= value < math.inf:
-        raise Wrong("USD for a million tokens: a number of at least 0")
-    return value
-
-
-def max_tokens(value: Plain) -> int:
-    if isinstance(value, bool) or not isinstance(value, int) or value < 0:
-        raise Wrong("a whole number of at least 1, or 0 for the default")
-    return value or DEFAULT_MAX_TOKENS
-
-
-def temperature(value: Plain) -> float | None:
-    if isinstance(value, bool) or not isinstance(value, int | float) or not (0 <= value <= 2 or value == -1):
-        raise Wrong("a number from 0 to 2, or -1 for the default")
-    return None if value == -1 else value
-
-
-def thinking(value: Plain) -> object:
-    if isinstance(value, bool) or value in ("adaptive", "between_tools") or (isinstance(value, int) and value > 0):
-        return value
-    raise Wrong("true, false, adaptive, between_tools or a number of tokens")
-
-
-def texts(value: Plain) -> tuple[str, ...]:
-    if not isinstance(value, list):
-        raise Wrong("a list of texts")
-    for i, item in enumerate(value):
-        if not isinstance(item, str) or not item.strip():
-            raise Wrong("a list of texts", item=i)
-    return tuple(str(item) for item in value)
-
-
-def rules(value: Plain) -> tuple[str, ...]:
-    given = texts(value)
-    for i, text in enumerate(given):
-        try:
-            parse_rule(text)
-        except BadRule as e:
-            raise Wrong(f"a list of rules, each {e}", item=i) from e
-    return given
-
-
-def command(value: Plain) -> tuple[str, ...]:
-    if not (words := texts(value) if isinstance(value, list) else ()):
-        raise Wrong("a list: the program and its arguments")
-    return words
-
-
-MODULE = re.compile(r"[^\W\d]\w*(?:\.[^\W\d]\w*)*")
-
-
-def modules(value: Plain) -> tuple[str, ...]:
-    names = texts(value)
-    for i, name in enumerate(names):
-        if not MODULE.fullmatch(name):
-            raise Wrong("a list of Python modules, like my_package.agents", item=i)
-    return names
-
-
-URL = re.compile(r"https?://[^\s/?#]+(?:[/?#]\S*)?", re.IGNORECASE)
-
-
-def url(value: Plain) -> str:
-    if not isinstance(value, str) or not URL.fullmatch(value):
-        raise Wrong("a URL like https://host/path")
-    try:
-        fits = urlsplit(value).port != 0
-    except ValueError:  # it is no number, or beyond 65535
-        fits = False
-    if not fits:
-        raise Wrong("a URL like https://host/path, its port from 1 to 65535")
-    return value
-
-
-def base_url(value: Plain) -> str:
-    """Without a slash at its end: paths are joined to it."""
-    if "?" in (address := url(value)) or "#" in address:
-        raise Wrong("a URL without ? and #")
-    return address.rstrip("/")
-
-
-def credential(value: Plain) -> str:
-    """Printable ASCII in one piece: anything else is a slip of the clipboard, and would break the request's header."""
-    stripped = text(value).strip()
-    if not stripped.isascii() or not stripped.isprintable() or " " in stripped:
-        raise Wrong("a key in one piece, of printable ASCII characters")
-    return stripped
-
-
-def header(value: Plain) -> str:
-    if not isinstance(value, str) or not value.isascii() or not value.isprintable():
-        raise Wrong("text of printable ASCII characters")
-    return value.strip()
-
-
-def any_text(value: Plain) -> str:
-    if not isinstance(value, str):
-        raise Wrong("text", hint=": put it in quotes")
-    return value
-
-
-JOURNAL = re.compile(r"memory:|sqlite:///.+|postgresql://.+")
-
-
-def journal(value: Plain) -> str:
-    if not isinstance(value, str) or not JOURNAL.fullmatch(value):
-        raise Wrong("memory: or sqlite:///FILE")
-    return value
-
-
-AGE = re.compile(r"(\d{1,6})([hdw])")
-"""No month and no minute: `m` could be either."""
-_HOURS = {"h": 1, "d": 24, "w": 24 * 7}
-
-
-def age(value: Plain) -> str:
-    if not isinstance(value, str) or not AGE.fullmatch(value):
-        raise Wrong("a number and h, d or w, like 12h, 30d, 8w")
-    return value
-
-
-def span_of(text: str) -> timedelta:
-    """At most a century: nothing is older, and calendars end. Raises ValueError where the text is no age."""
-    found = AGE.fullmatch(text.strip())
-    if found is None:
-        raise ValueError(text)
-    return min(timedelta(hours=int(found[1]) * _HOURS[found[2]]), timedelta(days=36_500))
-
-
-def yes_or_no(value: Plain) -> bool:
-    if not isinstance(value, bool):
-        raise Wrong("true or false")
-    return value
-
-
-def efforts(value: Plain) -> tuple[str, ...]:
-    known = get_args(Effort)
-    for i, name in enumerate(names := texts(value)):
-        if name not in known:
-            raise Wrong(f"a list of {', '.join(known)}; [] where it takes none", item=i)
-    return names
-
-
-def model_names(value: Plain) -> tuple[str, ...]:
-    return tuple(model_name(name) for name in texts(value))
-
-
-def fallback_kinds(value: Plain) -> tuple[str, ...]:
-    known = (*(kind.value for kind in ErrorKind), REFUSAL)
-    for i, kind in enumerate(names := texts(value)):
-        if kind not in known:
-            raise Wrong(f"a list of {', '.join(known)}", item=i)
-    return names
-
-
-def model_name(value: Plain) -> str:
-    provider, colon, name = text(value).partition(":")
-    if not colon or not provider or not name:
-        raise Wrong("PROVIDER:MODEL, like anthropic:claude-opus-5-5")
-    return f"{ALIASES.get(provider, provider)}:{name}"
 
 
 # ---------------------------------------------------------------- what a workspace may say
@@ -512,12 +325,6 @@ def inside(schema: dict[str, Schema] | Names, name: str, path: KeyPath) -> Schem
     if near := nearest(name, known) or next((dotted(leaf) for leaf in _key_paths() if leaf[-1] == name), None):
         raise LookupError(f"unknown key {_clipped(name)}{where}: did you mean {near!r}?")
     raise LookupError(f"unknown key {_clipped(name)}{where}: the keys there are {', '.join(known)}")
-
-
-def nearest(name: str, names: Collection[str]) -> str | None:
-    import difflib  # noqa: PLC0415  only for a message
-
-    return next(iter(difflib.get_close_matches(name.lower()[:64], names, n=1, cutoff=0.6)), None)
 
 
 def dotted(path: KeyPath) -> str:

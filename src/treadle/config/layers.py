@@ -16,8 +16,9 @@ import msgspec
 
 from treadle.config.endpoint import AGENT_KEY, VENDOR_KEYS, key_variables
 from treadle.config.file import Broken, Unreadable, owned_alone, read_text
-from treadle.config.keys import ALIASES, VENDORS, Found, KeyPath, Wrong, dotted, find_key, read_settings, read_value, refusal, shown
+from treadle.config.keys import VENDORS, Found, KeyPath, dotted, find_key, read_settings, read_value, refusal, shown
 from treadle.config.places import CONFIG_NAME, ConfigFile, config_files, home, project_of
+from treadle.config.readers import ALIASES, Wrong
 from treadle.config.trust import Trust, trust_of
 from treadle.config.values import DEFAULT, Config, Origin, Setting, built, unknown_provider
 from treadle.errors import AgentError

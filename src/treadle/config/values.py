@@ -12,8 +12,10 @@ import msgspec
 from typing_extensions import override
 
 from treadle.config.endpoint import Endpoint, Guarded, Provider, reach
-from treadle.config.keys import ALIASES, STAND_INS, VENDORS, KeyPath, dotted, nearest
+from treadle.config.keys import STAND_INS, VENDORS, KeyPath, dotted
+from treadle.config.readers import ALIASES, nearest
 from treadle.errors import AgentError
+from treadle.json_text import met
 from treadle.redaction import Redactor, Secret
 from treadle.types import DEFAULT_MAX_TOKENS, Effort, Limits, Mode, Settings, Thinking
 
@@ -169,7 +171,7 @@ class Config(Guarded, frozen=True, kw_only=True):
         provider, colon, name = model.partition(":")
         provider = ALIASES.get(provider, provider)
         if not colon or not name:
-            example = f"anthropic:{model.strip(':') or 'claude-opus-5-5'}" if not colon else "anthropic:claude-opus-5-5"
+            example = likely_name(model)
             raise AgentError("invalid", f"{model!r} is no model's name: write PROVIDER:MODEL, like {example!r}")
         if text := unknown_provider(provider, f" in {model!r}", self.providers):
             raise AgentError("invalid", text)
@@ -200,12 +202,20 @@ class Config(Guarded, frozen=True, kw_only=True):
         return built(settings, self.warnings, self.known_secrets | {key}, home=self.home)
 
 
+def likely_name(model: str) -> str:
+    """A whole name for what was given without its provider; an example where nobody can tell whose it is."""
+    vendors = {**dict.fromkeys(("claude", "opus", "sonnet", "haiku"), "anthropic"), **dict.fromkeys(("gpt", "o1", "o3", "o4"), "openai"), "gemini": "gemini"}
+    vendor = next((vendor for start, vendor in vendors.items() if model.startswith(start)), None)
+    return "anthropic:claude-opus-5-5" if vendor is None or ":" in model else f"{vendor}:{model}"
+
+
 def unknown_provider(name: str, where: str, configured: Mapping[str, object]) -> str | None:
     known = (*VENDORS, *STAND_INS, *configured)
     if name in known:
         return None
     near = nearest(name, (*known, *ALIASES))
-    return f"unknown provider {name!r}{where}: " + (f"did you mean {near!r}?" if near else f"known are {', '.join(dict.fromkeys(known))}")
+    own = "a server of your own is named in your configuration: providers: {NAME: {type: openai-chat, base_url: URL}}"
+    return f"unknown provider {name!r}{where}: " + (f"did you mean {near!r}?" if near else f"known are {', '.join(dict.fromkeys(known))}; {own}")
 
 
 def _showable(value: object, redactor: Redactor) -> object:
@@ -227,4 +237,4 @@ def built(settings: dict[KeyPath, Setting], warnings: tuple[str, ...] = (), secr
         for name in path[:-1]:
             inner = cast("dict[str, object]", inner.setdefault(name, {}))
         inner[path[-1]] = setting.value
-    return msgspec.convert(tree, Config)
+    return msgspec.convert(tree, met(Config))

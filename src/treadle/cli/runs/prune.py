@@ -12,7 +12,7 @@ from treadle.cli.help import HELP
 from treadle.cli.journal_option import Place, journal_option, on_journal
 from treadle.cli.terminal import confirm, count, put, put_json, size
 from treadle.config import home
-from treadle.config.keys import span_of
+from treadle.config.readers import span_of
 from treadle.journal import Freed
 from treadle.redaction import Redactor
 from treadle.undo import UNDO_FOLDER, Undo
