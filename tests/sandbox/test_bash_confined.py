@@ -144,7 +144,9 @@ async def test_a_worktree_can_be_committed_to_where_everything_was_allowed(confi
     assert (await bash(confined(), "git log --format=%s")) == "second\nfirst"
 
 
-@pytest.mark.parametrize("path", ["config", "hooks/pre-commit", "info/attributes", "worktrees/work/commondir", "worktrees/work/gitdir", "worktrees/other/x"])
+@pytest.mark.parametrize(
+    "path", ["config", "hooks/pre-commit", "info/attributes", "worktrees/work/commondir", "worktrees/work/gitdir", "worktrees/other/x", "modules/sub/config"]
+)
 async def test_what_names_programs_in_the_repository_of_a_worktree_stays_closed(confined: MakeConfined, base: Path, path: str) -> None:
     await worktree(base)
     target = base / "main/.git" / path
@@ -152,6 +154,16 @@ async def test_what_names_programs_in_the_repository_of_a_worktree_stays_closed(
     await bash(confined(is_open=True), f"mkdir -p {target.parent}; echo x > {target}; mv {target} {target}2; mv {target.parent} {target.parent}2")
     assert (target.read_text() if target.exists() else None) == before
     assert not any(file.read_text() == "x\n" for file in (base / "main/.git").rglob("pre-commit*"))
+
+
+async def test_where_worktrees_have_configurations_of_their_own_none_can_be_put_there(confined: MakeConfined, base: Path) -> None:
+    await worktree(base)
+    with (base / "main/.git/config").open("a") as config:
+        config.write("[extensions]\n\tworktreeConfig = true\n")
+    files = [base / "main/.git/config.worktree", base / "main/.git/worktrees/work/config.worktree"]
+    said = await bash(confined(is_open=True), "; ".join(["git status --short", *(f"echo x > {file}" for file in files)]))
+    assert said.count("Read-only file system") == 2
+    assert [file.read_text() for file in files] == ["", ""]
 
 
 async def test_a_file_that_only_says_where_the_repository_is_opens_nothing(confined: MakeConfined, base: Path) -> None:

@@ -9,7 +9,7 @@ from pathlib import Path
 _OF_ALL = ("config", "config.worktree", "hooks", "info", "modules", "worktrees")
 """Of the repository, read-only: what names programs, and what is other worktrees'."""
 _OF_ONE = ("gitdir", "commondir", "config.worktree")
-_FOLDERS = frozenset({"hooks", "info"})
+_FOLDERS = frozenset({"hooks", "info", "modules"})
 """What is not there is covered, so that nothing can be put there."""
 
 
@@ -38,6 +38,9 @@ def _repository(workspace: Path) -> tuple[Path, Path] | None:
 
 
 def _binds(whole: Path, own: Path) -> Iterator[str]:
+    if "worktreeconfig" in (whole / "config").read_text(encoding="utf-8", errors="replace").casefold():
+        for folder in (whole, own):
+            (folder / "config.worktree").touch()  # git reads it from here on: what is there can be kept as it is
     yield from ("--bind", str(whole), str(whole))
     for name in _OF_ALL:
         path = str(whole / name)
