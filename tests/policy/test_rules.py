@@ -154,13 +154,15 @@ MEANT = [
     ("docker rm -f", ["docker rm --force x", "docker -H x rm -f y"], ["docker rm x", "docker ps rm -f"]),
     ("find -delete", ["find . -delete", "find -delete"], ["find . -d -e -l -t", "find . -name delete"]),
     ("java -jar", ["java -jar x"], ["java -j -a -r", "java -raj"]),
-    ("go -x", ["go -x build"], ["go -y"]),
+    ("go -race", ["go test -race"], ["go test -rac -e"]),
     ("tar -xf", ["tar -x -f a", "tar -fx a"], ["tar -x a"]),
     ("x --level=3", ["x --level=3"], ["x --level=4", "x --level"]),
     ("x --level", ["x --level=4", "x --level 4"], ["x --levels"]),
     ("x a b", ["x a b", "x -o v a b c", "x a -o b", "x a -o v b", "x a - b"][:4], ["x b a", "x a", "x a c b", "x a - b", "x v a b"]),
     ("x -", ["x -", "x -v -"], ["x", "x a -"]),
-    ("x --", ["x --", "x -v -- a"], ["x"]),
+    ("x --", ["x --", "x -v -- a"], ["x", "x a --"]),
+    ("terraform -destroy", ["terraform apply -destroy"], ["terraform -desotry", "terraform destroy"]),
+    ("openssl -text", ["openssl x509 -text"], ["openssl -texd -x"]),
 ]
 
 
