@@ -160,7 +160,7 @@ MEANT = [
     ("x --level", ["x --level=4", "x --level 4"], ["x --levels"]),
     ("x a b", ["x a b", "x -o v a b c", "x a -o b", "x a -o v b", "x a - b"][:4], ["x b a", "x a", "x a c b", "x a - b", "x v a b"]),
     ("x -", ["x -", "x -v -"], ["x", "x a -"]),
-    ("x --", ["x --", "x -v -- a"], ["x", "x a --"]),
+    ("x --", ["x --", "x -v -- a", "x a --"], ["x"]),
     ("terraform -destroy", ["terraform apply -destroy"], ["terraform -desotry", "terraform destroy"]),
     ("openssl -text", ["openssl x509 -text"], ["openssl -texd -x"]),
 ]
