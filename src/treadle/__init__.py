@@ -10,6 +10,7 @@ Importing this does no work: each name is loaded when it is first used.
 from __future__ import annotations
 
 import importlib
+import sys
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
@@ -82,13 +83,15 @@ _HOME = {
     "window": ("MAX_SESSION_MESSAGES",),
 }
 _MODULE_OF = {name: module for module, names in _HOME.items() for name in names}
+_LATER = frozenset(("AgentRegistry", "Approve", "Deny", "Hook"))
 __all__ = [*sorted(_MODULE_OF)]  # pyright: ignore[reportUnsupportedDunderAll]  the names stand in the block above, for checkers
 
 
 def __getattr__(name: str) -> Any:
     module = _MODULE_OF.get(name)
     if module is None:
-        raise AttributeError(f"module 'treadle' has no attribute {name!r}")
+        later = ": it comes in a later version" if name in _LATER else ""
+        raise AttributeError(f"module 'treadle' has no attribute {name!r}{later}", name=name, obj=sys.modules[__name__])
     value = getattr(importlib.import_module(f"treadle.{module}"), name)
     globals()[name] = value
     return value

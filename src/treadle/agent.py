@@ -8,10 +8,10 @@ from __future__ import annotations
 import hashlib
 import json
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
-from typing import Any, Generic, Literal
+from typing import Any, Generic, Literal, cast
 
 import msgspec
 from typing_extensions import TypeVar, get_protocol_members
@@ -75,8 +75,10 @@ class Agent(Generic[Deps, Out]):
     """Declared inputs. Where there are any, an undeclared `${variable}` is refused here; else a missing one when a run starts."""
 
     def __post_init__(self) -> None:
-        if not _NAME.fullmatch(self.name):
-            raise AgentError("invalid", f"{self.name!r} is no name for an agent: use up to 64 letters, digits, '_', '-' and '.'")
+        given = cast("object", self.name)
+        if not isinstance(given, str) or not _NAME.fullmatch(given):
+            raise AgentError("invalid", f"{given!r} is no name for an agent: use up to 64 letters, digits, '_', '-' and '.'")
+        self._check_kinds()
         if self.output is not None:
             raise AgentError("invalid", f"agent {self.name!r}: typed output (output=) comes in a later version; read the text of the result")
         self._keep(tools=tuple(self.tools), messages=tuple(self.messages), inputs=dict(self.inputs), context=tuple(self.context))
@@ -91,6 +93,23 @@ class Agent(Generic[Deps, Out]):
         if self.inputs and (unknown := sorted(self._holes() - set(self.inputs))):
             declared = ", ".join(self.inputs)
             raise AgentError("invalid", f"agent {self.name!r} uses ${{{unknown[0]}}}, which is not among its declared inputs ({declared})")
+
+    def _check_kinds(self) -> None:
+        """The commonest mix-ups of whoever has no type checker; each would fail much later, and say something else."""
+        fields: Mapping[str, object] = self.__dict__
+        if not isinstance(fields["instructions"], str):
+            raise self._mixed_up("instructions", "give a text")
+        if not isinstance(fields["tools"], Iterable):
+            raise self._mixed_up("tools", "give a list of tools, like tools=[weather]")
+        if isinstance(model := fields["model"], type) or not (model is None or isinstance(model, str) or hasattr(model, "stream")):
+            raise self._mixed_up("model", "give a name like 'anthropic:claude-opus-5-5', or a Model object")
+        if not isinstance(fields["limits"], Limits | None):
+            raise self._mixed_up("limits", "give Limits(turns=…)")
+        if not isinstance(fields["settings"], Settings):
+            raise self._mixed_up("settings", "give Settings(max_tokens=…)")
+
+    def _mixed_up(self, field: str, instead: str) -> AgentError:
+        return AgentError("invalid", f"agent {self.name!r}: {field}= is {_shown(getattr(self, field))}: {instead}")
 
     def _keep(self, **own: object) -> None:
         """Copies in the place of what was handed in: the caller's lists may change, a definition does not."""
@@ -113,6 +132,8 @@ class Agent(Generic[Deps, Out]):
 
     def values(self, given: Mapping[str, Any]) -> dict[str, Any]:
         """The inputs of a run, defaults filled in. Raises AgentError(invalid) for one that is missing, unknown or of the wrong type."""
+        if not isinstance(cast("object", given), Mapping):
+            raise AgentError("invalid", f"agent {self.name!r}: inputs= is a {type(given).__name__}: give values by name, like inputs={{'who': 'Ada'}}")
         values = {**given}
         for name, declared in self.inputs.items():
             if name in values:
@@ -158,6 +179,13 @@ class Agent(Generic[Deps, Out]):
         except (TypeError, ValueError, RecursionError) as e:
             raise AgentError("invalid", f"agent {self.name!r}: what a tool's parameters say is no JSON: {e}") from e
         return hashlib.sha256(text.encode()).hexdigest()[:16]
+
+
+def _shown(value: object) -> str:
+    """No more than its kind: what was given in the wrong place may be a secret."""
+    if value is None:
+        return "None"
+    return f"the class {value.__name__}" if isinstance(value, type) else f"a {type(value).__name__}"
 
 
 def _must_be_json(agent: str, name: str, value: object) -> None:

@@ -169,12 +169,31 @@ class Assembly:
 
 def prompt_of(text: str | Sequence[Part]) -> Message:
     """Raises AgentError(invalid) where there is nothing in it that a model could be asked."""
+    given: object = text
+    if not isinstance(given, str | list | tuple):
+        raise AgentError("invalid", f"a prompt is a text, or a list of TextPart and MediaPart, not {_kind(given)}")
     prompt = Message.user(text)
     if strange := [part for part in prompt.parts if not isinstance(part, (TextPart, MediaPart))]:
-        raise AgentError("invalid", f"a prompt holds text and media, not {type(strange[0]).__name__}")
+        raise AgentError("invalid", f"a prompt holds text and media (TextPart, MediaPart), not {_kind(strange[0])}")
     if not prompt.text.strip() and not any(isinstance(part, MediaPart) for part in prompt.parts):
         raise AgentError("invalid", "the prompt is empty: say what the agent should do")
     return prompt
+
+
+def _kind(value: object) -> str:
+    match value:
+        case None:
+            return "None"
+        case bytes() | bytearray():
+            return "bytes: .decode() them, or make a MediaPart of them"
+        case Message():
+            return "a Message: what was said before is in a session, or in the agent's messages="
+        case Agent():
+            return "an agent: the agent comes first, then the prompt"
+        case str():
+            return "str: put it into a TextPart(text=…)"
+        case _:
+            return type(value).__name__
 
 
 def answers_of(options: ResumeOptions) -> Answers:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Awaitable, Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, fields
 from typing import Any
 
 from treadle.errors import AgentError
@@ -25,6 +25,12 @@ class Callbacks:
     on_complete: Callable[[RunResult[Any]], object] | None = None
     """After every run, whatever its outcome."""
     on_error: Callable[[AgentError], object] | None = None
+
+    def __post_init__(self) -> None:
+        """Raises AgentError(invalid) for what cannot be called."""
+        for one in fields(self):
+            if (given := getattr(self, one.name)) is not None and not callable(given):
+                raise AgentError("invalid", f"{one.name}= is a {type(given).__name__}: give a function that takes one argument")
 
     async def hear(self, event: Event) -> None:
         match event:

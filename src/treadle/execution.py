@@ -136,7 +136,7 @@ class Toolbox:
         except _TimedOut:
             text, unknown = f"Timed out after {tool.timeout_s} s. {NOT_KNOWN if once else ''}".strip(), once
         except (Exception, SystemExit) as e:  # noqa: BLE001  the edge of a tool: its failure is told to the model
-            text, unknown = _words(e), once and self.is_stopping()
+            text, unknown = _words(e) + _without_deps(e, ctx), once and self.is_stopping()
         except anyio.get_cancelled_exc_class() as e:
             if _somebody_cancels():
                 raise
@@ -202,6 +202,16 @@ async def _run(tool: Tool[Any], ctx: ToolContext[Any], arguments: Any) -> ToolOu
             if not scope.cancel_called:  # else its clean-up failed, which does not say whether it happened
                 raise
     raise _TimedOut
+
+
+def _without_deps(error: BaseException, ctx: ToolContext[Any]) -> str:
+    """The likeliest reason of an attribute that None does not have, where the code that asked for it had the context at hand."""
+    if not isinstance(error, AttributeError) or error.obj is not None or ctx.deps is not None or (trace := error.__traceback__) is None:
+        return ""
+    while trace.tb_next is not None:
+        trace = trace.tb_next
+    has_context = any(isinstance(value, ToolContext) for value in trace.tb_frame.f_locals.values())
+    return " (ctx.deps is None: this run was given no deps=)" if has_context else ""
 
 
 def _words(error: BaseException) -> str:

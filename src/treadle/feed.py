@@ -38,6 +38,8 @@ class EventStream:
     def __init__(self) -> None:
         self._events: deque[Event] = deque()
         self._closed = False
+        self.is_over = False
+        """Whether its reader has been told that nothing more comes."""
         self._news = anyio.Event()
 
     def put(self, event: Event) -> None:
@@ -61,6 +63,7 @@ class EventStream:
     async def __anext__(self) -> Event:
         while not self._events:
             if self._closed:
+                self.is_over = True
                 raise StopAsyncIteration
             self._news = anyio.Event()
             await self._news.wait()

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import AsyncIterator, Awaitable, Callable
+from contextlib import suppress
 from dataclasses import dataclass
 from types import TracebackType
 from typing import Generic, Self
@@ -82,6 +83,9 @@ class RunStream(Generic[Out]):
         self._begun.run.cancel()
 
     def __aiter__(self) -> AsyncIterator[Event]:
+        """Raises AgentError(invalid) where the run has not begun, or its events were read to their end: they come once."""
+        if self._begun.result is not None and self._events.is_over:
+            raise AgentError("invalid", "the events of this run were read to their end, and come once: keep them, or read what the journal has of them")
         return self if self._listeners else self._events
 
     async def __anext__(self) -> Event:
@@ -105,8 +109,9 @@ class RunStream(Generic[Out]):
             return await self._group.__aexit__(kind, error, trace)
         await self._group.__aexit__(None, None, None)  # the caller's own error is not for the group, which would wrap it
         if self._listeners:
-            async for _ in self:
-                pass
+            while not self._events.is_over:
+                with suppress(StopAsyncIteration):
+                    await anext(self)
             if isinstance(self._begun.result, RunResult):
                 await self._listeners.end(self._begun.result)
         return None

@@ -30,7 +30,7 @@ from treadle.result import Out, RunResult
 from treadle.retry import RetryPolicy
 from treadle.run_state import RunState
 from treadle.run_stream import Job
-from treadle.session import ForkOptions, ResumeOptions, RunOptions, Session
+from treadle.session import ForkOptions, ResumeOptions, RunOptions, Session, check_options
 from treadle.session_store import check_session_id
 from treadle.toolboxes import into_this_loop
 from treadle.tools.function.threads import abandoned_calls, wait_for_abandoned
@@ -149,6 +149,7 @@ class Runs:
     ) -> Job[Out]:
         """Everything that can be wrong before a run starts is said here."""
         self._check(options, RunOptions)
+        _check_agent(agent)
         prompt, session_id = prompt_of(text), _session_id(options.get("session"))
         await self._store_late()
         make = partial(self._assembly.plan, agent, prompt, session_id, options, parent_run_id=parent.plan.run_id if parent else None)
@@ -226,9 +227,7 @@ class Runs:
     def _check(self, options: Mapping[str, object], known: type[Any]) -> None:
         if self._closed:
             raise AgentError("invalid", "this runtime is closed: open another one")
-        names: frozenset[str] = known.__optional_keys__
-        if strange := sorted(set(options) - names):
-            raise AgentError("invalid", f"this version knows no option {strange[0]!r} of a run; it knows: {', '.join(sorted(names))}")
+        check_options(options, known)
 
     def _known(self, agent: Agent[Deps, Out] | None, name: str, run_id: str) -> Agent[Deps, Out]:
         found = agent or self._agents.get(name)
@@ -342,6 +341,11 @@ class Runs:
     def _let_go(self, session_id: str) -> None:
         with self._lock:
             self._active.pop(session_id, None)
+
+
+def _check_agent(agent: object) -> None:
+    if not isinstance(agent, Agent):
+        raise AgentError("invalid", f"the first argument is the agent, an Agent(name=…), and not a {type(agent).__name__}; the second one is the prompt")
 
 
 def _session_id(session: Session[Any, Any] | str | None) -> str | None:

@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
-from typing import Any, Generic, Protocol, TypedDict
+from typing import Any, Final, Generic, Protocol, TypedDict
 
 from typing_extensions import Unpack
 
@@ -20,7 +20,7 @@ from treadle.message import Message, Part
 from treadle.model import Model
 from treadle.result import Out, RunResult
 from treadle.run_stream import RunStream
-from treadle.tooling import Tool
+from treadle.tooling import Tool, closest
 from treadle.types import Limits, Mode, OnAsk, OnUnknown, Settings
 
 
@@ -76,6 +76,40 @@ class ResumeOptions(TypedDict, total=False):
     on_ask: OnAsk
     callbacks: Callbacks
     on_event: Callable[[Event], object]
+
+
+_KINDS: Final[Mapping[str, tuple[type, str]]] = {
+    "limits": (Limits, "Limits(turns=…, seconds=…)"),
+    "settings": (Settings, "Settings(max_tokens=…, temperature=…)"),
+    "callbacks": (Callbacks, "Callbacks(on_text_delta=…)"),
+}
+_OTHER_NAMES: Final = {"max_turns": "turns", "max_tool_calls": "tool_calls", "timeout": "seconds", "timeout_s": "seconds", "max_cost": "cost_usd"}
+
+
+def check_options(options: Mapping[str, object], known: type[Any]) -> None:
+    """`known`: one of the three above. Raises AgentError(invalid), with what was probably meant."""
+    names: frozenset[str] = known.__optional_keys__
+    if strange := sorted(set(options) - names):
+        meant = _meant(strange[0], sorted(names))
+        raise AgentError("invalid", f"this version knows no option {strange[0]!r} of a run; {meant}it knows: {', '.join(sorted(names))}")
+    for name, (kind, like) in _KINDS.items():
+        if not isinstance(given := options.get(name), kind | None):
+            raise AgentError("invalid", f"{name}= is a {type(given).__name__}: give {like}")
+    if (told := options.get("on_event")) is not None and not callable(told):
+        raise AgentError("invalid", f"on_event= is a {type(told).__name__}: give a function that takes one argument")
+
+
+def _meant(name: str, known: Sequence[str]) -> str:
+    """An option that there is not, where it is in truth; else the nearest one, or nothing."""
+    limit = _OTHER_NAMES.get(name, name)
+    if limit in Limits.__struct_fields__:
+        return f"give limits=Limits({limit}=…); "
+    if name in Settings.__struct_fields__:
+        return f"give settings=Settings({name}=…); "
+    if name in Agent.__dataclass_fields__:
+        return f"{name}= is said of the agent; "
+    near = closest(name, known)
+    return f"did you mean {near!r}? " if near else ""
 
 
 class Driver(Protocol):

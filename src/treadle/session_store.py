@@ -10,7 +10,7 @@ import zlib
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 from datetime import datetime
-from typing import TYPE_CHECKING, Protocol
+from typing import TYPE_CHECKING, Protocol, cast
 
 import msgspec
 
@@ -277,7 +277,9 @@ def _shown(line: str) -> str:
 
 def is_id(text: str) -> bool:
     """Whether it may name a session or a run: it is never a path, and never anything that a terminal obeys."""
-    return 0 < len(text) <= 128 and text.isprintable() and text not in (".", "..") and not any(c in "/\\" for c in text)
+    return (
+        isinstance(cast("object", text), str) and 0 < len(text) <= 128 and text.isprintable() and text not in (".", "..") and not any(c in "/\\" for c in text)
+    )
 
 
 def check_session_id(session_id: str) -> None:

@@ -25,7 +25,17 @@ COMMANDS = {
 }
 
 
-@click.group(cls=Commands, known=COMMANDS, context_settings=HELP)
+_LATER = "it comes in a later version"
+ELSEWHERE = {
+    **{name: f"it is `treadle runs {name}`" for name in ("list", "show", "resume", "replay", "fork", "diff", "kill", "undo", "cost", "export", "prune")},
+    **dict.fromkeys(("chat", "agents", "tools", "init", "tasks", "serve", "worker", "acp", "mcp"), _LATER),
+    "help": "it is `treadle --help`",
+    "version": "it is `treadle --version`",
+    "login": "set ANTHROPIC_API_KEY, or `treadle config set providers.anthropic.api_key -`",
+}
+
+
+@click.group(cls=Commands, known=COMMANDS, elsewhere=ELSEWHERE, context_settings=HELP)
 @click.version_option(__version__, "-V", "--version", message="treadle %(version)s")
 @click.pass_context
 def app(ctx: click.Context) -> None:

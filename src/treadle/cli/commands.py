@@ -4,20 +4,67 @@ from __future__ import annotations
 
 import importlib
 import sys
-from collections.abc import Mapping
+from collections.abc import Generator, Mapping
+from contextlib import contextmanager
 from typing import Any
 
 import click
 from typing_extensions import override
 
 
+@contextmanager
+def in_one_sentence() -> Generator[None]:
+    """Wrong use of a command is told as every other failure is; where its help is to be found ends the sentence."""
+    try:
+        yield
+    except click.exceptions.NoArgsIsHelpError:
+        raise
+    except click.UsageError as e:
+        from treadle.cli.exits import Failed  # noqa: PLC0415  only where something was mistyped
+
+        words = _in_our_words(e).rstrip(".")
+        where = "" if e.ctx is None or "`" in words else f"{'' if words.endswith('?') else '.'} See `{e.ctx.command_path} --help`"
+        raise Failed(words + where) from e
+
+
+def _in_our_words(error: click.UsageError) -> str:
+    match error:
+        case click.NoSuchOption():
+            import difflib  # noqa: PLC0415  only where something was mistyped
+
+            near = difflib.get_close_matches(error.option_name, error.possibilities or (), n=2, cutoff=0.7)
+            return f"there is no option {error.option_name!r}" + (f": did you mean {' or '.join(near)}?" if near else "")
+        case click.MissingParameter() if error.param is not None:
+            return f"{_name(error.param)} is missing"
+        case click.BadParameter() if error.param is not None:
+            value, _, why = error.message.partition(" is not ")
+            if isinstance(error.param.type, click.IntRange | click.FloatRange):
+                return f"{_name(error.param)} must be {_number(error.param.type)}, not {value}"
+            return f"{_name(error.param)} must be {why.rstrip('.').removeprefix('a valid ')}, not {value}" if why else f"{_name(error.param)}: {value}"
+        case _ if error.message.startswith("Got unexpected extra argument"):
+            words = error.message.partition("(")[2].rstrip(").")
+            return f"{words!r} is one argument too many: put words that belong together in quotes"
+        case _:
+            return error.message[:1].lower() + error.message[1:]
+
+
+def _name(parameter: click.Parameter) -> str:
+    return parameter.opts[0] if isinstance(parameter, click.Option) else parameter.human_readable_name
+
+
+def _number(kind: click.IntRange | click.FloatRange) -> str:
+    least = "" if kind.min is None else f" greater than {kind.min}" if kind.min_open else f" of at least {kind.min}"
+    return f"a {'whole ' if isinstance(kind, click.IntRange) else ''}number{least}" + ("" if kind.max is None else f", at most {kind.max}")
+
+
 class Commands(click.Group):
     """Knows every command's name and line of help, and imports a command only to run it or to show its own help."""
 
-    def __init__(self, *arguments: Any, known: Mapping[str, tuple[str, str]], **more: Any) -> None:
-        """`known`: by name, where the command is, as `module:name`, and its line of help."""
+    def __init__(self, *arguments: Any, known: Mapping[str, tuple[str, str]], elsewhere: Mapping[str, str] | None = None, **more: Any) -> None:
+        """`known`: by name, where the command is, as `module:name`, and its line of help. `elsewhere`: words that are none, and what to type instead."""
         super().__init__(*arguments, **more)
         self._known = known
+        self._elsewhere = elsewhere or {}
 
     @override
     def list_commands(self, ctx: click.Context) -> list[str]:
@@ -33,17 +80,29 @@ class Commands(click.Group):
     @override
     def resolve_command(self, ctx: click.Context, args: list[str]) -> Any:
         if args and args[0] not in self._known and not args[0].startswith("-") and not ctx.resilient_parsing:  # which is how completion asks
-            import difflib  # noqa: PLC0415  only where something was mistyped
-
-            near = difflib.get_close_matches(args[0], self._known, n=1)
-            hint = f" Did you mean {near[0]!r}?" if near else f" There are: {', '.join(self._known)}."
-            raise click.UsageError(f"No such command {args[0]!r}.{hint}", ctx)
+            raise click.UsageError(f"there is no command {args[0]!r}: {self._instead(args[0])}", ctx)
         return super().resolve_command(ctx, args)
+
+    def _instead(self, name: str) -> str:
+        if name in self._elsewhere:
+            return self._elsewhere[name]
+        if " " in name and "run" in self._known:
+            return 'to work on a prompt, `treadle run "…"`'
+        import difflib  # noqa: PLC0415  only where something was mistyped
+
+        near = difflib.get_close_matches(name, self._known, n=1)
+        return f"did you mean {near[0]!r}?" if near else f"there are {', '.join(self._known)}"
+
+    @override
+    def make_context(self, *arguments: Any, **more: Any) -> click.Context:
+        with in_one_sentence():
+            return super().make_context(*arguments, **more)
 
     @override
     def invoke(self, ctx: click.Context) -> Any:
         try:
-            return super().invoke(ctx)
+            with in_one_sentence():
+                return super().invoke(ctx)
         except KeyboardInterrupt:  # before click takes it for an error
             sys.exit(130)
 

@@ -33,7 +33,9 @@ def policy() -> None:
 @click.option("--deny", metavar="RULE", multiple=True, help="Also deny this; repeatable.")
 @click.option("--cwd", type=click.Path(path_type=Path), metavar="DIR", default=".", help="Where it would run.")
 def check(command: str, mode: str | None, allow: tuple[str, ...], deny: tuple[str, ...], cwd: Path) -> None:
-    """Print what would happen to COMMAND, one argument, as JSON: decision, why, and the commands found in it.
+    """Print what would happen to COMMAND, as JSON: decision, why, and the commands found in it.
+
+    It is one argument, like: treadle policy check -- "git push --force".
 
     allow: it runs unasked, with or without a sandbox. contained: unasked inside the sandbox only, else it asks. ask: it needs a
     person, and without one it is refused. deny: it is refused whatever a rule or a mode says.

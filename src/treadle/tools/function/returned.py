@@ -90,7 +90,8 @@ def _json(value: object) -> str:
             to_builtins: Callable[..., object] = msgspec.to_builtins
             return json.dumps(to_builtins(value, enc_hook=_encodable, str_keys=True), separators=(",", ":"))
     except Exception as e:
-        raise ToolFailed(f"The tool ran, but it returned a {type(value).__name__} that cannot be written as JSON ({e}).", happened=True) from e
+        can = "text, numbers, lists, dictionaries, dataclasses and pydantic models can"
+        raise ToolFailed(f"The tool ran, but it returned a {type(value).__name__} that cannot be written as JSON ({e}): {can}.", happened=True) from e
 
 
 def _encodable(value: Any) -> object:

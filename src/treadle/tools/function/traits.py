@@ -73,7 +73,7 @@ def check_function(function: object, label: str) -> None:
     elif isinstance(function, type):
         fault = "a class cannot be one: make it a function that returns what the model is to see"
     elif not callable(function):
-        fault = "it cannot be called; options are given by keyword"
+        fault = f"it cannot be called; options are given by keyword, like @tool(name={function!r})" if isinstance(function, str) else "it cannot be called"
     elif any(check(_called(cast("AnyFunction", function))) for check in (inspect.isgeneratorfunction, inspect.isasyncgenfunction)):
         fault = "a generator cannot be one: collect what it yields and return it; ctx.progress(text) tells people how far it is"
     if fault:

@@ -1,0 +1,367 @@
+"""What is said to whoever uses Treadle for the first time: the likeliest mistakes, each answered by one sentence that helps."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import re
+import signal
+import subprocess
+import sys
+from collections.abc import Awaitable, Callable
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, cast
+
+import anyio
+import pytest
+
+import treadle
+from tests.cli.conftest import KEY, Cli
+from treadle import Agent, AgentError, Callbacks, ErrorKind, Limits, MediaPart, Message, Runtime, Settings, ToolContext, tool
+from treadle.testing import ScriptedModel
+from treadle.tooling import Tool
+
+HI = {"text": "Hi."}
+made: Any = Agent
+run_sync: Any = treadle.run_sync
+as_given: Any = tool
+scripted: Any = ScriptedModel
+callbacks: Any = Callbacks
+opened: Any = Runtime.open
+"""What newcomers do who have no type checker."""
+
+
+@pytest.fixture
+def cli(tmp_path: Path) -> Cli:
+    return Cli(tmp_path)
+
+
+# ---------------------------------------------------------------- on the command line
+
+TYPED: dict[str, tuple[tuple[str, ...], str]] = {
+    "no key": (("run", "x"), "no key for the provider 'anthropic'. Three ways on:"),
+    "a model without its provider": (("run", "--model", "gpt-5", "x"), "PROVIDER:MODEL, like "),
+    "a misspelt provider": (("run", "--model", "antropic:x", "x"), "unknown provider 'antropic' in 'antropic:x': did you mean 'anthropic'?"),
+    "a provider that has to be named first": (("run", "--model", "ollama:x", "x"), "providers: {NAME: {type: openai-chat, base_url: URL}}"),
+    "a misspelt command": (("runn", "x"), "there is no command 'runn': did you mean 'run'? See `treadle --help`"),
+    "a command of a group": (("undo", "last"), "there is no command 'undo': it is `treadle runs undo`"),
+    "a command of a later version": (("chat",), "there is no command 'chat': it comes in a later version. See `treadle --help`"),
+    "a word for an option": (("version",), "it is `treadle --version`"),
+    "a prompt without run": (("fix the bug",), 'to work on a prompt, `treadle run "…"`'),
+    "a misspelt command of a group": (("runs", "shwo", "last"), "there is no command 'shwo': did you mean 'show'? See `treadle runs --help`"),
+    "a misspelt option": (("run", "--modle", "x"), "there is no option '--modle': did you mean --mode or --model? See `treadle run --help`"),
+    "an option without its value": (("run", "--model"), "option '--model' requires an argument"),
+    "a misspelt mode": (("run", "--mode", "acept-edits", "x"), "--mode must be one of 'ask', 'accept-edits', 'plan', 'full', not 'acept-edits'."),
+    "a word for a number": (("run", "--max-turns", "many", "x"), "--max-turns must be a whole number of at least 1, not 'many'."),
+    "a number that is too small": (("run", "--timeout", "0", "x"), "--timeout must be a number greater than 0, not 0.0."),
+    "no prompt": (("run",), 'the prompt is empty: treadle run "what to do", or pipe it in'),
+    "a prompt without quotes": (("run", "fix", "it"), "'it' is one argument too many: put words that belong together in quotes."),
+    "prompts in a file that is not there": (("work", "--from", "gone.txt"), "'gone.txt' cannot be read: No such file or directory"),
+    "a file that is not there": (("run", "--file", "gone.png", "x"), "--file 'gone.png' is no file"),
+    "a directory that is not there": (("run", "--cwd", "gone", "x"), "--cwd 'gone' is no directory"),
+    "a script that is not there": (("run", "--model", "script:gone.json", "x"), "gone.json' cannot be read: No such file or directory"),
+    "an unknown run": (("runs", "show", "nope"), "there are no runs yet"),
+    "no run": (("runs", "show"), "ID is missing. See `treadle runs show --help`"),
+    "a misspelt key": (("config", "set", "limits.trns", "3"), "unknown key 'trns' in limits: did you mean 'turns'?"),
+    "a wrong value": (("config", "set", "limits.turns", "lots"), "limits.turns must be a whole number of at least 1, not 'lots'"),
+    "a journal that is no URL": (("run", "--journal", "runs.db", "x"), "sqlite:///FILE, not 'runs.db'"),
+    "a journal that is a directory": (("run", "--model", "HERE", "--journal", "sqlite:///.", "x"), "is a directory: name the journal's file."),
+    "a command without quotes": (("policy", "check", "--", "ls", "-l"), "'-l' is one argument too many: put words that belong together in quotes."),
+}
+
+
+@pytest.mark.parametrize("mistake", TYPED)
+def test_what_is_mistyped_is_answered_in_one_sentence(cli: Cli, mistake: str) -> None:
+    words, said = TYPED[mistake]
+    here = cli.script(HI)
+    answer = cli(*(here if word == "HERE" else word for word in words))
+    assert (answer.code, answer.out) == (2, ""), answer
+    assert said in answer.err
+    lines = answer.err.splitlines()
+    assert len(lines) == (4 if mistake == "no key" else 1), answer.err
+    assert lines[0].startswith("treadle: ")
+    assert not re.search(r"\?\.|\.\.$", answer.err)
+
+
+@pytest.mark.parametrize(
+    ("text", "said"),
+    [
+        ("limits: {trns: 3}", "config.yaml:1: unknown key 'trns' in limits: did you mean 'turns'?"),
+        ("limits:\n\tturns: 3\n", "config.yaml:2: is not YAML: found character that cannot start any token: indent with spaces, not with tabs"),
+        ("limits: {turns: 3\n", "config.yaml:2: is not YAML: "),
+        ("- turns\n", "config.yaml:1: a configuration must be a mapping of keys to values"),
+    ],
+)
+def test_what_is_wrong_in_a_file_is_told_with_its_line(cli: Cli, text: str, said: str) -> None:
+    (cli.workspace / ".treadle").mkdir()
+    (cli.workspace / ".treadle/config.yaml").write_text(text)
+    answer = cli("run", "x", "--model", cli.script(HI))
+    assert (answer.code, answer.out, len(answer.err.splitlines())) == (2, "", 1)
+    assert said in answer.err
+
+
+def test_a_finished_run_is_not_run_again_and_its_result_is_given(cli: Cli) -> None:
+    cli("run", "x", "--model", cli.script(HI))
+    answer = cli("runs", "resume", "last")
+    assert (answer.code, answer.out) == (0, "Hi.\n")
+    assert "is finished: nothing is done, this is its result" in answer.err
+
+
+def test_undo_leaves_what_was_changed_since(cli: Cli) -> None:
+    script = cli.script({"tool_calls": [{"name": "write", "arguments": {"path": "a.txt", "content": "one"}}]}, HI)
+    cli("run", "x", "--mode", "accept-edits", "--model", script)
+    (cli.workspace / "a.txt").write_text("mine")
+    answer = cli("runs", "undo", "last")
+    assert (answer.code, answer.out) == (1, "refused a.txt: it was changed since\n")
+
+
+def test_a_server_that_is_not_there_is_told_with_what_to_check(cli: Cli) -> None:
+    answer = cli("run", "x", ANTHROPIC_API_KEY=KEY, ANTHROPIC_BASE_URL="http://127.0.0.1:1")
+    assert answer.code == 75
+    assert "network: cannot connect to 127.0.0.1:1: Connection refused: check base_url, and that the server runs" in answer.err
+
+
+def test_a_proxy_that_is_not_there_is_told_with_what_to_check(cli: Cli) -> None:
+    answer = cli("run", "x", ANTHROPIC_API_KEY=KEY, HTTPS_PROXY="http://127.0.0.1:1", NO_PROXY="")
+    assert answer.code == 75
+    assert "cannot connect to the proxy 127.0.0.1:1: Connection refused: check HTTPS_PROXY, or add the host to NO_PROXY" in answer.err
+
+
+def test_ctrl_c_ends_a_run_with_130_and_says_what_goes_on(cli: Cli) -> None:
+    words = ["run", "x", "--output", "stream-json", "--model", cli.script({"text": "word " * 500, "delay_ms": 200})]
+    run = subprocess.Popen(
+        [sys.executable, "-m", "treadle", *words],
+        cwd=cli.workspace,
+        env=cli.environment(),
+        stdin=subprocess.DEVNULL,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+    )
+    with run:
+        assert run.stdout is not None
+        run.stdout.readline()
+        run.send_signal(signal.SIGINT)
+        _, err = run.communicate(timeout=50)
+    assert run.returncode == 130
+    assert b"goes on" in err
+    assert b"Traceback" not in err
+
+
+# ---------------------------------------------------------------- in Python
+
+
+@dataclass
+class Shop:
+    till: int = 0
+
+
+class Thing:
+    pass
+
+
+@tool
+def plain(a, b):  # pyright: ignore[reportMissingParameterType, reportUnknownParameterType]  without hints, as newcomers write it
+    return a + b  # pyright: ignore[reportUnknownVariableType]  likewise
+
+
+@tool
+def thing() -> Thing:
+    return Thing()
+
+
+@tool
+def breaks() -> str:
+    raise ValueError("boom")
+
+
+@tool
+def charge(ctx: ToolContext[Shop], amount: int) -> str:
+    ctx.deps.till += amount
+    return "charged"
+
+
+def hello(*tools: Tool[Any], **more: Any) -> Agent:
+    return made(**{"name": "hello", "model": ScriptedModel([HI]), "tools": tools, **more})
+
+
+def run(*arguments: Any, **options: Any) -> Any:
+    return run_sync(*(arguments or (hello(), "x")), **options)
+
+
+def as_tool(function: Any, **options: Any) -> Any:
+    return tool(**options)(function)
+
+
+def starred(*words: str) -> str:
+    return " ".join(words)
+
+
+WRITTEN: dict[str, tuple[Callable[[], object], str]] = {
+    "a lambda as a tool": (lambda: as_tool(eval("lambda text: text")), "give name="),
+    "a tool with *args": (lambda: as_tool(starred), "the parameter '*words' cannot be described to a model: name each parameter"),
+    "a name as @tool's argument": (lambda: as_given("add"), "options are given by keyword, like @tool(name='add')"),
+    "a misspelt effect": (lambda: as_tool(starred, effect="prue"), "effect='prue' is none of 'pure', 'idempotent', 'once'"),
+    "a function without @tool": (lambda: hello(tools=[run]), "run is no tool: put @tool above the function"),
+    "a tool in place of a list": (lambda: hello(tools=breaks), "agent 'hello': tools= is a FunctionTool: give a list of tools"),
+    "two tools of one name": (lambda: hello(breaks, breaks), "two tools are named 'breaks': tool names are unique, rename one"),
+    "no instructions": (lambda: hello(instructions=None), "agent 'hello': instructions= is None: give a text"),
+    "no name": (lambda: made(name=None), "None is no name for an agent"),
+    "a name of two words": (lambda: Agent(name="my agent"), "'my agent' is no name for an agent: use up to 64 letters"),
+    "an agent without a model": (lambda: run(Agent(name="a"), "x"), "no key for the provider 'anthropic'"),
+    "a model without its provider": (lambda: run(hello(model="gpt-5"), "x"), "'gpt-5' is no model's name: write PROVIDER:MODEL, like 'openai:gpt-5'"),
+    "a class as a model": (
+        lambda: hello(model=ScriptedModel),
+        "agent 'hello': model= is the class ScriptedModel: give a name like 'anthropic:claude-opus-5-5', or a Model object",
+    ),
+    "output types": (lambda: hello(output=Shop), "typed output (output=) comes in a later version"),
+    "a dictionary of limits": (lambda: hello(limits={"turns": 3}), "agent 'hello': limits= is a dict: give Limits(turns=…)"),
+    "no turns at all": (lambda: Limits(turns=0), "Limits(turns=0): give a whole number of at least 1, or None for no limit"),
+    "a dictionary of settings": (lambda: run(settings={"temperature": 1}), "settings= is a dict: give Settings(max_tokens=…, temperature=…)"),
+    "an option of the command line": (lambda: run(max_turns=3), "knows no option 'max_turns' of a run; give limits=Limits(turns=…)"),
+    "an option of the settings": (lambda: run(temperature=1), "give settings=Settings(temperature=…)"),
+    "an option of the agent": (lambda: run(model="openai:gpt-5"), "model= is said of the agent"),
+    "a misspelt option": (lambda: run(limit=Limits()), "knows no option 'limit' of a run; did you mean 'limits'?"),
+    "a misspelt mode": (lambda: run(mode="fulll"), "mode='fulll' is none of: ask, accept-edits, plan, full"),
+    "a directory that is not there": (lambda: run(cwd="/gone/away"), "cwd='/gone/away' is no directory"),
+    "a dictionary of callbacks": (lambda: run(callbacks={"on_text_delta": print}), "callbacks= is a dict: give Callbacks("),
+    "a callback that is none": (lambda: callbacks(on_complete="print"), "on_complete= is a str: give a function"),
+    "an event's callback that is none": (lambda: run(on_event="print"), "on_event= is a str: give a function"),
+    "the agent's name in place of the agent": (lambda: run("hello", "x"), "the first argument is the agent, an Agent(name=…), and not a str"),
+    "an empty prompt": (lambda: run(hello(), " "), "the prompt is empty: say what the agent should do"),
+    "bytes as a prompt": (lambda: run(hello(), b"x"), "a list of TextPart and MediaPart, not bytes: .decode() them"),
+    "a message as a prompt": (lambda: run(hello(), Message.user("x")), "not a Message: what was said before is in a session"),
+    "None as a prompt": (lambda: run(hello(), None), "a prompt is a text, or a list of TextPart and MediaPart, not None"),
+    "texts as parts": (lambda: run(hello(), ["x"]), "not str: put it into a TextPart(text=…)"),
+    "a picture of nothing": (lambda: run(hello(), [MediaPart(media_type="image/png")]), "has exactly one of data and url"),
+    "inputs that were forgotten": (lambda: run(hello(instructions="${who}"), "x"), "needs the input(s) who: pass inputs={'who': ...}"),
+    "a list of inputs": (lambda: run(inputs=["Ada"]), "inputs= is a list: give values by name, like inputs={'who': 'Ada'}"),
+    "a text as a script": (lambda: scripted(["Hi."]), 'entry 1 is no script entry: Expected `object`, got `str`, write {"text": "Hi."}'),
+    "a file's name as a journal": (lambda: Runtime.open("runs.db"), "'runs.db' is no journal: use 'sqlite:///runs.db'"),
+    "a path as a journal": (lambda: opened(Path("runs.db")), "named by a URL, not by a PosixPath: give f'sqlite:///{path}'"),
+    "a directory as a journal": (lambda: Runtime.open("sqlite:////"), "is a directory: name the journal's file"),
+    "a number as a session": (lambda: opened().session(5, agent=hello()), "5 is no session id: use up to 128 printable characters"),
+}
+
+
+@pytest.fixture
+def nothing_configured(monkeypatch: pytest.MonkeyPatch) -> None:
+    for name in ("ANTHROPIC_API_KEY", "ANTHROPIC_AUTH_TOKEN", "ANTHROPIC_BASE_URL", "TREADLE_AGENT_API_KEY", "TREADLE_MODEL"):
+        monkeypatch.delenv(name, raising=False)
+
+
+@pytest.mark.usefixtures("nothing_configured")
+@pytest.mark.parametrize("mistake", WRITTEN)
+def test_what_is_wrong_in_a_program_is_told_before_anything_runs(mistake: str) -> None:
+    make, said = WRITTEN[mistake]
+    with pytest.raises(AgentError, match=re.escape(said)) as raised:
+        make()
+    assert raised.value.kind in (ErrorKind.INVALID, ErrorKind.AUTH)
+
+
+@pytest.mark.parametrize(
+    ("one", "arguments", "said"),
+    [
+        (cast("Any", plain), {"a": 19, "b": 23}, "42"),
+        (thing, {}, "it returned a Thing that cannot be written as JSON (tests.test_newcomer.Thing is no JSON): text, numbers, lists,"),
+        (breaks, {}, "ValueError: boom"),
+        (charge, {"amount": 1}, "AttributeError: 'NoneType' object has no attribute 'till' (ctx.deps is None: this run was given no deps=)"),
+    ],
+)
+def test_what_a_tool_does_wrong_is_read_by_the_model_and_the_run_goes_on(one: Tool[Any], arguments: dict[str, int], said: str) -> None:
+    model = ScriptedModel([{"tool_calls": [{"name": one.name, "arguments": arguments}]}, HI])
+    result = treadle.run_sync(Agent(name="a", model=model, tools=[one]), "x")
+    assert said in result.messages[2].tool_results[0].text
+    assert result.text == "Hi."
+
+
+def test_a_script_that_runs_out_says_so() -> None:
+    result = treadle.run_sync(Agent(name="a", model=ScriptedModel([])), "x")
+    with pytest.raises(AgentError, match=r"is used up: it has 0 entries, and the model was asked once more\. Add an entry to it"):
+        result.unwrap()
+
+
+async def in_a_loop() -> None:
+    treadle.run_sync(hello(), "x")
+
+
+async def after_its_end() -> None:
+    async with Runtime.open() as runtime:
+        pass
+    await runtime.run(hello(), "x")
+
+
+async def without_its_block() -> None:
+    async with Runtime.open() as runtime:
+        async for _ in runtime.stream(hello(), "x"):
+            pass
+
+
+async def twice() -> None:
+    async with Runtime.open() as runtime, runtime.stream(hello(), "x") as stream:
+        assert [event async for event in stream]
+        async for _ in stream:
+            pass
+
+
+async def too_early() -> None:
+    async with Runtime.open() as runtime, runtime.stream(hello(), "x") as stream:
+        assert stream.result
+
+
+async def at_once() -> None:
+    async with Runtime.open() as runtime:
+        session = runtime.session("ada", agent=hello())
+        async with session.stream("x"):
+            await session.send("y")
+
+
+async def unknown() -> None:
+    async with Runtime.open() as runtime:
+        await runtime.resume("nope")
+
+
+async def later() -> None:
+    async with Runtime.open() as runtime:
+        await runtime.submit(hello(), "x")
+
+
+@pytest.mark.parametrize(
+    ("wrong", "said"),
+    [
+        (in_a_loop, "run_sync cannot run inside a running event loop: use `await treadle.run(…)` there"),
+        (after_its_end, "this runtime is closed: open another one"),
+        (without_its_block, "this run has not begun: enter it with `async with` first"),
+        (twice, "the events of this run were read to their end, and come once"),
+        (too_early, "this run is not over: read its events to the end first"),
+        (at_once, "session 'ada' is running already: wait for its end, cancel it, or steer it"),
+        (unknown, "there is no run 'nope' here"),
+        (later, "Runtime.submit comes in a later version"),
+    ],
+)
+async def test_what_is_wrong_about_a_loop_is_told(wrong: Callable[[], Awaitable[None]], said: str) -> None:
+    with anyio.fail_after(5), pytest.raises(AgentError, match=re.escape(said)):
+        await wrong()
+
+
+def test_a_runtime_can_be_used_in_one_loop_after_the_other(tmp_path: Path) -> None:
+    runtime = Runtime.open(f"sqlite:///{tmp_path / 'runs.db'}")
+    for _ in range(2):
+        assert asyncio.run(runtime.run(hello(), "x")).text == "Hi."
+    asyncio.run(runtime.aclose())
+
+
+def test_an_await_that_was_forgotten_is_told_by_python() -> None:
+    runtime = Runtime.open()
+    coroutine: Any = runtime.run(hello(), "x")
+    with contextlib.closing(coroutine), pytest.raises(AttributeError, match="'coroutine' object has no attribute 'text'"):
+        assert coroutine.text
+
+
+def test_a_misspelt_name_is_told_with_the_right_one() -> None:
+    done = subprocess.run([sys.executable, "-c", "import treadle; treadle.Agnt"], capture_output=True, text=True, check=False)
+    assert done.stderr.endswith("AttributeError: module 'treadle' has no attribute 'Agnt'. Did you mean: 'Agent'?\n")
+
+
+def test_settings_and_limits_are_given_by_name() -> None:
+    assert run(settings=Settings(temperature=0.5), limits=Limits(turns=3)).success
