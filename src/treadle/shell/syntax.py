@@ -72,7 +72,7 @@ def parse(text: str, home: str) -> Script:
     data = text.encode(errors="surrogatepass")
     if len(data) > MAX_BYTES:
         return Script(problems=[f"it is longer than {MAX_BYTES:,} bytes"], is_whole=False)
-    tree = _tree(data)
+    tree = _tree(data.translate(_PLAIN))
     if tree is None:
         return Script(problems=["it is too involved to be read in time"], is_whole=False)
     walker = _Walker(data, home)
@@ -88,6 +88,10 @@ def _language() -> Language:
     from tree_sitter import Language  # noqa: PLC0415  it costs start-up time
 
     return Language(tree_sitter_bash.language())
+
+
+_PLAIN = bytes([*range(128), *([ord(":")] * 128)])
+"""Letters beyond ASCII as what is part of a word and of no name, as to bash. The grammar's scanner looks them up in a table of 256, past its end."""
 
 
 def _tree(data: bytes) -> Tree | None:
