@@ -416,7 +416,8 @@ def test_however_an_answer_is_streamed_it_is_the_one_that_its_end_holds(items: l
     events = _streamed(items, places=places)
     whole = folded(events[0], events[-1])
     assert folded(*events) == whole
-    lost = data.draw(st.sets(st.integers(1, len(events) - 2), max_size=3))
+    drawn = data.draw(st.sets(st.integers(1, len(events) - 2), max_size=3))
+    lost = {i for i in drawn if events[i].get("delta", "said").strip()}  # what is white around a text may be told in two ways
     _, decoder = deltas_of(*(event for i, event in enumerate(events) if i not in lost))
     if decoder.failure is None:
         assert folded(*(event for i, event in enumerate(events) if i not in lost)) == whole

@@ -63,7 +63,8 @@ def listed(db: Cursor, workers: Workers, where: str = "", values: tuple[object, 
 def costs(db: Cursor, by: By, since: date | None) -> Costs:
     """Of what is kept with each run; only runs that are not finished are read."""
     tally = Tally(by, since=since)
-    for num, schema, summary, counted in db.execute("select num, schema, summary, counted from runs order by num").fetchall():
+    rows = db.connection.cursor()  # of its own, read as it goes: there may be any number of runs, and `db` reads what is in some of them
+    for num, schema, summary, counted in rows.execute("select num, schema, summary, counted from runs order by num"):
         if counted:
             tally.add(_DECODER.decode(summary))
         elif (info := _folded(db, num, schema)) is not None:

@@ -18,7 +18,8 @@ from treadle.abilities import UNKNOWN, Abilities
 from treadle.message import MediaPart, Message, Part, ProviderPart, ReasoningPart, TextPart, ToolCall, ToolResult
 from treadle.providers.decoding import text_of
 from treadle.providers.encoding import Fields, Json, arguments_of, described, dumped, identifier, own_fields, raw, shown, text_in
-from treadle.providers.openai_responses.items import CUSTOM, PROVIDER
+from treadle.providers.openai_responses.calls import CUSTOM
+from treadle.providers.openai_responses.item import PROVIDER
 
 _IMAGES = frozenset({"image/jpeg", "image/png", "image/gif", "image/webp"})
 _DOCUMENTS = {

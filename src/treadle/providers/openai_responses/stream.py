@@ -38,7 +38,8 @@ from treadle.providers.openai_responses.events import (
     decode_rare,
     item_id_of,
 )
-from treadle.providers.openai_responses.items import Item, implied_item, open_item
+from treadle.providers.openai_responses.item import Item
+from treadle.providers.openai_responses.items import implied_item, open_item
 from treadle.providers.refusals import read_error
 from treadle.types import StopReason, Usage
 
