@@ -170,7 +170,10 @@ async def test_the_trust_store_is_read_once_for_many_first_requests(own: ModelOn
 async def test_a_server_that_is_not_there_is_told_in_the_words_of_the_system(own: ModelOn) -> None:
     async with serving() as server:
         pass
-    with anyio.fail_after(5), pytest.raises(AgentError, match=r"^cannot connect to 127\.0\.0\.1:\d+: Connection refused: check base_url, and that the server runs$"):
+    with (
+        anyio.fail_after(5),
+        pytest.raises(AgentError, match=r"^cannot connect to 127\.0\.0\.1:\d+: Connection refused: check base_url, and that the server runs$"),
+    ):
         await ask(own(server))
 
 
