@@ -53,6 +53,22 @@ def test_what_is_never_offered_is_never_remembered(tmp_path: Path, rule: str) ->
     assert not file.exists()
 
 
+def test_each_rule_of_several_is_looked_at() -> None:
+    for rules in (["tool(github_create_issue)", "python3"], ["npm test", "python3"], ["npm test", "tool(*)"]):
+        with pytest.raises(AgentError, match="is allowed call by call only"):
+            for_session(Permissions(), rules)
+
+
+def test_a_configuration_behind_a_link_is_edited_where_it_lies(tmp_path: Path) -> None:
+    real, file = tmp_path / "dotfiles.yaml", tmp_path / "config.yaml"
+    real.write_text("permissions:\n  allow: [ruff]\n")
+    real.chmod(0o600)
+    file.symlink_to(real)
+    for_always(file, ["npm test"])
+    assert file.is_symlink()
+    assert real.read_text() == 'permissions:\n  allow: [ruff, "npm test"]\n'
+
+
 def test_a_yes_for_always_is_written_to_the_users_own_file_and_counts(tmp_path: Path) -> None:
     home = tmp_path / "home"
     file = home / "config.yaml"

@@ -62,7 +62,7 @@ client_secret_1.json service-account.json service-account-x.json service_account
 .bash_history .zsh_history .python_history .psql_history .mysql_history .node_repl_history .Xauthority
 /etc/shadow /etc/gshadow /etc/sudoers /etc/ssl/private/x /run/secrets/x /var/run/secrets/x /proc/self/environ
 secrets/x .secrets/x secret/x .secret/x credentials .credentials secrets.yaml secret.json credentials.xml x.secret x.secrets
-app-secrets.yaml app_secrets.toml app-credentials.yaml app_credentials.json gcpcredentials-1.json auth.json
+app-secrets.yaml app_secrets.toml app-credentials.yaml app_credentials.toml gcpcredentials-1.json auth.json
 """
 NO_SECRET = """
 .env.example .env.sample .env.template .env.dist .env.defaults .env.schema .env.prod.example .env.prod.sample .env.prod.template
