@@ -36,6 +36,7 @@ NEVER = [
 def test_a_yes_for_the_session_holds_in_the_sandbox_and_nowhere_else(tmp_path: Path) -> None:
     before = Permissions()
     offered = decide_command("ask", "npm test && ruff check src", tmp_path, before).pattern
+    assert offered is not None
     assert offered == ("npm test", "ruff")
     after = for_session(before, offered)
     assert decide_command("ask", "npm test && ruff check src", tmp_path, after).verdict == "contained"
