@@ -203,7 +203,8 @@ def test_up_to_sixteen_mebibytes_a_file_is_read_whole(root: Path) -> None:
     part = files.load(place)
     assert part is not None
     assert (part.is_whole, len(part.data), part.digest) == (False, 64 * 1024, files.digest_of_large(place.stat()))
-    assert files.load(root / "gone") is None
+    assert files.load(root / "gone/deep/x") is None
+    assert not (root / "gone").exists()
 
 
 def test_a_large_file_is_another_by_size_by_time_and_by_inode(root: Path) -> None:
