@@ -2,13 +2,18 @@
 
 from __future__ import annotations
 
+import re
 import stat
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
+from typing import Any
 
 import pytest
 
+from tests.doubles import PlainTool, agent, asks, call, gives, says
+from treadle import RunResult, Runtime, ToolContext
 from treadle.spill import Spill
+from treadle.tools.read import Read
 
 
 def mode(path: Path) -> int:
@@ -71,3 +76,32 @@ def test_after_closing_nothing_is_left_behind_by_a_late_thread(spill: Spill, tmp
     with pytest.raises(OSError, match="closed"):
         spill.write("late")
     assert list(tmp_path.iterdir()) == []
+
+
+# ---------------------------------------------------------------- whose they are
+
+
+OUTPUT = re.compile(r"/\S*/output-\w+\.txt")
+MUCH = gives("much", "a word of mine\n" * 5_000, effect="pure")
+
+
+async def has_a_child_say_much(ctx: ToolContext[Any], arguments: object) -> str:
+    result = await ctx.spawn(agent([asks(call("much", "m1")), says("done")], MUCH), "go")
+    return OUTPUT.findall(told(result))[0]
+
+
+def told(result: RunResult[Any]) -> str:
+    return [one.text for message in result.messages for one in message.tool_results][-1]
+
+
+@pytest.mark.parametrize("saying", [MUCH, PlainTool(name="ask", does=has_a_child_say_much, effect="pure")], ids=["itself", "its child"])
+async def test_the_long_outputs_of_a_session_are_read_by_it_and_by_nobody_else(tmp_path: Path, saying: PlainTool) -> None:
+    """One runtime for many users, of whom one tells another the path."""
+    async with Runtime.open() as runtime:
+
+        async def run(session: str, asked: dict[str, Any], tool: Any) -> str:
+            return told(await runtime.run(agent([asks(asked), says("done")], tool), "go", session=session, mode="ask", cwd=tmp_path))
+
+        (path,) = set(OUTPUT.findall(await run("ada", call(saying.name, "c1"), saying)))
+        assert "a word of mine" in await run("ada", call("read", "c2", path=path), Read())
+        assert "a word of mine" not in await run("eve", call("read", "c3", path=path), Read())

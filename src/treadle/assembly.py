@@ -61,12 +61,12 @@ class Assembly:
 
     # ------------------------------------------------------------ plans
 
-    async def plan(self, agent: Agent[Any, Any], prompt: Message, session_id: str | None, options: RunOptions, *, parent_run_id: str | None = None) -> Plan:
+    async def plan(self, agent: Agent[Any, Any], prompt: Message, session_id: str | None, options: RunOptions, *, parent: Plan | None = None) -> Plan:
         """Of a new run."""
         past = [] if session_id is None else list(await self.journal.messages(session_id))
         cut = window(past)
         state = RunState(past if cut is None else cut.of(past))
-        plan = await self._plan(agent, prompt, session_id, options, state=state, fresh=not past, parent_run_id=parent_run_id)
+        plan = await self._plan(agent, prompt, session_id, options, state=state, fresh=not past, parent=parent)
         return plan if session_id is None else _but(plan, window=cut, past=len(past))
 
     async def forked(self, agent: Agent[Any, Any], fork: Fork, prompt: Message, session_id: str | None, options: RunOptions) -> Plan:
@@ -112,6 +112,7 @@ class Assembly:
             inputs_json=started.inputs,
             user_id=started.user_id,
             parent_run_id=started.parent_run_id,
+            family=started.session_id or started.run_id,
             on_ask=options.get("on_ask", started.on_ask),
             on_unknown=options.get("on_unknown", started.on_unknown),
             fork=started.fork,
@@ -129,7 +130,7 @@ class Assembly:
         state: RunState,
         fresh: bool = False,
         fork: Fork | None = None,
-        parent_run_id: str | None = None,
+        parent: Plan | None = None,
     ) -> Plan:
         values, run_id = agent.values(options.get("inputs") or {}), new_id("run")
         await self.toolboxes.confining.check(agent)
@@ -158,7 +159,8 @@ class Assembly:
             redactor=self.redactor,
             inputs_json=encode_json(values).decode(),
             user_id=options.get("user_id"),
-            parent_run_id=parent_run_id,
+            parent_run_id=None if parent is None else parent.run_id,
+            family=session_id or run_id if parent is None else parent.family,
             on_ask=options.get("on_ask", "deny"),
             on_unknown=options.get("on_unknown", "tell"),
             fork=fork,

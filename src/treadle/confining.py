@@ -28,11 +28,10 @@ _PRIVATE = ("/tmp", "/var/tmp", "/run")
 class Confining:
     """One for each runtime: what was found out about the sandbox holds for all its runs."""
 
-    def __init__(self, wanted: Literal["auto", "on", "off"], own: Callable[[], Path], spill: Spill) -> None:
+    def __init__(self, wanted: Literal["auto", "on", "off"], own: Callable[[], Path]) -> None:
         """`wanted`: the setting defaults.sandbox. `own`: where treadle keeps its own files, if that is there."""
         self._wanted = wanted
         self._find_own = own
-        self._spill = spill
         self._sandbox: Sandbox | None = None
         self._warned = False
 
@@ -59,8 +58,8 @@ class Confining:
         self._sandbox.begin()
         return self._sandbox
 
-    def confinement(self, plan: Plan, ready: Ready, toolbox: Toolbox) -> Confinement | None:
-        """Where the commands of a call run. What a person said yes to runs outside, unless the configuration insists."""
+    def confinement(self, plan: Plan, ready: Ready, toolbox: Toolbox, spill: Spill) -> Confinement | None:
+        """Where the commands of a call run, which may read what is in `spill`. What a person said yes to runs outside, unless the configuration insists."""
         if toolbox.sandbox is None or not has_commands(ready.tool):
             return None
         assert toolbox.standing is not None, "it is known before a command is decided"
@@ -68,8 +67,8 @@ class Confining:
             return None
         room = Room(
             workspace=plan.cwd,
-            scratch=partial(self._spill.folder, f"tmp-{plan.session_id or plan.run_id}"),
-            shown=(*self._spill.directories, *own_python(plan.cwd)),
+            scratch=partial(spill.folder, f"tmp-{plan.session_id or plan.run_id}"),
+            shown=(*spill.directories, *own_python(plan.cwd)),
             quarantine=self._quarantine,
             is_open=plan.mode == "full" or ready.approved,
         )

@@ -38,6 +38,8 @@ class Plan:
 
     run_id: str
     session_id: str | None
+    family: str
+    """Whose runs may read each other's long outputs: those of one session, and children with their parents."""
     agent: str
     agent_hash: str
     model: Model

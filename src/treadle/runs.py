@@ -152,7 +152,7 @@ class Runs:
         _check_agent(agent)
         prompt, session_id = prompt_of(text), _session_id(options.get("session"))
         await self._store_late()
-        make = partial(self._assembly.plan, agent, prompt, session_id, options, parent_run_id=parent.plan.run_id if parent else None)
+        make = partial(self._assembly.plan, agent, prompt, session_id, options, parent=parent.plan if parent else None)
         return await self._claimed(session_id, agent, make, deps, options, stream, parent=parent.feed if parent else None)
 
     async def fork(

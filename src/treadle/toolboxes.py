@@ -8,6 +8,7 @@ import os
 import threading
 from collections.abc import Awaitable, Callable
 from contextlib import suppress
+from dataclasses import dataclass, field
 from functools import cached_property, partial
 from pathlib import Path
 from typing import Any, TypeAlias
@@ -35,20 +36,27 @@ Inside: TypeAlias = Callable[[Callable[[], None]], None]
 """Calls a function in the event loop of a run, from whatever thread."""
 
 
+@dataclass(frozen=True, slots=True)
+class _Shared:
+    seen_files: dict[str, str] = field(default_factory=dict[str, str])
+    """What the model was shown of files."""
+    kept: dict[Callable[[], Any], Any] = field(default_factory=dict[Callable[[], Any], Any])
+    """What tools keep from call to call."""
+
+
 class Toolboxes:
     """One for each runtime."""
 
     def __init__(self, config: Config, redactor: Redactor, clock: Clock, *, forgets: bool) -> None:
         """`forgets`: runs are gone with the process, so that nobody can undo anything of them later."""
-        self.spill = Spill()
-        self.confining = Confining(config.defaults.sandbox, self._own_folder, self.spill)
+        self.confining = Confining(config.defaults.sandbox, self._own_folder)
         self._clock, self._forgets = clock, forgets
         self._loop: tuple[asyncio.AbstractEventLoop, Inside] | None = None
         """Of the last run."""
-        self._seen_files: dict[str, dict[str, str]] = {}
-        """By session."""
-        self._kept: dict[str, dict[Callable[[], Any], Any]] = {}
-        """What tools keep, by session, and by run where there is none."""
+        self._shared: dict[str, _Shared] = {}
+        """By session, and by run where there is none."""
+        self._spills: dict[str, Spill] = {}
+        """By family."""
         self.use(config, redactor)
 
     def use(self, config: Config, redactor: Redactor) -> None:
@@ -67,9 +75,9 @@ class Toolboxes:
     def make(self, agent: Agent[Deps, Any], plan: Plan, deps: Deps, feed: Feed, run_child: RunChild) -> Toolbox:
         """Of one run."""
         registry = ToolRegistry(agent.tools)
-        seen = self._seen_files.setdefault(plan.session_id, {}) if plan.session_id is not None else {}
-        kept = self._kept.setdefault(plan.session_id or plan.run_id, {})
-        contexts = _Contexts(self, plan, feed, deps, seen, kept, self._inside(), run_child)
+        shared = self._shared.setdefault(plan.session_id or plan.run_id, _Shared())
+        spill = self._spills.setdefault(plan.family, Spill())
+        contexts = _Contexts(self, plan, feed, deps, shared, spill, self._inside(), run_child)
         return Toolbox(
             registry=registry,
             mode=plan.mode,
@@ -78,17 +86,17 @@ class Toolboxes:
             clean=self.redact,
             context=contexts.make,
             definitions=registry.definitions(),
-            permissions=self._permissions(),
+            permissions=self._permissions(spill),
             takes_images="images" not in plan.model.refuses,
             on_ask=plan.on_ask,
             sandbox=self.confining.sandbox_for(agent),
             learned=self.confining.warner(plan.mode, feed),
         )
 
-    def _permissions(self) -> Permissions:
-        """Of every run that begins now. Raises AgentError(invalid) for a rule that is none."""
+    def _permissions(self, spill: Spill) -> Permissions:
+        """Of a run that begins now. Raises AgentError(invalid) for a rule that is none."""
         said = self._config.permissions
-        return permissions_of(allow=said.allow, ask=said.ask, deny=said.deny, own=str(self._own_folder()), readable=lambda: self.spill.directories)
+        return permissions_of(allow=said.allow, ask=said.ask, deny=said.deny, own=str(self._own_folder()), readable=lambda: spill.directories)
 
     def _inside(self) -> Inside:
         """The same for all runs of one event loop."""
@@ -106,11 +114,15 @@ class Toolboxes:
 
     def forget(self, session_id: str) -> None:
         """What the model was shown of files in this session."""
-        self._seen_files.pop(session_id, None)
+        if (shared := self._shared.get(session_id)) is not None:
+            shared.seen_files.clear()
 
     async def end(self, owner: str) -> None:
         """What tools kept for a session, or for a run without one, is closed. Raises nothing."""
-        for thing in self._kept.pop(owner, {}).values():
+        spill = self._spills.get(owner)
+        if spill is not None and not spill.directories:
+            del self._spills[owner]
+        for thing in self._shared.pop(owner, _Shared()).kept.values():
             close: Callable[[], Awaitable[None]] | None = getattr(thing, "aclose", None)
             if close is not None:
                 try:
@@ -120,16 +132,17 @@ class Toolboxes:
 
     async def aclose(self) -> None:
         """Idempotent."""
-        for owner in list(self._kept):
+        for owner in list(self._shared):
             await self.end(owner)
         await self.confining.aclose()
-        self.spill.close()
+        for spill in self._spills.values():
+            spill.close()
 
 
 class _Contexts:
     """Makes what each call of one run knows of it. Tells the run, from whatever thread, what calls say."""
 
-    __slots__ = ("_boxes", "_deps", "_feed", "_inside", "_kept", "_plan", "_run_child", "_seen")
+    __slots__ = ("_boxes", "_deps", "_feed", "_inside", "_plan", "_run_child", "_shared", "_spill")
 
     def __init__(
         self,
@@ -137,12 +150,12 @@ class _Contexts:
         plan: Plan,
         feed: Feed,
         deps: Any,
-        seen: dict[str, str],
-        kept: dict[Callable[[], Any], Any],
+        shared: _Shared,
+        spill: Spill,
         inside: Inside,
         run_child: RunChild,
     ) -> None:
-        self._boxes, self._plan, self._feed, self._deps, self._seen, self._kept = boxes, plan, feed, deps, seen, kept
+        self._boxes, self._plan, self._feed, self._deps, self._shared, self._spill = boxes, plan, feed, deps, shared, spill
         self._inside, self._run_child = inside, run_child
 
     def make(self, ready: Ready, deadline: float | None, toolbox: Toolbox) -> ToolContext[Any]:
@@ -157,15 +170,15 @@ class _Contexts:
             deadline=deadline,
             attempt=ready.attempt,
             idempotency_key=idempotency_key(plan.run_id, call_id),
-            spill=self._boxes.spill.write,
-            seen_files=self._seen,
+            spill=self._spill.write,
+            seen_files=self._shared.seen_files,
             places=ready.places,
             withheld=withholds(toolbox.permissions, toolbox.cwd),
             before_change=None if (undo := self._boxes.undo) is None else partial(undo.keep, plan.run_id, call_id),
             environment=self._boxes.environment,
             masking=self._boxes.redactor.masking if self._boxes.redactor else None,
-            sandbox=self._boxes.confining.confinement(plan, ready, toolbox),
-            kept=self._kept,
+            sandbox=self._boxes.confining.confinement(plan, ready, toolbox, self._spill),
+            kept=self._shared.kept,
             tell=self._warn,
             report=partial(self._report, call_id),
             is_cancelled=toolbox.is_stopping,
