@@ -30,17 +30,17 @@ from treadle.tools.write import Write
 READS = 5_000
 FLIPPER = """
 import itertools, os, sys
-work, made = sys.argv[1], itertools.count()
+work, made, parent = sys.argv[1], itertools.count(), os.getppid()
 
 def appear(name):
-    while True:
+    while os.getppid() == parent:
         try:
             return os.rename(f"{work}/{name}", f"{work}/sub")
         except OSError:  # somebody has made the directory that was missing just now
             os.rename(f"{work}/sub", f"{work}/made-{next(made)}")
 
 print("flipping", flush=True)
-while True:
+while os.getppid() == parent:
     os.rename(f"{work}/sub", f"{work}/aside")
     appear("link")
     os.rename(f"{work}/sub", f"{work}/link")
@@ -48,9 +48,9 @@ while True:
 """
 LEAF_FLIPPER = """
 import os, sys
-work = sys.argv[1]
+work, parent = sys.argv[1], os.getppid()
 print("flipping", flush=True)
-while True:
+while os.getppid() == parent:
     os.symlink(f"{work}/../outside/f", f"{work}/sub/new")
     os.replace(f"{work}/sub/new", f"{work}/sub/f")
     with open(f"{work}/sub/new", "w") as file:
