@@ -5,7 +5,8 @@ A Python block runs as it stands, in a folder of its own and without any key. A 
     <!-- run: no -->            a fragment: it is only compiled
     <!-- script: [...] -->      the entries of a script, which is the default model of this block
 
-A block of kind `text` right after it is what it prints. `python tests/test_docs.py` writes the help of the commands into the pages anew.
+A block of kind `text` right after it is what it prints. `python -m tests.test_docs` writes the help of the commands and the numbers of the
+walks into the pages anew.
 """
 
 from __future__ import annotations
@@ -25,6 +26,7 @@ import click
 import pytest
 
 import treadle
+from tests.walks import counted
 from treadle.config import FLAGS
 
 ROOT = Path(__file__).resolve().parents[1]
@@ -142,7 +144,7 @@ def help_of(words: list[str]) -> str:
 
 @pytest.mark.parametrize(("page", "words", "told"), [(page, m[1].split(), m[2]) for page in PAGES for m in _HELP.finditer(page.read_text(encoding="utf-8"))])
 def test_the_help_in_the_documents_is_the_real_one(page: Path, words: list[str], told: str) -> None:
-    assert told == help_of(words), f"{names(page)} is old: run `python tests/test_docs.py`"
+    assert told == help_of(words), f"{names(page)} is old: run `python -m tests.test_docs`"
 
 
 def test_every_command_has_its_help_in_the_documents() -> None:
@@ -308,6 +310,11 @@ def has(file: str, name: str, attribute: str) -> bool:
     return not attribute or hasattr(found, attribute) or attribute in getattr(found, "__annotations__", {}) or f"self.{attribute} " in text
 
 
+def test_the_walks_are_counted() -> None:
+    page = (ROOT / "docs" / "walks.md").read_text(encoding="utf-8")
+    assert page == counted(page), "docs/walks.md is old: run `python -m tests.test_docs`"
+
+
 def test_every_option_that_sets_a_key_is_in_the_page_on_configuration() -> None:
     from treadle.cli.run import run
 
@@ -320,6 +327,8 @@ if __name__ == "__main__":
     for each in PAGES:
         old = each.read_text(encoding="utf-8")
         new = _HELP.sub(lambda m: m[0].replace(f"```text\n{m[2]}", f"```text\n{help_of(m[1].split())}"), old)
+        if each.name == "walks.md":
+            new = counted(new)
         if new != old:
             each.write_text(new, encoding="utf-8")
             print(names(each))
