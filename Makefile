@@ -1,7 +1,7 @@
-# Four verbs, and four for special days. They use .venv where it is there (README makes it), else the Python on the PATH.
+# Four verbs, and five for special days. They use .venv where it is there (README makes it), else the Python on the PATH.
 BIN := $(if $(wildcard .venv/bin/python),.venv/bin/,)
 
-.PHONY: fmt check test docs chaos guards peers lock
+.PHONY: fmt check test docs chaos guards benchmarks peers lock
 
 fmt:
 	$(BIN)ruff check --fix src tests benchmarks
@@ -30,6 +30,14 @@ chaos:
 # Each guard of tests/guards/guards.toml is broken in a copy of the tree, and a test must turn red: make guards GUARDS="--only sandbox".
 guards:
 	$(BIN)python -m tests.guards $(GUARDS)
+
+# Every figure of docs/promises.md, on a machine that does nothing else. BENCH="--quick" for a first look at the first of them.
+benchmarks:
+	$(BIN)python benchmarks/run.py $(BENCH)
+	$(BIN)python benchmarks/journal.py
+	$(BIN)python benchmarks/assistant.py
+	$(BIN)python benchmarks/sandbox.py
+	$(BIN)python benchmarks/grep.py
 
 # The servers of others that tests/peers runs against: a node package into .peers, wheels beside our own.
 peers:

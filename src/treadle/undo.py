@@ -51,7 +51,8 @@ class Change(Value, frozen=True, kw_only=True):
     """The hash of what it held; None: it was not there."""
     after: str
     made: tuple[str, ...] = ()
-    temporary: str = ""
+    temporaries: tuple[str, ...] = ()
+    """One for each attempt."""
     at: Time
 
 
@@ -86,15 +87,17 @@ class Undo:
         kept = None if content is None else content_hash(content)
         if content is not None and kept is not None and not (folder / kept).exists():
             _put(folder / kept, content)
-        change = Change(call_id=call_id, path=before.path, before=kept, after=before.after, made=before.made, temporary=before.temporary, at=now())
-        _put(folder / f"{_name(call_id)}.json", encode_json(change))
+        place = folder / f"{_name(call_id)}.json"
+        made, temporaries = before.made, (before.temporary,)
+        if (cut := _read(place)) is not None:  # a call that is repeated: its process was killed
+            made, temporaries = (*cut.made, *made), (*cut.temporaries, *temporaries)
+        _put(place, encode_json(Change(call_id=call_id, path=before.path, before=kept, after=before.after, made=made, temporaries=temporaries, at=now())))
 
     def changes(self, run_id: str) -> dict[str, Change]:
         """By call. Raises OSError."""
         found: dict[str, Change] = {}
         for path in self._of(run_id).glob("*.json"):
-            with suppress(ValueError):  # of another version, or not ours
-                change = decode_json(path.read_bytes(), Change)
+            if (change := _read(path)) is not None:
                 found[change.call_id] = change
         return found
 
@@ -152,6 +155,13 @@ def _size(folder: Path) -> int:
             return sum(file.stat().st_size for file in files)
     except OSError:
         return 0
+
+
+def _read(path: Path) -> Change | None:
+    """None where there is none, or it is another version's or not ours. Raises OSError."""
+    with suppress(FileNotFoundError, ValueError):
+        return decode_json(path.read_bytes(), Change)
+    return None
 
 
 def _put(path: Path, data: bytes) -> None:

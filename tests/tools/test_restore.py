@@ -16,7 +16,7 @@ from treadle.tools.edit import Edit
 from treadle.tools.read import Read
 from treadle.tools.restore import Restored, restore
 from treadle.tools.write import Write
-from treadle.undo import Before, Undo
+from treadle.undo import Before, Undo, content_hash
 
 READ, WRITE, EDIT = Read(), Write(), Edit()
 
@@ -151,6 +151,20 @@ async def test_a_call_that_failed_at_the_last_moment_is_in_nobodys_way(desk: Des
     assert [one.action for one in told] == ["unchanged"]
     assert not (desk.root / ".treadle-x.tmp").exists()
     assert (desk.root / "a").read_text() == "mine\n"
+
+
+async def test_of_a_call_that_was_repeated_after_a_crash_nothing_is_left(desk: Desk) -> None:
+    """The first attempt had made the folder, and half of the file in it."""
+    folder = desk.root / "new"
+    place = str(folder / "a")
+    desk.undo.keep("run_1", "call_9", Before(path=place, content=None, after="x", made=(str(folder),), temporary=".treadle-1.tmp"))
+    folder.mkdir()
+    (folder / ".treadle-1.tmp").write_text("half")
+    desk.undo.keep("run_1", "call_9", Before(path=place, content=None, after=content_hash(b"one\n"), temporary=".treadle-2.tmp"))
+    (folder / "a").write_text("one\n")
+    changes = [*desk.undo.changes("run_1").values()]
+    assert [one.action for one in restore(changes, partial(desk.undo.content, "run_1"), apply=True)] == ["removed"]
+    assert not folder.exists()
 
 
 async def test_content_that_is_not_kept_any_more_is_said(desk: Desk) -> None:

@@ -48,7 +48,7 @@ def restore(changes: Sequence[Change], content: Content, *, failed: Collection[s
     restored = [_file(path, theirs, content, failed, apply=apply) for path, theirs in by_path.items()]
     if apply:
         for change in changes:
-            _remove_temporary(change)
+            _remove_temporaries(change)
         _remove_folders({folder for one in restored if one.action == "removed" for folder in by_path[one.path][0].made})
     return restored
 
@@ -107,11 +107,12 @@ def _remove(place: Path) -> None:
         folder.sync()
 
 
-def _remove_temporary(change: Change) -> None:
-    """What a process that was killed had written beside the file."""
-    if change.temporary.startswith(files.TEMPORARY) and "/" not in change.temporary:
-        with suppress(OSError), files.parent_of(Path(change.path)) as folder:
-            folder.remove_file(change.temporary)
+def _remove_temporaries(change: Change) -> None:
+    """What processes that were killed had written beside the file."""
+    for name in change.temporaries:
+        if name.startswith(files.TEMPORARY) and "/" not in name:
+            with suppress(OSError), files.parent_of(Path(change.path)) as folder:
+                folder.remove_file(name)
 
 
 def _remove_folders(made: Iterable[str]) -> None:
