@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -14,6 +14,7 @@ from tests.doubles import (
     Gate,
     PlainTool,
     PlayedModel,
+    WatchedJournal,
     agent,
     asks,
     call,
@@ -30,9 +31,10 @@ from tests.doubles import (
 )
 from treadle import ToolContext, events
 from treadle.clock import Clock
-from treadle.entries import CancelAsked
+from treadle.entries import CancelAsked, Entry, RunStarted, ToolStarted
 from treadle.errors import AgentError
 from treadle.events import Event
+from treadle.journal import RunWriter
 from treadle.journals.memory import MemoryJournal
 from treadle.model import ArgumentsDelta, ReasoningDelta, TextDelta, ToolCallStart
 from treadle.run_stream import RunStream
@@ -449,6 +451,71 @@ async def test_a_run_that_was_cancelled_raises_nothing_else_and_says_so_in_its_j
     assert scope.cancelled_caught
     (info,) = await rt.journal.runs()
     assert (info.status, info.outcome) == ("finished", "cancelled")
+
+
+async def test_a_call_whose_start_is_known_and_that_never_began_was_not_run() -> None:
+    """It is stopped while its start is appended: it cannot have happened, and nothing else must be said of it."""
+    done: list[str] = []
+
+    async def sends(ctx: ToolContext[None], arguments: object) -> str:
+        done.append(ctx.call_id)
+        return "sent"
+
+    async def at(entries: Sequence[Entry]) -> None:
+        if any(isinstance(entry, ToolStarted) for entry in entries):
+            assert run.stream is not None
+            run.stream.cancel()
+
+    run = Driven(open_runtime(journal=WatchedJournal(at=at)), [asks(call("send", "c1"))], (PlainTool(name="send", does=sends),))
+    with anyio.fail_after(5):
+        await run.drive()
+    assert run.stream is not None
+    (told,) = [one for message in run.stream.result.messages for one in message.tool_results]
+    assert (done, told.unknown, told.text) == ([], False, "Not run: The run was stopped.")
+
+
+async def test_a_run_that_is_cancelled_lets_go_of_itself_also_where_that_takes_time() -> None:
+    gate, journal = Gate("send"), Slow()
+    with anyio.CancelScope() as scope:
+        async with anyio.create_task_group() as group:
+            group.start_soon(_when, gate.reached, scope.cancel)
+            await open_runtime(journal=journal).run(agent([asks(call("send", "c1"))], gate.tool), "go")
+    assert scope.cancelled_caught
+    assert journal.let_go == 1
+
+
+class Slow(MemoryJournal):
+    """Letting go of a run waits, as it does where a file or a server has to be told."""
+
+    let_go = 0
+
+    async def begin(self, started: RunStarted) -> RunWriter:
+        writer = await super().begin(started)
+        release = writer.release
+
+        async def slowly(*, waiting: bool = False) -> None:
+            await anyio.lowlevel.checkpoint()
+            await release(waiting=waiting)
+            self.let_go += 1
+
+        return Replaced(writer, slowly)
+
+
+@dataclass(frozen=True)
+class Replaced:
+    writer: RunWriter
+    release: Callable[..., Awaitable[None]]
+
+    @property
+    def run_id(self) -> str:
+        return self.writer.run_id
+
+    @property
+    def fence(self) -> int:
+        return self.writer.fence
+
+    async def append(self, entries: Sequence[Entry]) -> int:
+        return await self.writer.append(entries)
 
 
 async def _when(event: anyio.Event, what: Callable[[], object]) -> None:

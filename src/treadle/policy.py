@@ -107,6 +107,8 @@ def decide(mode: Mode, tool: Tool[Any], arguments: Any, cwd: Path, permissions: 
         found = [_ANYTHING]
     if _first(permissions.rules.allow, tool.name) is not None:
         found = [Finding(Kind.GRANTED) if finding.kind in (Kind.EDITS, Kind.CONNECTS) or finding is _ANYTHING else finding for finding in found]
+    if not findings and not found:
+        return ALLOW
     settled = settle([*findings, *found], mode)
     if settled.verdict == "allow":
         return Decision("allow", places=places) if places else ALLOW
@@ -147,7 +149,10 @@ def _by_name(tool: Tool[Any], rules: Rules) -> list[Finding]:
 
 
 def _first(rules: Iterable[Rule], name: str) -> Rule | None:
-    return next((rule for rule in rules if rule.is_of_tool(name)), None)
+    for rule in rules:
+        if rule.is_of_tool(name):
+            return rule
+    return None
 
 
 # ---------------------------------------------------------------- by what it touches
@@ -227,6 +232,8 @@ def withholds(permissions: Permissions, cwd: Path) -> Callable[[str], bool] | No
     For a search over a folder, which is judged by that alone: it leaves such files out. They are absolute, without links.
     """
     rules = permissions.rules
+    if not rules.deny and not rules.ask:
+        return None
     about = tuple(rule for rule in (*rules.deny, *rules.ask) if rule.about == "read")
     root = str(cwd)
     return (lambda path: rules.of_path(about, "read", (path,), root, permissions.home) is not None) if about else None

@@ -156,7 +156,7 @@ class _Contexts:
         run_child: RunChild,
     ) -> None:
         self._boxes, self._plan, self._feed, self._deps, self._shared, self._spill = boxes, plan, feed, deps, shared, spill
-        self._inside, self._run_child = inside, run_child
+        self._inside, self._run_child = inside, partial(run_child, plan, feed)
 
     def make(self, ready: Ready, deadline: float | None, toolbox: Toolbox) -> ToolContext[Any]:
         plan, call_id = self._plan, ready.call.id
@@ -183,7 +183,7 @@ class _Contexts:
             report=partial(self._report, call_id),
             is_cancelled=toolbox.is_stopping,
             late=partial(self._late, toolbox, call_id),
-            run_child=partial(self._run_child, plan, self._feed),
+            run_child=self._run_child,
         )
 
     def _report(self, call_id: str, text: str, done: float | None, total: float | None) -> None:
