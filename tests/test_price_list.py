@@ -288,7 +288,7 @@ anyio.run(main)
 
 
 def said_by(program: str) -> str:
-    done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, timeout=50)
+    done = subprocess.run([sys.executable, "-W", "ignore::DeprecationWarning", "-c", program], capture_output=True, text=True, timeout=50)
     return done.stdout + done.stderr
 
 

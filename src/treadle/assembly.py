@@ -134,9 +134,8 @@ class Assembly:
     ) -> Plan:
         values, run_id = agent.values(options.get("inputs") or {}), new_id("run")
         await self.toolboxes.confining.check(agent)
-        asked = agent.model if agent.model is not None else self.config.models.large
         limits = _limits(options.get("limits"), agent)
-        chosen = await self._choice.choose(asked, Asker(run_id, session_id, fork=fork), limits)
+        chosen = await self._choice.choose(agent.model or self.config.models.large, Asker(run_id, session_id, fork=fork), limits)
         if "images" in chosen.model.refuses:
             prompt = prompt.with_parts(without_images(prompt.parts))
         settings, warnings = _settings(options.get("settings", Settings()), agent.settings.over(self.config.defaults.settings), chosen.model)
@@ -159,8 +158,8 @@ class Assembly:
             redactor=self.redactor,
             inputs_json=encode_json(values).decode(),
             user_id=options.get("user_id"),
-            parent_run_id=None if parent is None else parent.run_id,
-            family=session_id or run_id if parent is None else parent.family,
+            parent_run_id=parent and parent.run_id,
+            family=parent.family if parent else session_id or run_id,
             on_ask=options.get("on_ask", "deny"),
             on_unknown=options.get("on_unknown", "tell"),
             fork=fork,

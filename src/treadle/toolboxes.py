@@ -115,7 +115,7 @@ class Toolboxes:
     def forget(self, session_id: str) -> None:
         """What the model was shown of files in this session."""
         if (shared := self._shared.get(session_id)) is not None:
-            shared.seen_files.clear()
+            self._shared[session_id] = _Shared(kept=shared.kept)
 
     async def end(self, owner: str) -> None:
         """What tools kept for a session, or for a run without one, is closed. Raises nothing."""

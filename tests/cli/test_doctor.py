@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import signal
 import sqlite3
+from contextlib import closing
 from typing import Any
 
 import pytest
@@ -45,7 +46,7 @@ def test_a_journal_is_opened_and_its_runs_are_counted(cli: Cli):
 def test_a_journal_that_no_run_could_use_is_bad(cli: Cli, url: str, state: str, said: str):
     (cli.workspace / "text.db").write_text("no journal\n" * 200)
     assert cli("run", "x", "--journal", "sqlite:///newer.db", "--model", cli.script({"text": "hi"})).code == 0
-    with sqlite3.connect(cli.workspace / "newer.db") as newer:
+    with closing(sqlite3.connect(cli.workspace / "newer.db")) as newer:
         newer.execute("pragma user_version = 9999")
     found = journal(cli, TREADLE_JOURNAL=url)
     assert (found["state"], said in found["text"]) == (state, True), found

@@ -11,6 +11,7 @@ import sqlite3
 import stat
 import subprocess
 import sys
+from contextlib import closing
 from pathlib import Path
 from typing import Any
 
@@ -99,10 +100,10 @@ def test_what_contradicts_itself_is_wrong_use(cli: Cli, arguments: tuple[str, ..
 
 def test_a_place_that_cannot_hold_a_journal_is_said_before_the_model_is_asked(cli: Cli):
     (cli.workspace / "text.db").write_text("no journal\n" * 200)
-    with sqlite3.connect(cli.workspace / "other.db") as other:
+    with closing(sqlite3.connect(cli.workspace / "other.db")) as other:
         other.execute("create table theirs(x)")
     assert cli("run", "x", "--model", cli.script({"text": "hi"}), "--journal", "sqlite:///newer.db").code == 0
-    with sqlite3.connect(cli.workspace / "newer.db") as newer:
+    with closing(sqlite3.connect(cli.workspace / "newer.db")) as newer:
         newer.execute("pragma user_version = 9999")
     (cli.workspace / "folder.db").mkdir()
     for name in ("text.db", "other.db", "newer.db", "folder.db", "text.db/journal.db"):
