@@ -324,7 +324,7 @@ WRONG = [
     ("mcp_servers: {a: {command: [x], url: 'http://x'}}", 1, "either a command or a url"),
     ("mcp_servers: {a: {command: [x], env: {A: 1}}}", 1, "must be text: put it in quotes"),
     ("journal: 5", 1, "journal must be memory: or sqlite:///FILE, not 5"),
-    ("journal: /home/ada/runs.db", 1, "journal must be memory: or sqlite:///FILE, not '/home/ada/runs.db'"),
+    ("journal: /home/ada/runs.db", 1, "journal must be memory: or sqlite:///FILE, not '/home/ada/runs.db': use 'sqlite:////home/ada/runs.db'"),
     ("hooks: {x: y}", 1, "unknown key 'hooks'"),
     ("provider: openai", 1, "the provider 'openai' alone names no model"),
     ("provider: claude\nmodels: {large: anthropic:x}", 2, "models.large is said twice (first in line 2)"),

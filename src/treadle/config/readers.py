@@ -173,7 +173,8 @@ JOURNAL = re.compile(r"memory:|sqlite:///.+|postgresql://.+")
 
 def journal(value: Plain) -> str:
     if not isinstance(value, str) or not JOURNAL.fullmatch(value):
-        raise Wrong("memory: or sqlite:///FILE")
+        is_path = isinstance(value, str) and value != "" and ":" not in value
+        raise Wrong("memory: or sqlite:///FILE", hint=f": use 'sqlite:///{value}'" if is_path else "")
     return value
 
 
