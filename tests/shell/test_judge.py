@@ -459,6 +459,12 @@ def test_what_is_too_long_or_involved_is_looked_through_for_what_is_denied_and_a
     assert decided(f"echo x > .git/config; {text}", place, "full").verdict == "deny"
 
 
+@pytest.mark.parametrize("text", ["echo $é", "echo ${é:1}", "x=${é//a/b} ls", "echo $((é))", "for \u200b<<E fi ;; ${a// [@] || \n\u200b", "é=1 ls"])
+def test_where_letters_beyond_ascii_are_no_part_of_a_word_it_asks(place: Path, text: str) -> None:
+    assert decided(text, place).verdict == "ask"
+    assert decided(f"{text}; curl x", place, "full", deny=("curl",)).verdict == "deny"
+
+
 # ---------------------------------------------------------------- properties
 
 

@@ -182,7 +182,12 @@ class _Walker:
             self.script.problems.append(text)
 
     def text(self, node: Node) -> str:
-        return self._data[node.start_byte : node.end_byte].decode(errors="surrogatepass")
+        data = self._data[node.start_byte : node.end_byte]
+        try:
+            return data.decode(errors="surrogatepass")
+        except UnicodeDecodeError:  # the grammar, which does not see letters beyond ASCII, has parted one
+            self.fail(_IN_DOUBT)
+            return data.decode(errors="replace")
 
     # ------------------------------------------------------------ structure
 
