@@ -22,6 +22,8 @@ Role: TypeAlias = Literal["user", "assistant", "system", "tool"]
 
 
 class TextPart(Value, frozen=True, kw_only=True, forbid_unknown_fields=True, tag_field="type", tag="text"):
+    """What was said, or is to be read."""
+
     text: str
     provider: str | None = None
     provider_data: JsonText | None = None
@@ -29,6 +31,8 @@ class TextPart(Value, frozen=True, kw_only=True, forbid_unknown_fields=True, tag
 
 
 class ReasoningPart(Value, frozen=True, kw_only=True, forbid_unknown_fields=True, tag_field="type", tag="reasoning"):
+    """What a model thought, as far as its provider shows it, with what the provider wants back."""
+
     text: str
     provider: str | None = None
     provider_data: JsonText | None = None

@@ -187,6 +187,8 @@ Delta: TypeAlias = (
 
 
 class ModelResponse(Value, frozen=True, kw_only=True):
+    """One whole answer of a model: what it said, what it used, why it ended."""
+
     parts: tuple[Part, ...]
     usage: Usage
     stop_reason: StopReason

@@ -269,6 +269,8 @@ class SystemBlock(Value, frozen=True, kw_only=True):
 
 
 class RunMetrics(Value, frozen=True, kw_only=True):
+    """What a run took: turns, requests, calls, tokens, time and money."""
+
     turns: int = 0
     """Accepted responses."""
     invocations: int = 0
