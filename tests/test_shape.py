@@ -17,7 +17,7 @@ LONG_FILES = {
     "run_state.py": 385,  # one fold; its other half is how a fork begins one
     "runs.py": 405,  # one life of a run; each way to begin one needs the same private state
     "sandboxes/escapes.py": 405,  # the list of escapes that are tried
-    "shell/syntax.py": 415,  # one grammar
+    "shell/syntax.py": 425,  # one grammar
     "journals/sqlite/writer.py": 370,  # one thread and its one connection
 }
 FUNCTION_LINES_MOST = 46
