@@ -129,7 +129,7 @@ def test_of_many_paths_the_first_that_is_guarded_is_told(path: str) -> None:
 
 
 def test_the_paths_that_are_told_of_are_whole() -> None:
-    assert first_guarded(["/first", "/work/sub/.git/hooks/x", "/last"]) == "/work/sub/.git/hooks/x"
+    assert first_guarded(["/first", "/shop/sub/.git/hooks/x", "/last"]) == "/shop/sub/.git/hooks/x"
     assert first_guarded(["/proc", "/last"]) == "/proc"
 
 

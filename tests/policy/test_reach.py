@@ -55,7 +55,7 @@ def test_a_path_may_be_taken_by_its_letters(root: Path) -> None:
 
 
 def test_inside_is_the_workspace_and_what_lies_below() -> None:
-    assert [at("/work").is_inside(place) for place in ("/work", "/work/a", "/works", "/", "/a/work")] == [True, True, False, False, False]
+    assert [at("/shop").is_inside(place) for place in ("/shop", "/shop/a", "/shops", "/", "/a/shop")] == [True, True, False, False, False]
     assert [at("/").is_inside(place) for place in ("/", "/a", "/a/b")] == [True, True, True]
 
 
@@ -273,5 +273,5 @@ def test_links_of_only_so_many_paths_are_followed(root: Path, monkeypatch: pytes
     ("rule", "denies"), [("read(x)", True), ("write(x)", True), ("edit(x)", True), ("curl", False), ("fetch(x)", False), ("tool(x)", False)]
 )
 def test_whether_any_path_is_denied_is_known(rule: str, denies: bool) -> None:
-    assert at("/work", deny=["ls", rule]).denies_paths is denies
-    assert not at("/work", allow=[rule], ask=[rule]).denies_paths
+    assert at("/shop", deny=["ls", rule]).denies_paths is denies
+    assert not at("/shop", allow=[rule], ask=[rule]).denies_paths

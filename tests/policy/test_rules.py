@@ -8,7 +8,7 @@ import pytest
 
 from treadle.rules import BadRule, Rules, parse_rule
 
-HOME, PLACE = "/home/ada", "/work/place"
+HOME, PLACE = "/home/ada", "/shop/place"
 
 
 @pytest.mark.parametrize(
@@ -73,20 +73,24 @@ def test_a_rule_may_be_long_and_a_strange_word_of_it_is_shown_in_part() -> None:
 
 
 PATHS: list[tuple[str, list[str], list[str]]] = [
-    ("docs", ["/work/place/docs", "/work/place/docs/a", "/work/place/docs/a/b\nc"], ["/work/place/docsx", "/work/place/a/docs", "/work/place", "/docs"]),
-    ("./docs", ["/work/place/docs/a"], ["/docs"]),
-    (".", ["/work/place", "/work/place/a"], ["/work/places"]),
-    ("docs/**", ["/work/place/docs", "/work/place/docs/a/b"], ["/work/place/docsx"]),
-    ("a/**/z", ["/work/place/a/z", "/work/place/a/b/c/z", "/work/place/a/b/z/y"], ["/work/place/a/bz", "/work/place/z"]),
-    ("**/*.py", ["/work/place/x.py", "/work/place/a/b/x.py", "/work/place/.py"], ["/work/place/xpy", "/work/place/x.pyc"]),
-    ("a*b", ["/work/place/ab", "/work/place/axxb"], ["/work/place/a/b", "/work/place/abc"]),
-    ("a?b", ["/work/place/axb"], ["/work/place/ab", "/work/place/a/b", "/work/place/axxb"]),
-    ("a.b+c", ["/work/place/a.b+c"], ["/work/place/axb+c", "/work/place/a.bbc"]),
-    ("/etc//x/./y", ["/etc/x/y", "/etc/x/y/z"], ["/etc/x", "/work/place/etc/x/y"]),
-    ("/**", ["/x", "/work/place/x", "/"], []),
-    ("~/notes", ["/home/ada/notes", "/home/ada/notes/x"], ["/work/place/~/notes", "/home/ada"]),
-    ("~", ["/home/ada", "/home/ada/x"], ["/home/adam", "/work/place/~"]),
-    ("~x", ["/work/place/~x"], ["/home/adax", "/home/ada/x"]),
+    (
+        "docs",
+        ["/shop/place/docs", "/shop/place/docs/a", "/shop/place/docs/a/b\nc"],
+        ["/shop/place/docsx", "/shop/place/a/docs", "/shop/place", "/docs"],
+    ),
+    ("./docs", ["/shop/place/docs/a"], ["/docs"]),
+    (".", ["/shop/place", "/shop/place/a"], ["/shop/places"]),
+    ("docs/**", ["/shop/place/docs", "/shop/place/docs/a/b"], ["/shop/place/docsx"]),
+    ("a/**/z", ["/shop/place/a/z", "/shop/place/a/b/c/z", "/shop/place/a/b/z/y"], ["/shop/place/a/bz", "/shop/place/z"]),
+    ("**/*.py", ["/shop/place/x.py", "/shop/place/a/b/x.py", "/shop/place/.py"], ["/shop/place/xpy", "/shop/place/x.pyc"]),
+    ("a*b", ["/shop/place/ab", "/shop/place/axxb"], ["/shop/place/a/b", "/shop/place/abc"]),
+    ("a?b", ["/shop/place/axb"], ["/shop/place/ab", "/shop/place/a/b", "/shop/place/axxb"]),
+    ("a.b+c", ["/shop/place/a.b+c"], ["/shop/place/axb+c", "/shop/place/a.bbc"]),
+    ("/etc//x/./y", ["/etc/x/y", "/etc/x/y/z"], ["/etc/x", "/shop/place/etc/x/y"]),
+    ("/**", ["/x", "/shop/place/x", "/"], []),
+    ("~/notes", ["/home/ada/notes", "/home/ada/notes/x"], ["/shop/place/~/notes", "/home/ada"]),
+    ("~", ["/home/ada", "/home/ada/x"], ["/home/adam", "/shop/place/~"]),
+    ("~x", ["/shop/place/~x"], ["/home/adax", "/home/ada/x"]),
 ]
 
 
@@ -105,7 +109,7 @@ def test_a_rule_for_paths_matches_them_and_what_lies_below(pattern: str, yes: li
 
 def test_case_counts_only_for_what_allows() -> None:
     rules = Rules.read(allow=["read(Docs)"], ask=["read(Docs)"], deny=["write(Docs)"])
-    upper, lower = ["/work/place/Docs/x"], ["/work/place/docs/X"]
+    upper, lower = ["/shop/place/Docs/x"], ["/shop/place/docs/X"]
     assert rules.of_path(rules.allow, "read", upper, PLACE, HOME) is not None
     assert rules.of_path(rules.allow, "read", lower, PLACE, HOME) is None
     assert rules.of_path(rules.deny, "write", lower, PLACE, HOME) is not None
@@ -115,8 +119,8 @@ def test_case_counts_only_for_what_allows() -> None:
 
 def test_the_first_rule_that_matches_is_told_whichever_path_it_matches() -> None:
     rules = Rules.read(deny=["read(a)", "write(b)", "read(b)", "read(**)"])
-    assert rules.of_path(rules.deny, "read", ["/work/place/c", "/work/place/b"], PLACE, HOME) is rules.deny[2]
-    assert rules.of_path(rules.deny, "read", ["/work/place/b"], "/elsewhere", HOME) is None
+    assert rules.of_path(rules.deny, "read", ["/shop/place/c", "/shop/place/b"], PLACE, HOME) is rules.deny[2]
+    assert rules.of_path(rules.deny, "read", ["/shop/place/b"], "/elsewhere", HOME) is None
 
 
 # ---------------------------------------------------------------- hosts and tools
