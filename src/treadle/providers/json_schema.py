@@ -6,9 +6,9 @@ Source: https://developers.openai.com/api/docs/guides/structured-outputs (2026-1
 
 from __future__ import annotations
 
-from typing import Any, TypeAlias, cast
+from typing import cast
 
-Schema: TypeAlias = dict[str, Any]
+from treadle.providers.schema_parts import Outside, Schema, list_in, may_be, object_in
 
 _KEPT = frozenset(
     {
@@ -29,10 +29,6 @@ DEPTH_OF_SEARCH = 100
 """Deeper schemas are sent as they are."""
 
 
-class _Outside(Exception):
-    """The schema says something that the strict subset cannot."""
-
-
 def strict(schema: Schema) -> Schema | None:
     """The schema in the strict subset: whatever fits it fits `schema` too. None where it cannot be said there.
 
@@ -43,41 +39,41 @@ def strict(schema: Schema) -> Schema | None:
     count = [0]
     try:
         return _strict(schema, 1, count)
-    except (_Outside, RecursionError):
+    except (Outside, RecursionError):
         return None
 
 
 def _strict(schema: object, depth: int, count: list[int]) -> Schema:
     if not isinstance(schema, dict) or depth > DEPTH_MAX:
-        raise _Outside
+        raise Outside
     fields = {name: value for name, value in cast("Schema", schema).items() if name not in _SAYS_NOTHING}
     if not fields.keys() <= _KEPT or fields.get("format", "date") not in _FORMATS or not _known_types(fields.get("type")):
-        raise _Outside
+        raise Outside
     if "$ref" in fields and (not str(fields["$ref"]).startswith("#") or fields.keys() - {"$ref", "title", "description"}):
-        raise _Outside
+        raise Outside
     for name in ("$defs", "definitions"):
         if name in fields:
-            fields[name] = {key: _strict(inner, 1, count) for key, inner in _object(fields[name]).items()}
+            fields[name] = {key: _strict(inner, 1, count) for key, inner in object_in(fields[name]).items()}
     if "anyOf" in fields:
-        fields["anyOf"] = [_strict(inner, depth, count) for inner in _list(fields["anyOf"])]
+        fields["anyOf"] = [_strict(inner, depth, count) for inner in list_in(fields["anyOf"])]
     if "items" in fields:
         fields["items"] = _strict(fields["items"], depth + 1, count)
-    elif _may_be(fields, "array"):
-        raise _Outside
-    if _may_be(fields, "object") or "properties" in fields:
+    elif may_be(fields, "array"):
+        raise Outside
+    if may_be(fields, "object") or "properties" in fields:
         _close(fields, depth, count)
     elif not fields.keys() & {"type", "enum", "const", "anyOf", "$ref"}:
-        raise _Outside
+        raise Outside
     return fields
 
 
 def _close(fields: Schema, depth: int, count: list[int]) -> None:
-    more, properties = fields.get("additionalProperties"), _object(fields.get("properties", {}))
+    more, properties = fields.get("additionalProperties"), object_in(fields.get("properties", {}))
     count[0] += len(properties)
     if count[0] > PROPERTIES_MAX or more not in (None, True, False) or not (properties or more is False or (more is None and "properties" in fields)):
-        raise _Outside  # names of the model's own choosing
-    if not set(_list(fields.get("required", []))) <= properties.keys():
-        raise _Outside
+        raise Outside  # names of the model's own choosing
+    if not set(list_in(fields.get("required", []))) <= properties.keys():
+        raise Outside
     fields["properties"] = {name: _strict(inner, depth + 1, count) for name, inner in properties.items()}
     fields["required"] = list(properties)
     fields["additionalProperties"] = False
@@ -104,27 +100,10 @@ def _with_items(schema: object, depth: int, *, by_name: bool = False) -> object:
     fields = cast("Schema", schema)
     literal, of_names = (frozenset[str](), frozenset[str]()) if by_name else (_LITERAL, _BY_NAME)
     fitted = {name: inner if name in literal else _with_items(inner, depth + 1, by_name=name in of_names) for name, inner in fields.items()}
-    if not by_name and _may_be(fitted, "array") and "items" not in fitted and "prefixItems" not in fitted:
+    if not by_name and may_be(fitted, "array") and "items" not in fitted and "prefixItems" not in fitted:
         fitted["items"] = {}
     return fields if fitted.keys() == fields.keys() and all(fitted[name] is inner for name, inner in fields.items()) else fitted
 
 
-def _may_be(fields: Schema, kind: str) -> bool:
-    types = fields.get("type")
-    return types == kind or (isinstance(types, list) and kind in cast("list[object]", types))
-
-
 def _known_types(types: object) -> bool:
     return types is None or all(isinstance(kind, str) and kind in _TYPES for kind in (cast("list[object]", types) if isinstance(types, list) else [types]))
-
-
-def _object(value: object) -> Schema:
-    if not isinstance(value, dict):
-        raise _Outside
-    return cast("Schema", value)
-
-
-def _list(value: object) -> list[Any]:
-    if not isinstance(value, list | tuple):
-        raise _Outside
-    return list(cast("list[Any]", value))

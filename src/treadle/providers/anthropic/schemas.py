@@ -6,11 +6,8 @@ Source: https://platform.claude.com/docs/en/build-with-claude/structured-outputs
 
 from __future__ import annotations
 
-from typing import Any, TypeAlias, cast
-
 from treadle.providers.encoding import dumped
-
-Schema: TypeAlias = dict[str, Any]
+from treadle.providers.schema_parts import Outside, Schema, list_in, may_be, object_in
 
 OPTIONAL_MAX = 24
 UNIONS_MAX = 16
@@ -28,15 +25,11 @@ _FORMATS = frozenset({"date-time", "time", "date", "duration", "email", "hostnam
 _SIMPLE = (str, int, float, type(None))
 
 
-class _Outside(Exception):
-    """The schema says something that has no place there."""
-
-
 def fitted(schema: Schema) -> Schema | None:
     """Objects are closed, and bounds become words of the description. None where it cannot be said: of recursion, maps, and what is anything at all."""
     try:
         return _Fitting(schema).root
-    except (_Outside, RecursionError):
+    except (Outside, RecursionError):
         return None
 
 
@@ -51,15 +44,17 @@ class _Fitting:
         self._looked_into: set[str] = set()
         self.root = self._of(schema)
         if self._optional > OPTIONAL_MAX or self._unions > UNIONS_MAX:
-            raise _Outside
+            raise Outside
 
     def _of(self, given: object) -> Schema:
-        fields = {name: value for name, value in _object(given).items() if name not in _SAYS_NOTHING}
+        fields = {name: value for name, value in object_in(given).items() if name not in _SAYS_NOTHING}
         if "oneOf" in fields and "anyOf" not in fields:
             fields["anyOf"] = fields.pop("oneOf")
         if "allOf" in fields:
             fields = {**_only(fields.pop("allOf")), **fields}
-        fitting: Schema = {name: {key: self._of(inner) for key, inner in _object(fields[name]).items()} for name in ("$defs", "definitions") if name in fields}
+        fitting: Schema = {
+            name: {key: self._of(inner) for key, inner in object_in(fields[name]).items()} for name in ("$defs", "definitions") if name in fields
+        }
         if "$ref" in fields:
             return {**fitting, "$ref": self._reference(fields["$ref"])}
         return {**fitting, **self._value(fields)}
@@ -67,27 +62,27 @@ class _Fitting:
     def _reference(self, reference: object) -> str:
         """Looked into once, for what must not be: a definition that holds itself."""
         if not isinstance(reference, str) or not reference.startswith(("#/$defs/", "#/definitions/")) or reference in self._inside:
-            raise _Outside
+            raise Outside
         if reference not in self._looked_into:
             self._looked_into.add(reference)
             where, name = reference[2:].split("/", 1)
             self._inside.append(reference)
-            self._of(_object(self._root.get(where, {})).get(name))
+            self._of(object_in(self._root.get(where, {})).get(name))
             self._inside.pop()
         return reference
 
     def _value(self, fields: Schema) -> Schema:
         fitting: Schema = {name: fields[name] for name in ("type", "title") if name in fields}
         if not fields.keys() <= _TAKEN | _WORDS | {"enum", "const"} or not fields.keys() & {"type", "anyOf", "enum", "const"}:
-            raise _Outside
+            raise Outside
         if literals := {name: fields[name] for name in ("enum", "const") if name in fields}:
-            if not all(isinstance(value, _SIMPLE) for value in [*_list(literals.get("enum", [])), literals.get("const")]):
-                raise _Outside
+            if not all(isinstance(value, _SIMPLE) for value in [*list_in(literals.get("enum", [])), literals.get("const")]):
+                raise Outside
             fitting = {**fitting, **literals}
         if "anyOf" in fields:
-            fitting["anyOf"] = [self._of(inner) for inner in _list(fields["anyOf"])]
+            fitting["anyOf"] = [self._of(inner) for inner in list_in(fields["anyOf"])]
         self._unions += "anyOf" in fields or isinstance(fields.get("type"), list)
-        if _may_be(fields, "object"):
+        if may_be(fields, "object"):
             fitting |= self._closed(fields)
         if "items" in fields:
             fitting["items"] = self._of(fields["items"])
@@ -96,9 +91,9 @@ class _Fitting:
     def _closed(self, fields: Schema) -> Schema:
         more = fields.get("additionalProperties")
         if more not in (None, True, False) or (more is not False and "properties" not in fields):
-            raise _Outside  # names of the model's own choosing
-        properties = {name: self._of(inner) for name, inner in _object(fields.get("properties", {})).items()}
-        required = [name for name in _list(fields.get("required", [])) if name in properties]
+            raise Outside  # names of the model's own choosing
+        properties = {name: self._of(inner) for name, inner in object_in(fields.get("properties", {})).items()}
+        required = [name for name in list_in(fields.get("required", [])) if name in properties]
         self._optional += len(properties) - len(required)
         return {"properties": properties, "required": required, "additionalProperties": False}
 
@@ -117,23 +112,6 @@ def _told(fields: Schema) -> Schema:
 
 def _only(parts: object) -> Schema:
     """How a description is put beside a reference. Several would each have to be closed, and so exclude each other."""
-    if len(_list(parts)) != 1:
-        raise _Outside
-    return _object(_list(parts)[0])
-
-
-def _may_be(fields: Schema, kind: str) -> bool:
-    types = fields.get("type")
-    return types == kind or (isinstance(types, list) and kind in cast("list[object]", types))
-
-
-def _object(value: object) -> Schema:
-    if not isinstance(value, dict):
-        raise _Outside
-    return cast("Schema", value)
-
-
-def _list(value: object) -> list[Any]:
-    if not isinstance(value, list | tuple):
-        raise _Outside
-    return list(cast("list[Any]", value))
+    if len(list_in(parts)) != 1:
+        raise Outside
+    return object_in(list_in(parts)[0])
