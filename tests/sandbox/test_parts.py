@@ -6,6 +6,7 @@ import errno
 import os
 import re
 import struct
+import sys
 from pathlib import Path
 
 import pytest
@@ -16,7 +17,7 @@ from treadle.sandboxes import control_files
 from treadle.sandboxes.control_files import ControlFiles
 from treadle.sandboxes.hidden import hidden_places
 from treadle.sandboxes.limits import Group, Limits
-from treadle.sandboxes.seatbelt import profile_of
+from treadle.sandboxes.seatbelt import Seatbelt, profile_of
 from treadle.sandboxes.seccomp import AARCH64, MACHINES, X86_64, seccomp_filter
 
 HEADERS = {"x86_64": "/usr/include/x86_64-linux-gnu/asm/unistd_64.h", "aarch64": "/usr/include/asm-generic/unistd.h"}
@@ -299,3 +300,13 @@ def test_the_profile_for_macos_says_the_same(tmp_path: Path, is_open: bool) -> N
     assert ("(allow network*)\n" in text) is is_open
     assert ("(deny network-outbound (remote unix-socket))" in text) is not is_open
     assert text.count("(") == text.count(")")
+
+
+@pytest.mark.skipif(sys.platform == "darwin", reason="sandbox-exec is there")
+async def test_a_sandbox_that_cannot_be_tried_confines_nothing_and_says_why() -> None:
+    sandbox = Seatbelt()
+    found = await sandbox.standing()
+    assert not found.works
+    assert found.text.startswith("sandbox-exec could not be tried: FileNotFoundError: ")
+    assert await sandbox.standing() is found
+    await sandbox.aclose()

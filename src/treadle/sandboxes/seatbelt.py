@@ -9,7 +9,6 @@ import os
 import re
 import subprocess
 import tempfile
-import threading
 from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 
@@ -21,6 +20,7 @@ from treadle.sandbox import Left, Room, Standing
 from treadle.sandboxes.control_files import ControlFiles, Sight
 from treadle.sandboxes.hidden import Hidden, hidden_places
 from treadle.sandboxes.surroundings import confined_environment
+from treadle.sandboxes.trial_thread import TrialThread
 
 PROGRAM = "/usr/bin/sandbox-exec"
 WITHIN_S = 10.0
@@ -85,30 +85,16 @@ class Seatbelt:
         self._own, self._home = own, home or Path(os.path.expanduser("~"))
         self._hidden: list[Hidden] | None = None
         self._watched: dict[Path, ControlFiles] = {}
-        self._standing: Standing | None = None
-        self._thread: threading.Thread | None = None
+        self._trial = TrialThread("sandbox-exec", self._tried)
 
     def begin(self) -> None:
-        if self._standing is None and self._thread is None:
-            self._thread = threading.Thread(target=self._find_out, name="treadle-sandbox-trial", daemon=True)
-            self._thread.start()
+        self._trial.begin()
 
     async def standing(self) -> Standing:
-        if self._standing is None:
-            self.begin()
-            await self.aclose()
-        assert self._standing is not None, "it has ended"
-        return self._standing
+        return await self._trial.standing()
 
     async def aclose(self) -> None:
-        if self._thread is not None:
-            await to_thread.run_sync(self._thread.join)
-
-    def _find_out(self) -> None:
-        try:
-            self._standing = self._tried()
-        except Exception as e:  # noqa: BLE001  the edge of a thread: whatever it is, nothing is confined then
-            self._standing = Standing(works=False, text=f"sandbox-exec could not be tried: {type(e).__name__}: {e}")
+        await self._trial.aclose()
 
     def _tried(self) -> Standing:
         """Whether it refuses a file outside and lets one inside be written."""

@@ -13,17 +13,16 @@ import socket
 import subprocess
 import sys
 import tempfile
-import threading
 from collections.abc import Generator, Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 import msgspec
-from anyio import to_thread
 
 from treadle.sandbox import Room, Standing
 from treadle.sandboxes.seccomp import MACHINES
+from treadle.sandboxes.trial_thread import TrialThread
 from treadle.temporary import TemporaryFolder
 
 if TYPE_CHECKING:
@@ -57,31 +56,22 @@ echo 'to the end'
 
 
 class Trial:
-    """Runs in a thread of its own, so that it keeps nobody waiting who has something else to do meanwhile."""
+    """Of one bubblewrap, in a thread of its own."""
 
     def __init__(self, sandbox: Bubblewrap, own: Path | None) -> None:
         self._sandbox = sandbox
         self._remembered = own / REMEMBERED if own is not None else None
-        self._thread: threading.Thread | None = None
-        self._standing: Standing | None = None
+        self._thread = TrialThread("bubblewrap", self._found_out)
         self.knows_disable_userns = False
 
     def begin(self) -> None:
-        if self._standing is None and self._thread is None:
-            self._thread = threading.Thread(target=self._find_out, name="treadle-sandbox-trial", daemon=True)
-            self._thread.start()
+        self._thread.begin()
 
     async def standing(self) -> Standing:
-        if self._standing is None:
-            self.begin()
-            assert self._thread is not None, "it has begun"
-            await to_thread.run_sync(self._thread.join)
-        assert self._standing is not None, "it has ended"
-        return self._standing
+        return await self._thread.standing()
 
     async def aclose(self) -> None:
-        if self._thread is not None:
-            await to_thread.run_sync(self._thread.join)
+        await self._thread.aclose()
 
     def forget(self) -> None:
         """The next process tries again."""
@@ -90,11 +80,8 @@ class Trial:
 
     # ------------------------------------------------------------ in the thread
 
-    def _find_out(self) -> None:
-        try:
-            self._standing = self._recalled() or self._tried()
-        except Exception as e:  # noqa: BLE001  the edge of a thread: whatever it is, nothing is confined then
-            self._standing = Standing(works=False, text=f"bubblewrap could not be tried: {type(e).__name__}: {e}")
+    def _found_out(self) -> Standing:
+        return self._recalled() or self._tried()
 
     def _tried(self) -> Standing:
         if platform.machine() not in MACHINES:
