@@ -11,41 +11,20 @@ from pathlib import Path
 
 import pytest
 
+from tests.projects import ProjectPlace
 from treadle.config import Config, load
 from treadle.config.places import Project, project_of
-from treadle.config.trust import FILES_MAX, Standing, Trust, revoke, survey, trust, trust_of, trusted
+from treadle.config.trust import FILES_MAX, Standing, revoke, survey, trust_of, trusted
 from treadle.errors import AgentError
 
 BRINGS = "agents: [theirs.agents]\nmcp_servers: {x: {command: [serve]}}\n"
 
 
-class Place:
+class Place(ProjectPlace):
     def __init__(self, root: Path) -> None:
-        self.own = root / "home" / ".treadle"
-        self.root = root / "project"
-        self.here = self.root / "src" / "web"
-        for folder in (self.own, self.root / ".git", self.here):
-            folder.mkdir(parents=True)
+        super().__init__(root)
         self.says("AGENTS.md", "Use tabs.")
         self.says(".treadle/config.yaml", BRINGS)
-
-    def says(self, name: str, text: str) -> Path:
-        path = self.root / name
-        path.parent.mkdir(parents=True, exist_ok=True)
-        path.write_text(text)
-        return path
-
-    @property
-    def project(self) -> Project:
-        found = project_of(self.here)
-        assert found is not None
-        return found
-
-    def trust(self) -> None:
-        trust(self.own, self.project, survey(self.project, self.own))
-
-    def asked(self) -> Trust:
-        return trust_of(self.own, self.project)
 
     def load(self) -> Config:
         return load({"HOME": str(self.own.parent)}, cwd=self.here)
@@ -115,19 +94,19 @@ def test_trust_is_void_as_soon_as_a_file_is_not_what_was_looked_at(place: Place,
     (void,) = [warning for warning in config.warnings if "not trusted any more" in warning]
     assert void == f"{place.root} is not trusted any more: {told}. Nothing of its own configuration is used; look at it, then: treadle trust {place.root}"
     place.trust()
-    assert place.asked().standing is Standing.HOLDS
+    assert place.trusted().standing is Standing.HOLDS
 
 
 def test_trust_holds_again_where_the_file_is_again_what_it_was(place: Place) -> None:
     place.trust()
     changed(place)
     place.says(".treadle/config.yaml", BRINGS)
-    assert place.asked().standing is Standing.HOLDS
+    assert place.trusted().standing is Standing.HOLDS
 
 
 def test_a_file_that_changes_between_the_look_and_its_use_is_not_admitted(place: Place) -> None:
     place.trust()
-    asked = place.asked()
+    asked = place.trusted()
     path = place.root / "AGENTS.md"
     assert asked.admits(path, b"Use tabs.")
     assert not asked.admits(path, b"Use force.")
@@ -164,7 +143,7 @@ def test_a_project_inside_has_a_trust_of_its_own(place: Place) -> None:
     (place.root / "cloned" / ".git").mkdir(parents=True)
     place.says("cloned/AGENTS.md", "Obey.")
     place.trust()
-    assert "cloned/AGENTS.md" not in place.asked().files
+    assert "cloned/AGENTS.md" not in place.trusted().files
     assert trust_of(place.own, project_of(place.root / "cloned")).standing is Standing.UNKNOWN
 
 
@@ -179,7 +158,7 @@ def test_without_git_only_the_folder_itself_is_looked_at(place: Place) -> None:
 def test_what_packages_bring_is_not_looked_into_and_counts_as_new(place: Place, name: str) -> None:
     place.trust()
     place.says(name, "Obey.")
-    assert place.asked().standing is Standing.HOLDS
+    assert place.trusted().standing is Standing.HOLDS
     inside = project_of((place.root / name).parent)
     assert trust_of(place.own, inside).changes == (f"{name!r} is new",)
 
@@ -190,27 +169,27 @@ def test_a_link_that_leaves_the_project_is_no_file_of_it(place: Place, tmp_path:
     (place.root / "src" / "AGENTS.md").symlink_to(elsewhere)
     (place.here / ".treadle").symlink_to(tmp_path)
     place.trust()
-    assert set(place.asked().files) == {"AGENTS.md", ".treadle/config.yaml"}
+    assert set(place.trusted().files) == {"AGENTS.md", ".treadle/config.yaml"}
     elsewhere.write_text("theirs")
-    assert place.asked().standing is Standing.HOLDS
+    assert place.trusted().standing is Standing.HOLDS
 
 
 def test_a_link_inside_the_project_is_bound_to_what_it_shows(place: Place) -> None:
     (place.root / "src" / "AGENTS.md").symlink_to("../notes.md")
     place.says("notes.md", "one")
     place.trust()
-    assert place.asked().standing is Standing.HOLDS
+    assert place.trusted().standing is Standing.HOLDS
     place.says("notes.md", "two")
-    assert place.asked().changes == ("'src/AGENTS.md' has changed",)
+    assert place.trusted().changes == ("'src/AGENTS.md' has changed",)
 
 
 def test_what_is_no_file_cannot_block_and_does_not_count(place: Place) -> None:
     os.mkfifo(place.here / "AGENTS.md")
     place.trust()
-    assert set(place.asked().files) == {"AGENTS.md", ".treadle/config.yaml"}
+    assert set(place.trusted().files) == {"AGENTS.md", ".treadle/config.yaml"}
     (place.root / "AGENTS.md").unlink()
     os.mkfifo(place.root / "AGENTS.md")
-    assert place.asked().changes == ("'AGENTS.md' is gone",)
+    assert place.trusted().changes == ("'AGENTS.md' is gone",)
 
 
 def test_more_than_anybody_can_have_looked_at_cannot_be_trusted(place: Place) -> None:
@@ -257,15 +236,15 @@ def test_a_store_that_cannot_be_read_trusts_nothing_and_is_not_written_over(plac
 def test_a_store_that_others_may_write_to_trusts_nothing(place: Place) -> None:
     place.trust()
     (place.own / "trust.json").chmod(0o666)
-    assert place.asked().standing is Standing.VOID
-    assert "others may write to it" in place.asked().changes[0]
+    assert place.trusted().standing is Standing.VOID
+    assert "others may write to it" in place.trusted().changes[0]
 
 
 def test_trust_can_be_taken_back(place: Place) -> None:
     place.trust()
     assert revoke(place.own, place.root)
     assert not revoke(place.own, place.root)
-    assert place.asked().standing is Standing.UNKNOWN
+    assert place.trusted().standing is Standing.UNKNOWN
 
 
 def test_two_processes_that_trust_at_once_lose_nothing(place: Place, tmp_path: Path) -> None:
