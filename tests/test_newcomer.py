@@ -29,6 +29,7 @@ as_given: Any = tool
 scripted: Any = ScriptedModel
 callbacks: Any = Callbacks
 opened: Any = Runtime.open
+given: Any = Settings
 """What newcomers do who have no type checker."""
 
 
@@ -217,6 +218,17 @@ WRITTEN: dict[str, tuple[Callable[[], object], str]] = {
     "output types": (lambda: hello(output=Shop), "typed output (output=) comes in a later version"),
     "a dictionary of limits": (lambda: hello(limits={"turns": 3}), "agent 'hello': limits= is a dict: give Limits(turns=…)"),
     "no turns at all": (lambda: Limits(turns=0), "Limits(turns=0): give a whole number of at least 1, or None for no limit"),
+    "a word for a temperature": (lambda: given(temperature="hot"), "Settings(temperature='hot'): give a number, like 0.7"),
+    "a yes for a temperature": (lambda: given(temperature=True), "Settings(temperature=True): give a number, like 0.7"),
+    "a text as what ends an answer": (lambda: given(stop="END"), "Settings(stop='END'): give a tuple of texts, like stop=('END',)"),
+    "a list of what ends an answer": (lambda: given(stop=["END"]), "Settings(stop=['END']): give a tuple of texts, like stop=('END',)"),
+    "no text as what ends an answer": (lambda: given(stop=(1,)), "Settings(stop=(1,)): give a tuple of texts"),
+    "a misspelt way of thinking": (lambda: given(thinking="high"), "give True, False, 'adaptive', 'between_tools', or a number of tokens"),
+    "an effort that is none": (lambda: given(effort="hard"), "Settings(effort='hard'): give one of 'low', 'medium', 'high', 'xhigh', 'max'"),
+    "a tool in place of its name": (lambda: given(tool_choice=plain), "give 'auto', 'any', 'none', or a tool's name"),
+    "a class as a schema": (lambda: given(output_schema=Shop), "give a JSON Schema as a dict, like {'type': 'object', 'properties': {…}}"),
+    "a word for a switch": (lambda: given(cache="off"), "Settings(cache='off'): give True or False"),
+    "a text as what is added": (lambda: given(extra="x"), "Settings(extra='x'): give a dict of what is added to the request's body"),
     "a dictionary of settings": (lambda: run(settings={"temperature": 1}), "settings= is a dict: give Settings(max_tokens=…, temperature=…)"),
     "an option of the command line": (lambda: run(max_turns=3), "knows no option 'max_turns' of a run; give limits=Limits(turns=…)"),
     "an option of the settings": (lambda: run(temperature=1), "give settings=Settings(temperature=…)"),

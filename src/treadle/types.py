@@ -8,9 +8,10 @@ from __future__ import annotations
 import math
 import os
 import time
+from collections.abc import Callable
 from datetime import UTC, datetime
 from enum import StrEnum
-from typing import TYPE_CHECKING, Annotated, Any, Literal, Self, TypeAlias, cast
+from typing import TYPE_CHECKING, Annotated, Any, Literal, Self, TypeAlias, cast, get_args
 
 import msgspec
 
@@ -218,10 +219,10 @@ class Settings(Value, frozen=True, kw_only=True):
     """Merged into the provider's request body, over what we would send."""
 
     def __post_init__(self) -> None:
-        if self.max_tokens is not None and not _is_count(self.max_tokens):
-            raise AgentError("invalid", f"Settings(max_tokens={self.max_tokens!r}): give a whole number of at least 1")
-        if isinstance(self.stop, str):
-            raise AgentError("invalid", f"Settings(stop={self.stop!r}): give a tuple of texts, like stop=({self.stop!r},)")
+        for name, (is_right, expected) in _SETTINGS.items():
+            value: object = getattr(self, name)
+            if value is not None and not is_right(value):
+                raise AgentError("invalid", f"Settings({name}={value!r}): give {expected}")
 
     def over(self, lower: Settings) -> Settings:
         """These, with what they leave open taken from `lower`."""
@@ -258,6 +259,32 @@ class Limits(Value, frozen=True, kw_only=True):
 
 def _is_count(value: object) -> bool:
     return isinstance(value, int) and not isinstance(value, bool) and value >= 1
+
+
+def _is_number(value: object) -> bool:
+    return isinstance(value, int | float) and not isinstance(value, bool) and math.isfinite(value)
+
+
+def _is_texts(value: object) -> bool:
+    return isinstance(value, tuple) and all(isinstance(text, str) for text in cast("tuple[object, ...]", value))
+
+
+_EFFORTS = get_args(Effort)
+_SETTINGS: dict[str, tuple[Callable[[object], bool], str]] = {
+    "max_tokens": (_is_count, "a whole number of at least 1"),
+    "temperature": (_is_number, "a number, like 0.7"),
+    "stop": (_is_texts, "a tuple of texts, like stop=('END',)"),
+    "thinking": (
+        lambda value: isinstance(value, int) or value in ("adaptive", "between_tools"),
+        "True, False, 'adaptive', 'between_tools', or a number of tokens",
+    ),
+    "effort": (lambda value: value in _EFFORTS, f"one of {', '.join(map(repr, _EFFORTS))}"),
+    "tool_choice": (lambda value: isinstance(value, str), "'auto', 'any', 'none', or a tool's name"),
+    "output_schema": (lambda value: isinstance(value, dict), "a JSON Schema as a dict, like {'type': 'object', 'properties': {…}}"),
+    "cache": (lambda value: isinstance(value, bool), "True or False"),
+    "extra": (lambda value: isinstance(value, dict), "a dict of what is added to the request's body"),
+}
+"""By field: what it may be beside None, and how that is said. Types alone: what a provider makes of a number is its own."""
 
 
 class SystemBlock(Value, frozen=True, kw_only=True):
