@@ -68,7 +68,15 @@ TYPED: dict[str, tuple[tuple[str, ...], str]] = {
     "a wrong value": (("config", "set", "limits.turns", "lots"), "limits.turns must be a whole number of at least 1, not 'lots'"),
     "a journal that is no URL": (("run", "--journal", "runs.db", "x"), "sqlite:///FILE, not 'runs.db'"),
     "a journal that is a directory": (("run", "--model", "HERE", "--journal", "sqlite:///.", "x"), "is a directory: name the journal's file."),
-    "a command without quotes": (("policy", "check", "--", "ls", "-l"), "'-l' is one argument too many: put words that belong together in quotes."),
+    "a command without quotes": (("policy", "check", "--", "ls", "-l"), "put it in quotes, like `treadle policy check -- 'ls -l'`"),
+    "a command without quotes that has options": (("policy", "check", "ls", "-la"), "put it in quotes, like `treadle policy check -- 'ls -la'`"),
+    "a command without quotes among options": (
+        ("policy", "check", "rm", "-r", "x", "--mode", "full"),
+        "put it in quotes, like `treadle policy check -- 'ls -la'`",
+    ),
+    "a misspelt option of a command on commands": (("policy", "check", "ls", "--mdoe", "ask"), "there is no option '--mdoe': did you mean --mode?"),
+    "a misspelt command of a small group": (("config", "shwo"), "there is no command 'shwo': did you mean 'show'? See `treadle config --help`"),
+    "a command that a small group has not": (("policy", "explain"), "there is no command 'explain': there is check. See `treadle policy --help`"),
 }
 
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import importlib
 import sys
-from collections.abc import Generator, Mapping
+from collections.abc import Collection, Generator, Mapping
 from contextlib import contextmanager
 from typing import Any
 
@@ -34,6 +34,8 @@ def _in_our_words(error: click.UsageError) -> str:
 
             near = difflib.get_close_matches(error.option_name, error.possibilities or (), n=2, cutoff=0.7)
             return f"there is no option {error.option_name!r}" + (f": did you mean {' or '.join(near)}?" if near else "")
+        case click.NoSuchCommand() if error.ctx is not None and isinstance(error.ctx.command, click.Group):
+            return f"there is no command {error.command_name!r}: {_nearest(error.command_name, error.ctx.command.commands)}"
         case click.MissingParameter() if error.param is not None:
             return f"{_name(error.param)} is missing"
         case click.BadParameter() if error.param is not None:
@@ -46,6 +48,13 @@ def _in_our_words(error: click.UsageError) -> str:
             return f"{words!r} is one argument too many: put words that belong together in quotes"
         case _:
             return error.message[:1].lower() + error.message[1:]
+
+
+def _nearest(name: str, known: Collection[str]) -> str:
+    import difflib  # noqa: PLC0415  only where something was mistyped
+
+    near = difflib.get_close_matches(name, known, n=1)
+    return f"did you mean {near[0]!r}?" if near else f"there {'is' if len(known) == 1 else 'are'} {', '.join(known)}"
 
 
 def _name(parameter: click.Parameter) -> str:
@@ -88,10 +97,7 @@ class Commands(click.Group):
             return self._elsewhere[name]
         if " " in name and "run" in self._known:
             return 'to work on a prompt, `treadle run "…"`'
-        import difflib  # noqa: PLC0415  only where something was mistyped
-
-        near = difflib.get_close_matches(name, self._known, n=1)
-        return f"did you mean {near[0]!r}?" if near else f"there are {', '.join(self._known)}"
+        return _nearest(name, self._known)
 
     @override
     def make_context(self, *arguments: Any, **more: Any) -> click.Context:

@@ -6,11 +6,13 @@ The decision is policy.py's; here it is only asked for and shown.
 from __future__ import annotations
 
 import json
+import shlex
 import sys
 from pathlib import Path
 from typing import Any, get_args
 
 import click
+from typing_extensions import override
 
 from treadle.cli.exits import failing
 from treadle.cli.help import HELP
@@ -21,12 +23,37 @@ from treadle.redaction import Redactor
 from treadle.types import Mode
 
 
+class OneArgument(click.Command):
+    """Says how a command with options is given: left to itself the parser speaks of options of ours that are not there."""
+
+    @override
+    def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
+        given = list(args)
+        try:
+            return super().parse_args(ctx, args)
+        except click.NoSuchOption as e:
+            if e.possibilities:
+                raise
+            raise click.UsageError(self._in_quotes(given), ctx) from e
+        except click.UsageError as e:
+            if not e.message.startswith("Got unexpected extra argument"):
+                raise
+            raise click.UsageError(self._in_quotes(given), ctx) from e
+
+    def _in_quotes(self, given: list[str]) -> str:
+        ours = {spelling for parameter in self.params for spelling in parameter.opts}
+        words = [word for word in given if word != "--"]
+        if not ours.isdisjoint(word.partition("=")[0] for word in words):  # which of them belong to the command is anybody's guess
+            words = ["ls", "-la"]
+        return f"COMMAND is one argument: put it in quotes, like `treadle policy check -- {shlex.quote(shlex.join(words))}`"
+
+
 @click.group(context_settings=HELP)
 def policy() -> None:
     """Say what would happen to a command, without running it."""
 
 
-@policy.command(context_settings=HELP)
+@policy.command(cls=OneArgument, context_settings=HELP, short_help="Print what would happen to a command, and why.")
 @click.argument("command")
 @click.option("--mode", type=click.Choice(get_args(Mode)), help="As for `treadle run`; else that of the configuration.")
 @click.option("--allow", metavar="RULE", multiple=True, help="Also allow this; repeatable.")
