@@ -35,6 +35,14 @@ def lying(cli: Cli) -> dict[str, str]:
     return {str(path.relative_to(cli.workspace)): path.read_text() for path in sorted(cli.workspace.rglob("*")) if path.is_file()}
 
 
+def next_step(cli: Cli, *there: str) -> str:
+    run = cli("runs", "show", "last", "--json", *there).json
+    return (
+        "A refused file stays as it is. Where a later run or turn changed it, undo that one first; else change it by hand:\n"
+        f"  {' '.join(['treadle', 'runs', 'export', run['run_id'], *there])} holds what this run wrote\n"
+    )
+
+
 def test_a_run_is_undone(done: Cli) -> None:
     answer = done("runs", "undo", "last")
     assert (answer.code, answer.out) == (0, "restored a.txt\nremoved new/b.txt\nremoved new/c.txt\n")
@@ -54,15 +62,24 @@ def test_one_turn_is_undone(done: Cli) -> None:
 
 def test_an_earlier_turn_is_not_undone_under_a_later_one(done: Cli) -> None:
     answer = done("runs", "undo", "last", "--turn", "2")
-    assert (answer.code, answer.out) == (1, "refused a.txt: it was changed since\nremoved new/b.txt\n")
+    assert (answer.code, answer.out) == (1, "refused a.txt: it was changed since\nremoved new/b.txt\n" + next_step(done))
     assert lying(done) == {"a.txt": "1\n2\n", "new/c.txt": "made\n"}
 
 
 def test_a_file_that_was_changed_since_is_left(done: Cli) -> None:
     (done.workspace / "a.txt").write_text("mine\n")
     answer = done("runs", "undo", "last")
-    assert (answer.code, answer.out) == (1, "refused a.txt: it was changed since\nremoved new/b.txt\nremoved new/c.txt\n")
+    assert (answer.code, answer.out) == (1, "refused a.txt: it was changed since\nremoved new/b.txt\nremoved new/c.txt\n" + next_step(done))
     assert lying(done) == {"a.txt": "mine\n"}
+
+
+def test_what_to_do_about_a_refused_file_names_the_journal_where_one_was_named(cli: Cli) -> None:
+    there = ("--journal", f"sqlite:///{cli.home / 'other.db'}")
+    script = cli.script(asks(call("write", path="a", content="x\n")), says("Done."))
+    assert cli("run", "x", "--mode", "full", "--model", script, *there).code == 0
+    (cli.workspace / "a").write_text("mine\n")
+    answer = cli("runs", "undo", "last", "--dry-run", *there)
+    assert (answer.code, answer.out) == (1, "refused a: it was changed since\n" + next_step(cli, *there))
 
 
 def test_a_dry_run_only_says(done: Cli) -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import shlex
 from collections.abc import Iterable, Sequence
 from datetime import timedelta
 from functools import partial
@@ -92,7 +93,7 @@ def undo(run: str, turn: int | None, dry_run: bool, as_json: bool, journal: str 
         calls = [call for call in _calls(await place.journal.read(info.run_id)) if turn in (None, call.turn)]
         others = await _children(place.journal, info.run_id)
         undone = await to_thread.run_sync(partial(_undone, info, calls, turn, apply=not dry_run, others=others))
-        put_json(undone, place.secrets) if as_json else _tell(undone, Path(info.cwd), place.secrets)
+        put_json(undone, place.secrets) if as_json else _tell(undone, Path(info.cwd), place.secrets, journal)
         return undone
 
     undone = on_journal(journal, work, absent=lambda _: no_runs(run))
@@ -173,7 +174,7 @@ async def _children(journal: Journal, run_id: str) -> tuple[str, ...]:
 # ---------------------------------------------------------------- in words
 
 
-def _tell(undone: Undone, cwd: Path, secrets: Redactor) -> None:
+def _tell(undone: Undone, cwd: Path, secrets: Redactor, journal: str | None) -> None:
     ink = Ink()
 
     def said(text: str) -> str:
@@ -185,6 +186,9 @@ def _tell(undone: Undone, cwd: Path, secrets: Redactor) -> None:
         put(f"{ink(verb, _STYLES[file.action])} {said(shown(file.path, cwd))}{said(why)}")
     if not undone.files:
         put("No file was changed by write or edit.")
+    if any(file.action == "refused" for file in undone.files):
+        put("A refused file stays as it is. Where a later run or turn changed it, undo that one first; else change it by hand:")
+        put(f"  {_what_it_wrote(undone.run_id, journal)} holds what this run wrote")
     if undone.not_undoable:
         put(f"Cannot be undone ({count(len(undone.not_undoable), 'call')}):")
     for call in undone.not_undoable:
@@ -192,6 +196,10 @@ def _tell(undone: Undone, cwd: Path, secrets: Redactor) -> None:
     _tell_traces([said(shown(path, cwd)) for path in undone.changed_meanwhile])
     for run_id in undone.other_runs:
         put(f"It started run {run_id}, which is undone by itself: treadle runs undo {run_id}")
+
+
+def _what_it_wrote(run_id: str, journal: str | None) -> str:
+    return shlex.join(["treadle", "runs", "export", run_id, *(("--journal", journal) if journal is not None else ())])
 
 
 def _tell_traces(paths: Sequence[str]) -> None:
