@@ -13,6 +13,7 @@ from typing import Any, NamedTuple
 from treadle.agent import Agent, Input
 from treadle.coding.guidance import guidance
 from treadle.coding.skills import SkillReader, Skills
+from treadle.coding.vain_rules import vain_rules
 from treadle.coding.whereabouts import whereabouts
 from treadle.config import Config, project_of, trust_of
 from treadle.config.trust import Trust
@@ -27,7 +28,7 @@ GUIDANCE, WHEREABOUTS = "guidance", "whereabouts"
 class Assistant(NamedTuple):
     agent: Agent[object, str]
     warnings: tuple[str, ...]
-    """For the person, once: what of the project is not used, and why. They may repeat some of the configuration's."""
+    """For the person, once: what of the project is not used, and why, and which rules match nothing here."""
 
 
 def coding_agent(config: Config, cwd: Path, *, attended: bool = False, moved: bool = False, trust: Trust | None = None) -> Assistant:
@@ -54,7 +55,8 @@ def coding_agent(config: Config, cwd: Path, *, attended: bool = False, moved: bo
         model=config.models.large,
         tools=_tools(written.skills),
     )
-    return Assistant(agent, tuple(warning for warning in written.warnings if warning not in config.warnings))
+    warnings = (*written.warnings, *vain_rules(config, [tool.name for tool in agent.tools]))
+    return Assistant(agent, tuple(warning for warning in warnings if warning not in config.warnings))
 
 
 def _instructions() -> str:
