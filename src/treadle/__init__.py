@@ -16,6 +16,7 @@ from typing import TYPE_CHECKING, Any
 if TYPE_CHECKING:
     from treadle.agent import Agent as Agent
     from treadle.agent import Input as Input
+    from treadle.agent_registry import AgentRegistry as AgentRegistry
     from treadle.callbacks import Callbacks as Callbacks
     from treadle.errors import AgentError as AgentError
     from treadle.errors import ErrorKind as ErrorKind
@@ -63,6 +64,7 @@ __version__ = "0.1.0"
 
 _HOME = {
     "agent": ("Agent", "Input"),
+    "agent_registry": ("AgentRegistry",),
     "callbacks": ("Callbacks",),
     "errors": ("AgentError", "ErrorKind"),
     "events": ("Event",),
@@ -83,7 +85,7 @@ _HOME = {
     "window": ("MAX_SESSION_MESSAGES",),
 }
 _MODULE_OF = {name: module for module, names in _HOME.items() for name in names}
-_LATER = frozenset(("AgentRegistry", "Approve", "Deny", "Hook"))
+_LATER = frozenset(("Approve", "Deny", "Hook"))
 __all__ = [*sorted(_MODULE_OF)]  # pyright: ignore[reportUnsupportedDunderAll]  the names stand in the block above, for checkers
 
 

@@ -16,6 +16,7 @@ import anyio
 import msgspec
 
 from treadle.agent import Agent, Deps
+from treadle.agent_registry import AgentRegistry
 from treadle.assembly import Assembly, answers_of, prompt_of, resumed
 from treadle.clock import Clock
 from treadle.entries import Fork, ModelResponded, Record
@@ -61,8 +62,8 @@ class _Active(NamedTuple):
 class Runs:
     """Safe from many tasks of one event loop; a session's run may be told something from any thread."""
 
-    def __init__(self, assembly: Assembly, hub: Hub, clock: Clock, retries: RetryPolicy) -> None:
-        self._assembly, self._hub, self._clock, self._retries = assembly, hub, clock, retries
+    def __init__(self, assembly: Assembly, hub: Hub, registry: AgentRegistry, clock: Clock, retries: RetryPolicy) -> None:
+        self._assembly, self._hub, self._registry, self._clock, self._retries = assembly, hub, registry, clock, retries
         self._redactor = lambda: assembly.redactor
         self._journal = assembly.journal
         self._sessions = assembly.journal.sessions
@@ -230,9 +231,9 @@ class Runs:
         check_options(options, known)
 
     def _known(self, agent: Agent[Deps, Out] | None, name: str, run_id: str) -> Agent[Deps, Out]:
-        found = agent or self._agents.get(name)
+        found = agent or self._agents.get(name) or self._registry.get(name)
         if found is None:
-            raise AgentError("invalid", f"the agent {name!r} of run {run_id} is not known here: pass agent=")
+            raise AgentError("invalid", f"the agent {name!r} of run {run_id} is not known here: pass agent=, or register it with Runtime.agents")
         return found
 
     async def _claimed(

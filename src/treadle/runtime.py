@@ -17,6 +17,7 @@ from anyio import to_thread
 from typing_extensions import Unpack
 
 from treadle.agent import Agent, Deps
+from treadle.agent_registry import AgentRegistry
 from treadle.assembly import Assembly
 from treadle.callbacks import Listeners
 from treadle.calls import OpenCalls
@@ -68,9 +69,11 @@ class Runtime:
         """Most people want `Runtime.open`."""
         self.journal: Journal = journal if journal is not None else MemoryJournal()
         self.hub = Hub()
+        self.agents = AgentRegistry()
+        """Found here by name when a run of theirs is resumed or forked without `agent=`."""
         clock = clock or Clock()
         self._assembly = Assembly(config if config is not None else load(files=False), self.journal, clock)
-        self._runs = Runs(self._assembly, self.hub, clock, retries or RetryPolicy())
+        self._runs = Runs(self._assembly, self.hub, self.agents, clock, retries or RetryPolicy())
 
     @classmethod
     def open(cls, url: str = "memory:", *, config: Config | None = None, durability: Literal["process", "power"] = "process") -> Self:
@@ -139,7 +142,7 @@ class Runtime:
         """Goes on with a run whose process died, or that waits for a person; of a finished one only the result is given.
 
         Pure and idempotent calls that were running are run again, with the same key; once-calls are asked after by their probe, else
-        told as `unknown`, or what `on_unknown` says. `agent` may be left out where one of this name was run here before. Raises
+        told as `unknown`, or what `on_unknown` says. `agent` may be left out where one of this name was run here before, or is among `agents`. Raises
         AgentError: invalid for an unknown run, agent, tool or call, busy where a living process drives the run.
         """
         state = await self.journal.load(run_id)
