@@ -1,0 +1,130 @@
+"""`treadle mcp`: agents as tools for any client of the Model Context Protocol, on standard input and output. Entry: `mcp`.
+
+What a tool of it is and how it is carried stands in treadle.mcp_server.
+"""
+
+from __future__ import annotations
+
+import signal
+import sys
+from collections.abc import Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import anyio
+import click
+
+from treadle.cli.exits import Failed, failing
+from treadle.cli.help import HELP
+from treadle.cli.journal_option import journal_url, open_runtime
+from treadle.cli.render import plain
+from treadle.cli.run_options import check_directory, configured, run_options, settings_of
+from treadle.config import Config
+from treadle.redaction import Redactor
+
+if TYPE_CHECKING:
+    from treadle.agent import Agent
+    from treadle.runtime import Runtime
+    from treadle.session import SessionOptions
+
+INSTRUCTIONS = "Each tool is an agent of Treadle, which works on its prompt by itself, with tools of its own, and gives its answer."
+
+
+@click.command(context_settings=HELP)
+@click.option(
+    "--agent", "names", metavar="NAME", multiple=True, help="Serve this agent; repeatable. Default: all that are defined, or the coding assistant, `treadle`."
+)
+@run_options
+def mcp(names: tuple[str, ...], **options: Any) -> None:
+    """Serve agents as tools over the Model Context Protocol, on standard input and output.
+
+    A client starts this command: its tools are the agents, with a `prompt` and the agent's inputs. Each call is a run in the journal.
+    A call that needs a person's yes is asked about at the client, where that can ask; limits and mode are those of each run.
+
+    Ends when the client closes the input, with exit code 0; with 2 on wrong use, 130 when stopped. Runs that are open then are closed.
+    """
+    from treadle.mcp_server import require_sdk  # noqa: PLC0415  --help needs none of it
+
+    check_directory(options["cwd"])
+    with failing():
+        require_sdk()
+        config = configured(options, cwd=options["cwd"])
+        for warning in config.warnings:
+            _say(Redactor(config.secrets()).exact(warning))
+        stopped = anyio.run(_serve, config, names, options)
+    sys.exit(130 if stopped else 0)
+
+
+mcp.params[:] = [one for one in mcp.params if one.name != "attached"]  # there is no prompt that --file could add to
+
+
+async def _serve(config: Config, names: tuple[str, ...], options: dict[str, Any]) -> bool:
+    """Whether a signal ended it."""
+    from treadle.mcp_server.agents import AgentTool  # noqa: PLC0415  it brings the SDK
+    from treadle.mcp_server.server import ToolServer  # noqa: PLC0415  likewise
+    from treadle.mcp_server.stdio import serve_stdio  # noqa: PLC0415  likewise
+
+    stopped = _Stopped()
+    cwd: Path = options["cwd"].resolve()
+    async with open_runtime(config, journal_url(config, options["journal"])) as runtime:
+        agents = _chosen(names, _agents(config, runtime, cwd))
+        server = ToolServer([AgentTool(agent, runtime, _options(config, cwd, options)) for agent in agents], instructions=INSTRUCTIONS)
+        if sys.stdin.isatty():
+            _say(f"serving {', '.join(agent.name for agent in agents)} to an MCP client on standard input: this is for programs; Ctrl-C ends it")
+        async with anyio.create_task_group() as group:
+            group.start_soon(stopped.watch, group.cancel_scope)
+            await serve_stdio(server)
+            group.cancel_scope.cancel()
+    return stopped.by_signal
+
+
+class _Stopped:
+    by_signal = False
+
+    async def watch(self, scope: anyio.CancelScope) -> None:
+        """The first signal closes the runs that are open; the third ends the process where it stands."""
+        hang_up = getattr(signal, "SIGHUP", None)  # not on Windows; what nohup ignores stays ignored
+        heard = [signal.SIGINT, signal.SIGTERM, *([hang_up] if hang_up is not None and signal.getsignal(hang_up) is not signal.SIG_IGN else [])]
+        with anyio.open_signal_receiver(*heard) as signals:
+            count = 0
+            async for number in signals:
+                self.by_signal = True
+                scope.cancel()
+                count += 1
+                if count == 2:
+                    signal.signal(number, signal.SIG_DFL)
+
+
+def _agents(config: Config, runtime: Runtime, cwd: Path) -> dict[str, Agent[Any, Any]]:
+    """Those that are defined; the coding assistant is always among them, last."""
+    from treadle.coding import coding_agent  # noqa: PLC0415  it brings the tools
+
+    assistant = coding_agent(config, cwd)
+    for warning in assistant.warnings:
+        _say(Redactor(config.secrets()).exact(warning))
+    return {**{agent.name: agent for agent in runtime.agents.get_all()}, assistant.agent.name: assistant.agent}
+
+
+def _chosen(names: tuple[str, ...], known: dict[str, Agent[Any, Any]]) -> Sequence[Agent[Any, Any]]:
+    """Raises Failed for one that there is not. Without names: what was defined, or else the only one."""
+    if missing := [name for name in names if name not in known]:
+        raise Failed(f"there is no agent {missing[0]!r}: there {'is' if len(known) == 1 else 'are'} {', '.join(sorted(known))}")
+    if names:
+        return [known[name] for name in dict.fromkeys(names)]
+    agents = list(known.values())
+    return agents[:-1] or agents
+
+
+def _options(config: Config, cwd: Path, options: dict[str, Any]) -> SessionOptions:
+    return {
+        "settings": settings_of(options),
+        "limits": config.limits,
+        "mode": config.defaults.mode,
+        "cwd": cwd,
+        "on_ask": options["on_ask"],
+        "on_unknown": options["on_unknown"],
+    }
+
+
+def _say(text: str) -> None:
+    click.echo(f"! {plain(text)}", err=True)
