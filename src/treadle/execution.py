@@ -25,6 +25,7 @@ from treadle.output import cap_output
 from treadle.policy import NO_PERMISSIONS, Permissions, decide, headless_denial, without_sandbox
 from treadle.sandbox import Sandbox, Standing
 from treadle.tooling import DidNotHappen, Happened, InvalidArguments, Tool, ToolContext, ToolFailed, ToolOutput, ToolRegistry, failure, unknown_tool
+from treadle.tracing import NO_TRACER, UNTRACED, TracedRun, Tracer
 from treadle.types import Mode, OnAsk, now
 
 
@@ -58,6 +59,9 @@ class Toolbox:
     """Whether it works; known after `get_ready`."""
     learned: Callable[[Standing], None] = lambda standing: None
     """Told once whether it works, before the first command is decided."""
+    tracer: Tracer = NO_TRACER
+    traced: TracedRun = UNTRACED
+    """The run, for the tracer."""
     scope: anyio.CancelScope = field(default_factory=anyio.CancelScope)
     """The run's."""
 
@@ -117,7 +121,9 @@ class Toolbox:
         """Runs it. Whatever it does, short of cancellation, is a result."""
         begun = self.clock.monotonic()
         boundary()
-        result, ends_run = await self._result(ready)
+        with self.tracer.tool(self.traced, ready.call, getattr(ready.tool, "traced_as", {})) as span:
+            result, ends_run = await self._result(ready)
+            span.finished(result)
         boundary()
         status = "unknown" if result.unknown else "error" if result.is_error else "ok"
         duration_ms = round((self.clock.monotonic() - begun) * 1000, 3)

@@ -8,6 +8,7 @@ from __future__ import annotations
 from collections import deque
 from collections.abc import AsyncIterator
 from dataclasses import dataclass
+from typing import Protocol
 
 import anyio
 
@@ -19,6 +20,16 @@ class Missed:
     """Stands in a slow subscriber's queue where events had to be dropped."""
 
     count: int
+
+
+class Listener(Protocol):
+    """Is told of every event while it is published, in whatever task publishes it: what it does is done quickly, and raises nothing."""
+
+    def put(self, event: Event) -> None: ...
+
+    def close(self) -> None:
+        """The broker is closed: nothing more comes."""
+        ...
 
 
 class Subscription:
@@ -74,7 +85,7 @@ class Broker:
     """One topic. Publishing never waits: a subscriber whose queue is full misses events and is told how many."""
 
     def __init__(self) -> None:
-        self._subscriptions: tuple[Subscription, ...] = ()
+        self._subscriptions: tuple[Listener, ...] = ()
         self.heard = False
         """Kept, not computed: every event of every run asks."""
         self._closed = False
@@ -82,15 +93,19 @@ class Broker:
     def subscribe(self, maxsize: int = 1000) -> Subscription:
         """From now on; at most `maxsize` events wait in it. That of a closed broker is over at once."""
         subscription = Subscription(self, max(1, maxsize))
-        if self._closed:
-            subscription.close()
-        else:
-            self._subscriptions = (*self._subscriptions, subscription)
-            self.heard = True
+        self.add(subscription)
         return subscription
 
-    def remove(self, subscription: Subscription) -> None:
-        self._subscriptions = tuple(s for s in self._subscriptions if s is not subscription)
+    def add(self, listener: Listener) -> None:
+        """From now on. That of a closed broker is closed at once."""
+        if self._closed:
+            listener.close()
+        else:
+            self._subscriptions = (*self._subscriptions, listener)
+            self.heard = True
+
+    def remove(self, listener: Listener) -> None:
+        self._subscriptions = tuple(s for s in self._subscriptions if s is not listener)
         self.heard = bool(self._subscriptions)
 
     def publish(self, event: Event) -> None:
@@ -114,6 +129,15 @@ class Hub:
     @property
     def heard(self) -> bool:
         return self.agents.heard or self.tools.heard
+
+    def add(self, listener: Listener) -> None:
+        """To both topics: it is told of everything, in order."""
+        self.agents.add(listener)
+        self.tools.add(listener)
+
+    def remove(self, listener: Listener) -> None:
+        self.agents.remove(listener)
+        self.tools.remove(listener)
 
     def publish(self, event: Event) -> None:
         (self.tools if isinstance(event, TOOL_EVENTS) else self.agents).publish(event)

@@ -43,6 +43,8 @@ from treadle.run_stream import Job, RunStream, check_steering
 from treadle.runs import Runs, result_of
 from treadle.session import ForkOptions, ResumeOptions, RunOptions, Session
 from treadle.session_store import Sessions
+from treadle.telemetry import Telemetry
+from treadle.tracing import Tracer
 from treadle.types import Outcome, now
 
 logger = logging.getLogger("treadle")
@@ -65,7 +67,15 @@ class Runtime:
     Runs may be started from any number of tasks of one event loop.
     """
 
-    def __init__(self, *, config: Config | None = None, journal: Journal | None = None, clock: Clock | None = None, retries: RetryPolicy | None = None) -> None:
+    def __init__(
+        self,
+        *,
+        config: Config | None = None,
+        journal: Journal | None = None,
+        clock: Clock | None = None,
+        retries: RetryPolicy | None = None,
+        tracer: Tracer | None = None,
+    ) -> None:
         """Most people want `Runtime.open`."""
         self.journal: Journal = journal if journal is not None else MemoryJournal()
         self.hub = Hub()
@@ -73,16 +83,21 @@ class Runtime:
         """Found here by name when a run of theirs is resumed or forked without `agent=`."""
         clock = clock or Clock()
         self._assembly = Assembly(config if config is not None else load(files=False), self.journal, clock)
+        self._telemetry = Telemetry(self.config.telemetry, self.hub, tracer)
+        self._assembly.toolboxes.tracer = self._telemetry.tracer
         self._runs = Runs(self._assembly, self.hub, self.agents, clock, retries or RetryPolicy())
 
     @classmethod
-    def open(cls, url: str = "memory:", *, config: Config | None = None, durability: Literal["process", "power"] = "process") -> Self:
+    def open(
+        cls, url: str = "memory:", *, config: Config | None = None, durability: Literal["process", "power"] = "process", tracer: Tracer | None = None
+    ) -> Self:
         """A runtime over the journal at `url`: `memory:` or `sqlite:///FILE` (`sqlite:////FILE` from the root).
 
         `durability`: what an acknowledged entry survives: the death of the process, or (slower) of the power too. The start of a
-        once-call survives both. Raises AgentError(invalid) for a journal that cannot be opened.
+        once-call survives both. `tracer`: follows runs from outside, as `treadle.telemetry.otel_tracer()` does. Raises AgentError(invalid)
+        for a journal that cannot be opened.
         """
-        return cls(config=config, journal=open_journal(url, durability=durability))
+        return cls(config=config, journal=open_journal(url, durability=durability), tracer=tracer)
 
     @property
     def config(self) -> Config:
@@ -110,7 +125,8 @@ class Runtime:
             await self._forget_old_runs()
             await self._assembly.models.aclose()
             await self.journal.aclose()
-        self.hub.close()
+            self.hub.close()
+            await self._telemetry.aclose()
 
     async def _forget_old_runs(self) -> None:
         """As the configuration says. What is not done in a few seconds is left to the next time."""

@@ -27,6 +27,7 @@ from treadle.policy import Permissions, permissions_of, withholds
 from treadle.redaction import Redactor
 from treadle.spill import Spill
 from treadle.tooling import ToolContext, ToolRegistry
+from treadle.tracing import NO_TRACER, UNTRACED, TracedRun, Tracer
 from treadle.undo import UNDO_FOLDER, Undo
 
 logger = logging.getLogger("treadle")
@@ -57,6 +58,8 @@ class Toolboxes:
         """By session, and by run where there is none."""
         self._spills: dict[str, Spill] = {}
         """By family."""
+        self.tracer: Tracer = NO_TRACER
+        """Follows the runs that begin from now on."""
         self.use(config, redactor)
 
     def use(self, config: Config, redactor: Redactor) -> None:
@@ -91,6 +94,8 @@ class Toolboxes:
             on_ask=plan.on_ask,
             sandbox=self.confining.sandbox_for(agent),
             learned=self.confining.warner(plan.mode, feed),
+            tracer=self.tracer,
+            traced=_traced(agent, plan) if self.tracer is not NO_TRACER else UNTRACED,
         )
 
     def _permissions(self, spill: Spill) -> Permissions:
@@ -137,6 +142,18 @@ class Toolboxes:
         await self.confining.aclose()
         for spill in self._spills.values():
             spill.close()
+
+
+def _traced(agent: Agent[Any, Any], plan: Plan) -> TracedRun:
+    return TracedRun(
+        run_id=plan.run_id,
+        session_id=plan.session_id,
+        parent_run_id=plan.parent_run_id,
+        agent=agent.name,
+        agent_hash=plan.agent_hash,
+        description=agent.description,
+        model=plan.model_name,
+    )
 
 
 class _Contexts:

@@ -23,9 +23,15 @@ class TracedRun:
     session_id: str | None
     parent_run_id: str | None
     agent: str
+    agent_hash: str
+    """Of its definition."""
     description: str
     model: str
     """As it was asked for, like "anthropic:claude-opus-5-5"."""
+
+
+UNTRACED = TracedRun(run_id="", session_id=None, parent_run_id=None, agent="", agent_hash="", description="", model="")
+"""Where nothing follows runs."""
 
 
 class RunSpan(Protocol):

@@ -21,6 +21,7 @@ from treadle.config.readers import (
     credential,
     efforts,
     fallback_kinds,
+    file_path,
     header,
     journal,
     max_tokens,
@@ -193,6 +194,7 @@ SCHEMA: dict[str, Schema] = {
     "agents": Key(modules, "when trusted"),
     "journal": Key(journal),
     "keep_runs": Key(age),
+    "telemetry": {"otel": Key(yes_or_no), "content": Key(yes_or_no), "logs": Key(one_of("off", "text", "json")), "log_file": Key(file_path)},
 }
 
 COMMANDS_OF_A_WORKSPACE = frozenset({"hooks", "environment", "env"})

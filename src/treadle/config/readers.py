@@ -6,6 +6,7 @@ Which key takes which is keys.py's. Entry: `Reader`, `Wrong`.
 from __future__ import annotations
 
 import math
+import os
 import re
 from collections.abc import Callable, Collection
 from datetime import timedelta
@@ -195,6 +196,13 @@ def span_of(text: str) -> timedelta:
     if found is None:
         raise ValueError(text)
     return min(timedelta(hours=int(found[1]) * _HOURS[found[2]]), timedelta(days=36_500))
+
+
+def file_path(value: Plain) -> str:
+    """From anywhere the same file."""
+    if not isinstance(value, str) or "\0" in value or not (os.path.isabs(value) or value.startswith("~/")):
+        raise Wrong("a file's path that begins with / or ~/")
+    return value
 
 
 def yes_or_no(value: Plain) -> bool:

@@ -114,6 +114,17 @@ class Service(msgspec.Struct, frozen=True, kw_only=True):
     limits: ServiceLimits = ServiceLimits()
 
 
+class Telemetry(msgspec.Struct, frozen=True, kw_only=True):
+    """What follows runs from outside. Nothing does, where nobody says so."""
+
+    otel: bool = False
+    content: bool = False
+    """What is said and done stands in spans and logs too."""
+    logs: Literal["off", "text", "json"] = "off"
+    log_file: str | None = None
+    """None: standard error."""
+
+
 class Row(NamedTuple):
     key: str
     value: object
@@ -140,6 +151,7 @@ class Config(Guarded, frozen=True, kw_only=True):
     journal: str | None = None
     keep_runs: str | None = None
     """An age, like 90d: finished runs that are older are pruned when a runtime that ran something closes. None: kept for ever."""
+    telemetry: Telemetry = Telemetry()
     home: str | None = None
     """Treadle's own folder, where what providers told of their models is remembered; None: no files are read."""
     settings: dict[KeyPath, Setting] = msgspec.field(default_factory=dict[KeyPath, Setting])

@@ -1,0 +1,36 @@
+"""A file that a log is added to: private, whole lines, also with several processes at once. Entry: `LogFile`."""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+
+from treadle.errors import AgentError
+
+
+class LogFile:
+    """Opened at once, made where there is none. Each `write` is added as a whole."""
+
+    def __init__(self, path: str) -> None:
+        """Raises AgentError(invalid) where it cannot be opened."""
+        file = Path(path).expanduser()
+        try:  # without waiting: a pipe that nobody reads would hold us up
+            self._fd = os.open(file, os.O_WRONLY | os.O_APPEND | os.O_CREAT | os.O_CLOEXEC | os.O_NONBLOCK, 0o600)
+        except OSError as e:
+            raise AgentError("invalid", f"telemetry.log_file: {str(file)!r} cannot be written: {e.strerror}") from e
+        os.set_blocking(self._fd, True)
+
+    def write(self, text: str) -> int:
+        data = text.encode("utf-8", "backslashreplace")
+        while data:
+            data = data[os.write(self._fd, data) :]
+        return len(text)
+
+    def flush(self) -> None:
+        """Nothing waits here."""
+
+    def isatty(self) -> bool:
+        return os.isatty(self._fd)
+
+    def close(self) -> None:
+        os.close(self._fd)

@@ -1,0 +1,117 @@
+"""Every name that leaves in a span or a metric, and the words that conventions have for our values; what is measured stands in spans.py.
+
+Those of the GenAI conventions are still in development: when one changes, it changes here. Source: opentelemetry-semantic-conventions
+0.66b2 and open-telemetry/semantic-conventions-genai, November 2026. Entry: `GEN_AI`, `OURS`.
+"""
+
+from __future__ import annotations
+
+from typing import Final
+
+from treadle.types import StopReason
+
+SCOPE: Final = "treadle"
+"""The instrumentation scope of all spans and metrics."""
+
+# ---------------------------------------------------------------- operations, which are the first words of spans
+
+INVOKE_AGENT: Final = "invoke_agent"
+CHAT: Final = "chat"
+EXECUTE_TOOL: Final = "execute_tool"
+
+# ---------------------------------------------------------------- attributes of the conventions
+
+OPERATION: Final = "gen_ai.operation.name"
+PROVIDER: Final = "gen_ai.provider.name"
+CONVERSATION: Final = "gen_ai.conversation.id"
+AGENT_ID: Final = "gen_ai.agent.id"
+AGENT_NAME: Final = "gen_ai.agent.name"
+AGENT_DESCRIPTION: Final = "gen_ai.agent.description"
+AGENT_VERSION: Final = "gen_ai.agent.version"
+REQUEST_MODEL: Final = "gen_ai.request.model"
+REQUEST_MAX_TOKENS: Final = "gen_ai.request.max_tokens"
+REQUEST_TEMPERATURE: Final = "gen_ai.request.temperature"
+REQUEST_STOP: Final = "gen_ai.request.stop_sequences"
+REQUEST_STREAM: Final = "gen_ai.request.stream"
+OUTPUT_TYPE: Final = "gen_ai.output.type"
+RESPONSE_ID: Final = "gen_ai.response.id"
+RESPONSE_MODEL: Final = "gen_ai.response.model"
+FINISH_REASONS: Final = "gen_ai.response.finish_reasons"
+FIRST_CHUNK_S: Final = "gen_ai.response.time_to_first_chunk"
+INPUT_TOKENS: Final = "gen_ai.usage.input_tokens"
+"""All input, cached input included."""
+OUTPUT_TOKENS: Final = "gen_ai.usage.output_tokens"
+CACHE_READ_TOKENS: Final = "gen_ai.usage.cache_read.input_tokens"
+CACHE_WRITE_TOKENS: Final = "gen_ai.usage.cache_creation.input_tokens"
+REASONING_TOKENS: Final = "gen_ai.usage.reasoning.output_tokens"
+TOKEN_TYPE: Final = "gen_ai.token.type"
+TOOL_NAME: Final = "gen_ai.tool.name"
+TOOL_TYPE: Final = "gen_ai.tool.type"
+TOOL_CALL_ID: Final = "gen_ai.tool.call.id"
+TOOL_ARGUMENTS: Final = "gen_ai.tool.call.arguments"
+TOOL_RESULT: Final = "gen_ai.tool.call.result"
+TOOL_DEFINITIONS: Final = "gen_ai.tool.definitions"
+SYSTEM_INSTRUCTIONS: Final = "gen_ai.system_instructions"
+INPUT_MESSAGES: Final = "gen_ai.input.messages"
+OUTPUT_MESSAGES: Final = "gen_ai.output.messages"
+ERROR_TYPE: Final = "error.type"
+
+# ---------------------------------------------------------------- attributes of our own
+
+RUN_ID: Final = "treadle.run.id"
+PARENT_RUN_ID: Final = "treadle.run.parent_id"
+OUTCOME: Final = "treadle.run.outcome"
+TURNS: Final = "treadle.run.turns"
+TOOL_CALLS: Final = "treadle.run.tool_calls"
+RETRIES: Final = "treadle.run.retries"
+COST_USD: Final = "treadle.cost_usd"
+STOP_REASON: Final = "treadle.stop_reason"
+RETRY_WAIT_S: Final = "treadle.retry.wait_s"
+MESSAGES_LEFT_OUT: Final = "treadle.messages_left_out"
+"""How many of the oldest `gen_ai.input.messages` did not fit."""
+MCP_SERVER: Final = "treadle.mcp.server"
+TOOL_AGENT: Final = "treadle.tool.agent"
+
+OURS: Final = frozenset(
+    {RUN_ID, PARENT_RUN_ID, OUTCOME, TURNS, TOOL_CALLS, RETRIES, COST_USD, STOP_REASON, RETRY_WAIT_S, MESSAGES_LEFT_OUT, MCP_SERVER, TOOL_AGENT}
+)
+
+TOOL_KIND: Final = {"type": TOOL_TYPE, "mcp_server": MCP_SERVER, "agent": TOOL_AGENT}
+"""What a tool may say of itself for a trace -> the attribute that holds it."""
+
+# ---------------------------------------------------------------- events in a span, and metrics
+
+RETRY: Final = "treadle.retry"
+
+OPERATION_DURATION: Final = "gen_ai.client.operation.duration"
+TOKEN_USAGE: Final = "gen_ai.client.token.usage"
+TIME_TO_FIRST_CHUNK: Final = "gen_ai.client.operation.time_to_first_chunk"
+
+DURATION_BOUNDS_S: Final = (0.01, 0.02, 0.04, 0.08, 0.16, 0.32, 0.64, 1.28, 2.56, 5.12, 10.24, 20.48, 40.96, 81.92)
+TOKEN_BOUNDS: Final = tuple(4**n for n in range(14))
+
+# ---------------------------------------------------------------- words for values
+
+CANCELLED: Final = "cancelled"
+TOOL_ERROR: Final = "tool_error"
+TOOL_UNKNOWN: Final = "unknown"
+"""`error.type` of a call of which nobody knows whether it took effect."""
+
+_PROVIDERS: Final = {"openai-chat": "openai", "gemini": "gcp.gemini"}
+
+FINISH: Final = {
+    StopReason.COMPLETE: "stop",
+    StopReason.STOP_SEQUENCE: "stop",
+    StopReason.PAUSE: "stop",
+    StopReason.TOOL_USE: "tool_call",
+    StopReason.MAX_TOKENS: "length",
+    StopReason.CONTEXT_OVERFLOW: "length",
+    StopReason.REFUSAL: "content_filter",
+}
+"""As gen_ai.output.messages has them."""
+
+
+def provider_and_model(model: str) -> tuple[str, str]:
+    """Of a model's name: "gemini:flash" -> ("gcp.gemini", "flash"). A provider that the conventions do not know keeps its name."""
+    provider, colon, name = model.partition(":")
+    return (_PROVIDERS.get(provider, provider), name) if colon else ("", model)
