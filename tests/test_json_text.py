@@ -60,7 +60,7 @@ READS = {
 """,
     "an argument of a tool": """
     from pydantic import TypeAdapter
-    from treadle.tools.function.structs import with_structs
+    from treadle.shapes.structs import with_structs
     assert TypeAdapter(with_structs(Outer)).validate_python({"inner": {"a": 1}, "b": 2}).b == 2
 """,
     "a provider's answer": """

@@ -76,6 +76,10 @@ def test_changing_the_given_schema_afterwards_changes_nothing() -> None:
         ({"type": "object", "required": "a"}, "'required' of parameters is 'a' and must be a list of names"),
         ({"type": "object", "default": object()}, "no JSON Schema: Encoding objects of type object"),
         ([], "'type' is None"),
+        ({"type": "object", "properties": {"a": {"$ref": "http://treadle.invalid/x"}}}, r"refers to 'http://treadle\.invalid/x', and nothing is fetched: put"),
+        ({"type": "object", "properties": {"a": {"$ref": "file:///etc/passwd#/x"}}}, "refers to 'file:///etc/passwd#/x', and nothing is fetched"),
+        ({"type": "object", "$defs": {"a": {"items": [{"$dynamicRef": "urn:treadle:x"}]}}}, "refers to 'urn:treadle:x'"),
+        ({"type": "object", "$id": "https://treadle.invalid/a", "not": {"$ref": "b.json"}}, "refers to 'b.json'"),
     ],
 )
 def test_what_can_be_no_schema_is_refused_when_the_tool_is_made(parameters: Any, says: str) -> None:
@@ -87,13 +91,31 @@ def test_what_can_be_no_schema_is_refused_when_the_tool_is_made(parameters: Any,
 
 @pytest.mark.parametrize(
     ("schema", "says"),
-    [({"pattern": "("}, "regex"), ({"$ref": "#/$defs/gone"}, "gone"), ({"$ref": "http://treadle.invalid/x"}, "Retrieval is disabled")],
+    [({"pattern": "("}, "regex"), ({"$ref": "#/$defs/gone"}, "gone")],
 )
-def test_what_only_compiling_tells_is_refused_at_the_first_call_and_nothing_is_fetched(schema: dict[str, object], says: str) -> None:
+def test_what_only_compiling_tells_is_refused_at_the_first_call(schema: dict[str, object], says: str) -> None:
     one = made({"type": "object", "properties": {"a": schema}})
     with pytest.raises(AgentError, match=says) as e:
         one.parse("{}")
     assert e.value.kind == "invalid"
+
+
+@pytest.mark.parametrize(
+    "schema",
+    [
+        {"$id": "https://treadle.invalid/a", "$ref": "b", "$defs": {"b": {"$id": "b", "type": "object"}}},
+        {"$ref": "#/$defs/b", "$defs": {"b": {"type": "object"}}},
+        {"$id": "urn:treadle:a", "$ref": "#b", "$defs": {"b": {"$anchor": "b", "type": "object"}}},
+        {"properties": {"$ref": {"type": "string"}}, "enum": [{"$ref": "http://treadle.invalid/x"}, {}]},
+    ],
+)
+def test_a_reference_to_what_is_at_hand_is_followed(schema: dict[str, object]) -> None:
+    assert made({"type": "object", **schema}).parse("{}") == {}
+
+
+def test_half_a_surrogate_pair_is_refused_in_words_where_the_schema_looks_at_it() -> None:
+    with pytest.raises(InvalidArguments, match="half a surrogate pair"):
+        made({"type": "object", "properties": {"a": {"enum": ["x"]}}}).parse('{"a": "\\ud800"}')
 
 
 def test_booleans_are_schemas_too() -> None:

@@ -1,18 +1,19 @@
-"""What the model reads when its arguments do not fit: one line a problem, with the place, what is wrong and what would be right.
+"""What a model reads of a value that does not fit: one line a problem, with the place, what is wrong and what would be right.
 
-Finding the problems is schema.py's and given.py's part. Entry: `Problem`, `misfit`, `unparsable`.
+Finding the problems is faults.py's and checked.py's part; what is said around them is their user's. Entry: `Problem`, `told`, `strict_json`.
 """
 
 from __future__ import annotations
 
 import json
+import math
 import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Any, Final, TypeAlias, cast
 
 import msgspec
 
-from treadle.tooling import InvalidArguments, closest
+from treadle.tooling import closest
 
 Path: TypeAlias = tuple[str | int, ...]
 JsonSchema: TypeAlias = Mapping[str, Any]
@@ -20,6 +21,7 @@ JsonSchema: TypeAlias = Mapping[str, Any]
 MAX_PROBLEMS: Final = 10
 MAX_SHOWN_CHARS: Final = 80
 MAX_WORDS_CHARS: Final = 300
+MAX_PLACE_CHARS: Final = 200
 _AROUND_CHARS: Final = 30
 _PLAIN_NAME: Final = re.compile(r"[A-Za-z_]\w{0,60}")
 
@@ -32,46 +34,58 @@ strict_json: Final = json.JSONDecoder(parse_constant=_no_constant)
 """Python's parser without the NaN and Infinity that it lets pass. Raises ValueError, or RecursionError for what is nested too deeply."""
 
 
+def _finite(number: str) -> float:
+    if math.isfinite(value := float(number)):
+        return value
+    raise ValueError(f"{number[:20]} is too large for a number")
+
+
+finite_json: Final = json.JSONDecoder(parse_constant=_no_constant, parse_float=_finite)
+"""The same, and numbers such as 1e400, which no float holds, are refused too."""
+
+
 class Problem(msgspec.Struct, frozen=True):
     path: Path
-    """Keys and indices from the arguments down."""
+    """Keys and indices from the top down."""
     text: str
     """What is wrong there and what is expected."""
 
 
-def misfit(tool: str, problems: Sequence[Problem]) -> InvalidArguments:
-    """At most ten problems are told, each in a bounded line."""
-    lines = [f"- {_place(p.path)}: {_cut(' '.join(p.text.splitlines()), MAX_WORDS_CHARS)}" for p in problems[:MAX_PROBLEMS]]
-    if len(problems) > MAX_PROBLEMS:
-        lines.append(f"- and {len(problems) - MAX_PROBLEMS} more")
-    return InvalidArguments("\n".join([f"The arguments do not fit the tool {tool!r}, and nothing was run:", *lines, "Mend them and call it again."]))
+def told(problems: Sequence[Problem], whole: str, chars_max: int | None = None) -> list[str]:
+    """At most ten problems, each in a bounded line, all of them in `chars_max`; `whole` names the place of a problem with the value as such."""
+    lines: list[str] = []
+    for p in problems[:MAX_PROBLEMS]:
+        line = f"- {_cut(_place(p.path) or whole, MAX_PLACE_CHARS)}: {_cut(' '.join(p.text.splitlines()), MAX_WORDS_CHARS)}"
+        if lines and chars_max is not None and sum(map(len, lines)) + len(line) > chars_max:
+            break
+        lines.append(line)
+    return [*lines, f"- and {len(problems) - len(lines)} more"] if len(problems) > len(lines) else lines
 
 
-def unparsable(tool: str, text: str, reason: str) -> InvalidArguments:
-    """For a text that is no JSON. `reason` is the parser's; where Python's own parser sees a fault, its place is shown instead."""
+def why_unparsable(text: str, reason: str) -> str:
+    """`reason` is a parser's; where Python's own parser sees a fault, its place is shown instead."""
     try:
         strict_json.decode(text)
     except json.JSONDecodeError as e:
-        reason = f"{e.msg.removesuffix(' at')} at line {e.lineno}, column {e.colno}, near {_piece(text, e.pos)}"
-        if e.msg.startswith("Unterminated") or not text[e.pos :].strip():
-            reason += " (it seems to be cut off)"
+        where = f"{e.msg.removesuffix(' at')} at line {e.lineno}, column {e.colno}, near {_piece(text, e.pos)}"
+        return f"{where} (it seems to be cut off)" if e.msg.startswith("Unterminated") or not text[e.pos :].strip() else where
     except RecursionError:
-        reason = "it is nested too deeply"
+        return "it is nested too deeply"
     except ValueError as e:
-        reason = str(e)
-    return InvalidArguments(f"The arguments for the tool {tool!r} are not valid JSON, and nothing was run: {reason}. Call it again with one JSON object.")
+        return str(e)
+    return reason
 
 
-def missing(path: Path, parameters: JsonSchema) -> Problem:
-    expected = _expectation(_schema_at(path, parameters), parameters)
+def missing(path: Path, schema: JsonSchema) -> Problem:
+    expected = _expectation(_schema_at(path, schema), schema)
     return Problem(path, f"missing; expected {expected}" if expected else "missing")
 
 
-def unknown(path: Path, parameters: JsonSchema) -> Problem:
-    """A name that the schema does not have, with the nearest that it has."""
-    names = [name for schema in _forms(_schema_at(path[:-1], parameters), parameters) for name in schema.get("properties", {})]
+def unknown(path: Path, schema: JsonSchema, noun: str) -> Problem:
+    """A name that the schema does not have, with the nearest that it has. `noun`: what it would be the name of."""
+    names = [name for form in _forms(_schema_at(path[:-1], schema), schema) for name in form.get("properties", {})]
     hint = nearest(str(path[-1]), names) or (f"known: {', '.join(names)}" if names else "it takes none")
-    return Problem(path, f"there is no argument of this name; {hint}")
+    return Problem(path, f"there is no {noun} of this name; {hint}")
 
 
 def nearest(word: str, words: Sequence[str]) -> str | None:
@@ -107,7 +121,7 @@ def _place(path: Path) -> str:
             text += f".{step}" if text else step
         else:
             text += f"[{shown(step)}]"
-    return text or "the arguments"
+    return text
 
 
 def _cut(text: str, limit: int) -> str:

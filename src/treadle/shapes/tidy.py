@@ -9,7 +9,7 @@ import json
 from collections.abc import Callable, Iterator
 from typing import Any, Final, TypeAlias, cast
 
-from treadle.tools.function.structs import STRUCT
+from treadle.shapes.structs import STRUCT
 
 _Schema: TypeAlias = dict[str, Any]
 

@@ -1,0 +1,23 @@
+"""What the model reads when its arguments are refused: that nothing was run, why, and to call again.
+
+The problems themselves are told by shapes/problems.py. Entry: `misfit`, `unparsable`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from treadle.shapes.problems import Problem, told, why_unparsable
+from treadle.tooling import InvalidArguments
+
+
+def misfit(tool: str, problems: Sequence[Problem]) -> InvalidArguments:
+    """At most ten problems are told, each in a bounded line."""
+    lines = [f"The arguments do not fit the tool {tool!r}, and nothing was run:", *told(problems, "the arguments"), "Mend them and call it again."]
+    return InvalidArguments("\n".join(lines))
+
+
+def unparsable(tool: str, text: str, reason: str) -> InvalidArguments:
+    """For a text that is no JSON."""
+    why = why_unparsable(text, reason)
+    return InvalidArguments(f"The arguments for the tool {tool!r} are not valid JSON, and nothing was run: {why}. Call it again with one JSON object.")
