@@ -391,6 +391,28 @@ async def test_nobody_is_asked_to_stop_what_nobody_drives(journal: Journal) -> N
         await journal.ask_to_stop("run_x")
 
 
+async def test_who_asks_a_run_to_stop_of_which_nobody_hears_is_told_so(journal: Journal) -> None:
+    await journal.begin(started())
+    assert await journal.ask_to_stop("run_1") is False
+
+
+async def test_who_lost_a_run_is_not_told_to_stop_it(journal: Journal) -> None:
+    heard: list[str] = []
+    lost = await journal.begin(started())
+    await journal.begin(started("run_2"))
+    journal.on_stop(heard.append)
+    again = await journal.take_over("run_1", force=True)
+    with refuses("busy"):
+        await lost.append([fact("a")])
+    await again.release()
+    assert await journal.ask_to_stop("run_1") is False
+    assert await journal.ask_to_stop("run_2") is True
+    with anyio.fail_after(5):
+        while not heard:
+            await anyio.lowlevel.checkpoint()
+    assert heard == ["run_2"]
+
+
 # ---------------------------------------------------------------- reading
 
 
@@ -655,6 +677,46 @@ async def test_a_part_that_is_taken_in_says_nothing_in_its_session(kind: Kind, j
         await other.aclose()
 
 
+async def test_a_run_that_is_taken_in_keeps_its_times(kind: Kind, journal: Journal, tmp_path: Path) -> None:
+    writer = await journal.begin(started(session="ada", minute=1))
+    await writer.append([*asks(1, minute=2), finished(turns=1, minute=3)])
+    (tmp_path / "other").mkdir()
+    other = await kind.open(tmp_path / "other")
+    try:
+        info = await other.add_run(await journal.read_bytes("run_1"))
+        assert (info.started_at, info.updated_at) == (at(1), at(3))
+    finally:
+        await other.aclose()
+
+
+async def _unfinished(journal: Journal) -> list[bytes]:
+    """A run of another session, which its driver left."""
+    writer = await journal.begin(started("left", session="eve", minute=5))
+    await writer.append(asks(1, minute=6))
+    await writer.release()
+    return await journal.read_bytes("left")
+
+
+async def test_a_run_that_is_taken_in_and_not_finished_keeps_others_of_its_session_from_beginning(kind: Kind, journal: Journal, tmp_path: Path) -> None:
+    (tmp_path / "other").mkdir()
+    other = await kind.open(tmp_path / "other")
+    try:
+        info = await other.add_run(await _unfinished(journal))
+        assert (info.started_at, info.updated_at, info.status) == (at(5), at(6), "stopped")
+        with refuses("busy", "left"):
+            await other.begin(started("run_2", session="eve"))
+        await other.begin(started("run_2", session="ada"))
+    finally:
+        await other.aclose()
+
+
+@pytest.mark.parametrize("first", [b"", b"\xff", b"{", b"[]", b'{"schema":"new"}', b'{"schema":[]}'])
+async def test_what_is_no_run_at_all_is_not_taken_in(journal: Journal, first: bytes) -> None:
+    with refuses("invalid", "entry 1: "):
+        await journal.add_run([first])
+    assert await journal.runs() == []
+
+
 # ---------------------------------------------------------------- pruning
 
 
@@ -681,6 +743,13 @@ async def test_what_runs_that_stay_were_forked_from_stays(journal: Journal) -> N
     assert [said.text for said in (await journal.load("leaf")).history] == ["hello", "hello", "and?", "so", "and?", "so"]
     freed = await journal.prune(at(9), apply=True)
     assert set(freed.runs) == {"root", "branch", "leaf"}
+
+
+async def test_what_is_just_as_old_as_that_stays(journal: Journal) -> None:
+    await says(journal, "run_1", "hello", "hello", minute=1)
+    await says(journal, "run_2", "hello", "hello", minute=3)
+    assert (await journal.prune(at(3), apply=True)).runs == ("run_1",)
+    assert [run.run_id for run in await journal.runs()] == ["run_2"]
 
 
 # ---------------------------------------------------------------- closing

@@ -2,13 +2,19 @@
 
 from __future__ import annotations
 
+from datetime import datetime
 from pathlib import Path
 
+import anyio
+import anyio.lowlevel
 import apsw
+import msgspec
 import pytest
 
-from tests.journals.runs import asks, begun, entries_of, fact, finished, gives, late, refuses, resumed, says, started
+from tests.journals.runs import AT, asks, at, begun, entries_of, fact, finished, gives, late, refuses, resumed, says, started
 from tests.journals.sqlite.conftest import Look
+from treadle.entries import Compaction
+from treadle.errors import AgentError
 from treadle.journals.sqlite import SqliteJournal
 
 
@@ -148,3 +154,67 @@ async def test_what_is_durable_at_once_is_what_must_not_happen_twice(path: Path,
     await writer.append([resumed(2)])
     await journal.aclose()
     assert levels == [full, full]
+
+
+async def test_a_list_goes_on_past_a_run_in_which_a_receipt_cannot_be_read(journal: SqliteJournal) -> None:
+    writer = await journal.begin(started(session="ada"))
+    await writer.append([Compaction(at=AT, receipt="from a newer version"), *asks(1)])
+    await writer.release()
+    await says(journal, "run_2", "hello", "hello")
+    assert [(run.run_id, run.turns) for run in await journal.runs()] == [("run_2", 1), ("run_1", 0)]
+    assert [row.runs for row in (await journal.costs("session")).rows] == [1]
+
+
+async def test_among_many_runs_the_newest_is_the_one_that_was_probably_meant(journal: SqliteJournal, look: Look) -> None:
+    await says(journal, "run_old", "hello", "hello")
+    columns = "session, parent, fork_of, schema, owner, fence, head, waiting, finished, indexed, started_at_us, updated_at_us, summary, counted"
+    numbers = "with recursive numbers(n) as (select 1 union all select n + 1 from numbers where n < 1100)"
+    look(f"{numbers} insert into runs(id, {columns}) select 'x' || n, {columns} from numbers, runs")
+    await says(journal, "run_new", "hello", "hello")
+    with refuses("invalid", r"there is no run 'rum_new' here. Did you mean run_new\?"):
+        await journal.info("rum_new")
+    with refuses("invalid", r"Did you mean run_old or run_new\?"):
+        await journal.info("run_")
+
+
+async def test_a_session_comes_first_when_a_run_begins_in_it_and_when_one_ends(journal: SqliteJournal) -> None:
+    def listed() -> list[tuple[str, datetime]]:
+        return [(one.id, one.updated_at) for one in journal.sessions.list()]
+
+    first = await journal.begin(started("run_1", session="ada", minute=1))
+    second = await journal.begin(started("run_2", session="eve", minute=2))
+    assert listed() == [("eve", at(2)), ("ada", at(1))]
+    await first.append([finished(minute=3)])
+    assert listed() == [("ada", at(3)), ("eve", at(2))]
+    await second.append([*asks(1, "c"), gives("c"), finished(minute=4)])
+    await journal.begin(started("run_3", session="ada", minute=5))
+    assert listed() == [("ada", at(5)), ("eve", at(4))]
+    await second.append([msgspec.structs.replace(late("c"), at=at(6))])
+    assert listed() == [("eve", at(6)), ("ada", at(5))]
+
+
+async def test_who_was_fenced_off_takes_nobody_along_in_one_transaction(path: Path) -> None:
+    journal, other = SqliteJournal.open(path, busy_timeout_s=20), SqliteJournal.open(path)
+    writers = [await journal.begin(started(f"run_{n}")) for n in range(8)]
+    await other.take_over("run_3", force=True)
+    refused: list[int] = []
+
+    async def append(number: int) -> None:
+        try:
+            await writers[number].append([fact("a")])
+        except AgentError:
+            refused.append(number)
+
+    blocker = apsw.Connection(str(path))
+    blocker.execute("begin immediate")
+    async with anyio.create_task_group() as group:
+        for number in range(8):
+            group.start_soon(append, number)
+        await anyio.lowlevel.checkpoint()
+        blocker.execute("commit")
+    blocker.close()
+    assert refused == [3]
+    for number in range(8):
+        assert len(await journal.read(f"run_{number}")) == (1 if number == 3 else 2)
+    await other.aclose()
+    await journal.aclose()

@@ -18,6 +18,7 @@ from tests.journals.runs import asks, begun, entries_of, fact, finished, gives, 
 from tests.journals.sqlite.failing_disk import FailingDisk
 from treadle.errors import AgentError
 from treadle.journals.sqlite import SqliteJournal
+from treadle.journals.sqlite.failures import translated
 
 pytestmark = pytest.mark.skipif(sys.platform == "win32", reason="the failing disk stands on the Unix one")
 
@@ -282,3 +283,35 @@ async def test_a_torn_last_page_costs_its_transaction_only(path: Path, tmp_path:
     await journal.aclose()
     assert _words(torn) == ["a", "d"]
     assert begins < len(log)
+
+
+# ---------------------------------------------------------------- words
+
+
+@pytest.mark.parametrize(
+    ("error", "said"),
+    [
+        (apsw.FullError, "there is no space left for the journal 'j': done. Free some space, then go on"),
+        (apsw.LockedError, "another process keeps the journal 'j' locked: done. See who uses the file, then try again"),
+        (apsw.PermissionsError, "the journal 'j' cannot be written: done. Make the file and its directory writable"),
+        (apsw.NotADBError, "the journal 'j' is damaged (NotADBError: why): done. Restore a copy, or use another file; `sqlite3 FILE .recover` saves"),
+        (apsw.CantOpenError, "the journal 'j' cannot be opened (CantOpenError: why): done. See that its directory is there and is writable"),
+        (apsw.IOError, "the disk failed under the journal 'j' (IOError: why): done. Check the disk, then go on"),
+        (apsw.ConstraintError, "the journal 'j' refuses it (ConstraintError: why): done"),
+        (apsw.TooBigError, "the journal 'j' failed (TooBigError: why): done"),
+    ],
+)
+def test_each_failure_says_what_happened_and_what_to_do(error: type[apsw.Error], said: str) -> None:
+    told = translated(error("why"), Path("j"), "done")
+    assert told.kind == "agent"
+    assert told.message.startswith(said)
+
+
+@pytest.mark.parametrize(
+    ("statement", "name"),
+    [("select nothing", "SQLITE_ERROR: "), ("create table t(a unique); insert into t values(1), (1)", "SQLITE_CONSTRAINT_UNIQUE: ")],
+)
+def test_a_failure_is_named_as_sqlite_names_it(statement: str, name: str) -> None:
+    with pytest.raises(apsw.Error) as caught:
+        apsw.Connection(":memory:").execute(statement)
+    assert f"({name}" in translated(caught.value, Path("j")).message

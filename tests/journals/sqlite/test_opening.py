@@ -6,12 +6,16 @@ import subprocess
 import sys
 from pathlib import Path
 
+import anyio
+import anyio.lowlevel
+import anyio.to_thread
 import apsw
 import pytest
 
 from tests.journals.runs import entries_of, finished, gives, refuses, says, started
 from tests.journals.sqlite.conftest import Look
 from treadle.entries import SCHEMA
+from treadle.errors import AgentError
 from treadle.journals.sqlite import SqliteJournal, readers, schema
 from treadle.journals.sqlite.schema import VERSION
 from treadle.journals.sqlite.upcasting import UPCASTERS, upcast
@@ -189,3 +193,53 @@ def test_older_entries_are_made_into_todays_one_step_after_the_other() -> None:
 
 def test_there_is_a_step_for_every_schema_before_this_one() -> None:
     assert set(UPCASTERS) == set(range(1, SCHEMA))
+
+
+def test_a_journal_without_its_tables_is_told_when_it_is_opened(path: Path) -> None:
+    db = apsw.Connection(str(path))
+    db.execute(f"pragma application_id = {schema.APPLICATION_ID}; pragma user_version = {VERSION}").fetchall()
+    db.close()
+    with refuses("agent", "no such table: runs"):
+        SqliteJournal.open(path)
+
+
+async def test_a_journal_that_was_taken_away_is_not_made_anew_by_who_reads(path: Path) -> None:
+    journal = SqliteJournal.open(path)
+    for one in [*path.parent.iterdir()]:
+        one.unlink()
+    with refuses("agent", r"'.*journal.db' cannot be opened \(SQLITE_CANTOPEN.*\): nothing was changed. See that its directory"):
+        await journal.runs()
+    await journal.aclose()
+    assert not path.exists()
+
+
+@pytest.mark.skipif(not Path("/proc/self/fd").exists(), reason="only Linux tells a process's open files in a folder")
+def test_a_file_that_was_refused_is_not_kept_open(path: Path) -> None:
+    db = apsw.Connection(str(path))
+    db.execute("create table things(a)")
+    db.close()
+    with pytest.raises(AgentError) as kept:
+        SqliteJournal.open(path)
+    assert [one for one in Path("/proc/self/fd").iterdir() if one.resolve() == path] == []
+    assert "no journal" in kept.value.message
+
+
+async def test_who_has_the_file_in_another_mode_is_waited_for(path: Path) -> None:
+    await SqliteJournal.open(path).aclose()
+    other = apsw.Connection(str(path))
+    other.execute("pragma journal_mode = delete").fetchall()
+    other.execute("begin; select * from runs").fetchall()
+    with refuses("agent", "another process keeps the journal '.*journal.db' locked: it is not used"):
+        SqliteJournal.open(path, busy_timeout_s=0.01)
+    with anyio.fail_after(20):
+        async with anyio.create_task_group() as group:
+            opened: list[SqliteJournal] = []
+            group.start_soon(anyio.to_thread.run_sync, lambda: opened.append(SqliteJournal.open(path, busy_timeout_s=20)))
+            for _ in range(20):
+                await anyio.lowlevel.checkpoint()
+            other.execute("commit")
+    assert await opened[0].runs() == []
+    assert other.execute("select count(*) from runs").get == 0
+    assert other.execute("pragma journal_mode").get == "wal"
+    other.close()
+    await opened[0].aclose()

@@ -6,7 +6,9 @@ import os
 import signal
 import subprocess
 import sys
+import threading
 from collections.abc import Callable, Iterator
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 import anyio
@@ -373,3 +375,17 @@ def test_a_lock_that_cannot_be_made_is_told(tmp_path: Path) -> None:
     (tmp_path / "journal.db-workers").write_text("in the way")
     with pytest.raises(AgentError, match=r"cannot be made in '.*journal.db-workers'"):
         Workers(tmp_path / "journal.db").register()
+
+
+def test_threads_that_begin_their_first_run_at_once_are_one_worker(tmp_path: Path) -> None:
+    workers = Workers(tmp_path / "journal.db")
+    together = threading.Barrier(8)
+
+    def register(_: int) -> str:
+        together.wait()
+        return workers.register()
+
+    with ThreadPoolExecutor(8) as pool:
+        names = set(pool.map(register, range(8)))
+    assert [one.name for one in workers.folder.iterdir()] == [f"{name}.lock" for name in names]
+    workers.leave()

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import os
 import stat
 import sys
@@ -89,8 +90,29 @@ def test_a_directory_is_no_journal(tmp_path: Path) -> None:
 
 def test_a_file_in_place_of_a_directory_is_told(tmp_path: Path) -> None:
     (tmp_path / "file").write_text("hello")
-    with refuses("invalid", "cannot be made"):
+    with refuses("invalid", r"the directory '.*file' of the journal cannot be made \(File exists\): choose another one"):
         SqliteJournal.open(tmp_path / "file" / "journal.db")
+
+
+def test_a_file_that_cannot_be_made_is_told_with_the_reason(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    def full(*_: object) -> int:
+        raise OSError(errno.EDQUOT, "Disk quota exceeded", str(tmp_path))
+
+    monkeypatch.setattr(os, "open", full)
+    with refuses("invalid", r"the journal '.*journal.db' cannot be made \(Disk quota exceeded\): choose another directory"):
+        SqliteJournal.open(tmp_path / "journal.db")
+
+
+@pytest.mark.parametrize(
+    ("place", "said"), [("", "the directory '.*' of the journal cannot be written"), ("journal.db", "'.*journal.db' cannot be read and written")]
+)
+def test_what_this_user_may_not_use_is_told(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, place: str, said: str) -> None:
+    """Also to the superuser, who may everything but what the file system refuses."""
+    (tmp_path / "journal.db").touch()
+    forbidden, real = tmp_path / place, os.access
+    monkeypatch.setattr(os, "access", lambda path, mode: path != forbidden and real(path, mode))
+    with refuses("invalid", said):
+        SqliteJournal.open(tmp_path / "journal.db")
 
 
 @pytest.mark.skipif(sys.platform == "win32" or os.geteuid() == 0, reason="the superuser may write everywhere")

@@ -12,7 +12,7 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from tests.journals.runs import answers, asks, at, finished, gives, keeps, late, message, says, started, steers
+from tests.journals.runs import answers, asks, at, finished, gives, keeps, late, message, refuses, says, started, steers
 from tests.journals.sqlite.conftest import Look
 from treadle.entries import Entry, Fork
 from treadle.journals.sqlite import SqliteJournal, view
@@ -285,3 +285,47 @@ async def test_the_journal_folds_what_was_taken_over_elsewhere(journal: SqliteJo
     info = await journal.info("run_1")
     assert (info.status, info.turns, info.updated_at) == ("finished", 2, at(2))
     assert journal.sessions.list()[0].message_count == 4
+
+
+async def test_a_session_is_deleted_and_cleared_while_runs_of_others_go_on(journal: SqliteJournal) -> None:
+    await says(journal, "run_1", "hello", "hi", session="ada")
+    await journal.begin(started("run_2", session="eve"))
+    assert journal.sessions.clear_messages("ada")
+    assert journal.sessions.delete("ada")
+    with refuses("busy", "run run_2 of session 'eve' is running: wait for its end, or stop it with `treadle runs kill run_2`"):
+        journal.sessions.delete("eve")
+    assert [one.id for one in journal.sessions.list()] == ["eve"]
+
+
+async def test_a_window_that_was_made_for_another_beginning_pins_nothing(journal: SqliteJournal) -> None:
+    for n in range(4):
+        await says(journal, f"run_{n}", f"ask {n}", f"answer {n}", session="ada", minute=n)
+    writer = await journal.begin(started("run_4", "ask 4", session="ada"))
+    await writer.append([keeps("nobody", "msg_run_3", 6), *answers("run_4", "answer 4"), finished(turns=1)])
+    assert [*(await journal.load("run_4")).history] == journal.sessions.get_messages("ada")
+    assert texts(journal)[-4:] == ["ask 3", "answer 3", "ask 4", "answer 4"]
+
+
+async def test_the_last_of_several_windows_counts(journal: SqliteJournal, monkeypatch: pytest.MonkeyPatch) -> None:
+    for n in range(6):
+        writer = await journal.begin(started(f"run_{n}", f"ask {n}", session="ada", minute=n))
+        kept = [keeps("msg_run_0", f"msg_run_{n - 1}", 2)] if n > 2 else []
+        await writer.append([*kept, *answers(f"run_{n}", f"answer {n}", minute=n), finished(turns=1)])
+    read = _reads(monkeypatch)
+    assert texts(journal) == ["ask 0", "ask 4", "answer 4", "ask 5", "answer 5"]
+    assert len(read) == 3, "the two last ones, and the first of all, which is pinned"
+
+
+async def test_what_a_run_was_told_late_before_its_end_was_there_although_the_clock_was_set_back(journal: SqliteJournal) -> None:
+    writer = await journal.begin(started(session="ada", minute=5))
+    told = msgspec.structs.replace(late("c"), at=at(6))
+    await writer.append([*asks(1, "c", text="I look", minute=5), gives("c"), told, *answers("run_1", "done"), finished(turns=2, tool_calls=1, minute=6)])
+    await journal.begin(started("run_2", "and now?", session="ada", minute=1))
+    assert ["it happened" in said for said in texts(journal, before="run_2")] == [False, False, False, True, False]
+
+
+async def test_a_reader_cannot_write(journal: SqliteJournal) -> None:
+    await says(journal, "run_1", "hello", "hi")
+    with refuses("agent", "cannot be written: nothing was changed"), journal._readers.snapshot() as db:  # pyright: ignore[reportPrivateUsage]
+        db.execute("delete from runs")
+    assert len(await journal.runs()) == 1

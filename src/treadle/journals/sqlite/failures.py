@@ -33,6 +33,7 @@ def translated(error: apsw.Error, path: Path, done: str = "nothing was appended"
 
 
 def _said(error: apsw.Error) -> str:
-    extended = getattr(error, "extendedresult", 0)
-    name = apsw.mapping_extended_result_codes.get(extended) or apsw.mapping_result_codes.get(getattr(error, "result", 0))
-    return f"{name}: {error}" if isinstance(name, str) else f"{type(error).__name__}: {error}"
+    code = getattr(error, "extendedresult", 0)
+    if code == 0:  # it does not come from SQLite
+        return f"{type(error).__name__}: {error}"
+    return f"{apsw.mapping_extended_result_codes.get(code) or apsw.mapping_result_codes.get(code)}: {error}"

@@ -135,7 +135,7 @@ class SqliteJournal:
         def ask(db: Cursor) -> int | None:
             num = find(db, run_id).num
             owner = db.execute("select owner from runs where num = ?", (num,)).get
-            if owner is None or self._workers.alive(owner) is None:
+            if self._workers.alive(owner) is None:
                 return None
             if owner != self._workers.me:
                 db.execute("insert or ignore into stops values(?)", (num,))

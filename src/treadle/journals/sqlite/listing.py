@@ -51,11 +51,11 @@ def summary_of(started: RunStarted, resumed: RunResumed | None = None, finished:
 
 def listed(db: Cursor, workers: Workers, where: str = "", values: tuple[object, ...] = ()) -> Iterator[RunInfo]:
     """The runs that `where` (the rest of the query) picks, in its order."""
-    alive: dict[str, bool] = {}
+    alive: dict[str | None, bool] = {}
     for num, schema, owner, waiting, finished, head, updated_us, summary, counted in db.execute(_COLUMNS + where, values).fetchall():
-        if owner is not None and owner not in alive:
+        if owner not in alive:
             alive[owner] = workers.alive(owner) is not None
-        status: RunStatus = "finished" if finished else "running" if alive.get(owner or "") else "waiting" if waiting else "stopped"
+        status: RunStatus = "finished" if finished else "running" if alive[owner] else "waiting" if waiting else "stopped"
         info = decode_json(summary, RunInfo) if counted else _folded(db, num, schema) or decode_json(summary, RunInfo)
         yield msgspec.structs.replace(info, status=status, entries=head, updated_at=time_of(updated_us))
 

@@ -36,7 +36,7 @@ def size_bytes(db: Cursor, runs: list[int]) -> int:
     uses: dict[int, int] = {}
     for run in runs:
         span = (place_of(run, 0), place_of(run + 1, 0))
-        total += cast("int", db.execute("select coalesce(sum(length(body)), 0) from entries where place between ? and ?", span).get)
+        total += cast("int", db.execute("select sum(length(body)) from entries where place between ? and ?", span).get)
         for blob, count in db.execute("select blob, count(*) from cuts where place between ? and ? group by blob", span):
             uses[blob] = uses.get(blob, 0) + count
     for blob, count in uses.items():

@@ -127,9 +127,7 @@ def make_ready(connection: apsw.Connection, path: Path, *, busy_timeout_s: float
             _migrate(db, path)
         _use_wal(db, deadline=time.monotonic() + busy_timeout_s)
         db.execute("select num from runs where num = -1").fetchall()
-    except apsw.Error as e:
-        if connection.in_transaction:
-            db.execute("rollback")
+    except apsw.Error as e:  # whoever opened it closes it, which undoes what was begun
         raise unusable(e, path) from e
 
 

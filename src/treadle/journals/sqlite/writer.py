@@ -332,7 +332,8 @@ async def _although_cancelled(write: _Write[T]) -> T:
     task = asyncio.current_task()
     assert task is not None, "there is a task that awaits"
     assert write.loop is not None, "it awaits in the loop of its write"
-    if write.future is None or write.future.cancelled():
+    assert write.future is not None, "and has its future from there"
+    if write.future.cancelled():
         write.future = write.loop.create_future()
         if write.settled:  # the result came between the cancellation and this task's turn
             write.settle()
