@@ -43,7 +43,7 @@ from treadle.run_stream import Job, RunStream, check_steering
 from treadle.runs import Runs, result_of
 from treadle.session import ForkOptions, ResumeOptions, RunOptions, Session
 from treadle.session_store import Sessions
-from treadle.telemetry import Telemetry
+from treadle.telemetry.configured import Telemetry
 from treadle.tracing import Tracer
 from treadle.types import Outcome, now
 

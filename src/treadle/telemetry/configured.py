@@ -12,9 +12,6 @@ from anyio.lowlevel import current_token
 
 from treadle.config.values import Telemetry as Asked
 from treadle.hub import Hub
-from treadle.telemetry.files import LogFile
-from treadle.telemetry.logs import log_events
-from treadle.telemetry.tracer import otel_tracer
 from treadle.tracing import NO_TRACER, Tracer
 
 logger = logging.getLogger("treadle")
@@ -33,6 +30,7 @@ class Telemetry:
         self._idle = True
         if tracer is None and asked.otel:
             from treadle.telemetry.export import flush, set_up  # noqa: PLC0415  most configurations ask for nothing
+            from treadle.telemetry.tracer import otel_tracer  # noqa: PLC0415  likewise
 
             set_up()
             self._idle = False
@@ -40,6 +38,9 @@ class Telemetry:
             tracer = otel_tracer(content=asked.content or None)
         self.tracer: Tracer = tracer or NO_TRACER
         if asked.logs != "off":
+            from treadle.telemetry.files import LogFile  # noqa: PLC0415  likewise
+            from treadle.telemetry.logs import log_events  # noqa: PLC0415  likewise
+
             self._idle = False
             file = None
             if asked.log_file is not None:
