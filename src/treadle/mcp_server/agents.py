@@ -104,7 +104,7 @@ class AgentTool:
             raise
 
     def _answer(self, result: RunResult[Any]) -> CallToolResult:
-        return answer_of(self._agent.name, result, None)
+        return answer_of(self._agent.name, result, None, self._runtime.redact)
 
 
 def _definition(agent: Agent[Any, Any]) -> Tool:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Callable
 from typing import Any, Final
 
 from mcp.types import CallToolResult, TextContent
@@ -39,15 +40,17 @@ _SMALLER: Final = "Ask for a smaller part of it, or start the server with a high
 _LIMITS: Final = (Outcome.TURN_LIMIT, Outcome.CALL_LIMIT, Outcome.TOKEN_LIMIT, Outcome.COST_LIMIT, Outcome.TIMEOUT, Outcome.TRUNCATED)
 
 
-def answer_of(agent: str, result: RunResult[Any], structured: object | None) -> CallToolResult:
-    """`structured`: the typed answer as plain data, an object; None where the agent has no such."""
+def answer_of(agent: str, result: RunResult[Any], structured: object | None, redact: Callable[[str], str]) -> CallToolResult:
+    """`structured`: the typed answer as plain data, an object; None where the agent has no such. `redact` takes secrets out of all that is said."""
+    if result.success and structured is None:
+        return _result(result, redact(result.text))
     if result.success:
-        text = result.text if structured is None else json.dumps(structured, ensure_ascii=False)
-        return _result(result, text, structured=structured)
+        text = redact(json.dumps(structured, ensure_ascii=False))
+        return _result(result, text, structured=json.loads(text))
     said = result.text.strip()
     cut = said if len(said) <= MAX_TEXT_CHARS else f"{said[:MAX_TEXT_CHARS]}…"
     parts = [_why(agent, result), _next(result), f"What it had said: {cut}" if cut else ""]
-    return _result(result, "\n".join(part for part in parts if part), is_error=True)
+    return _result(result, redact("\n".join(part for part in parts if part)), is_error=True)
 
 
 def waiting(agent: str, result: RunResult[Any]) -> CallToolResult:

@@ -6,10 +6,11 @@ import os
 import sys
 from collections.abc import AsyncIterator, Generator
 from contextlib import contextmanager
-from functools import partial
+from select import PIPE_BUF
 from typing import NamedTuple
 
 import anyio
+import anyio.lowlevel
 from anyio import to_thread
 from anyio.streams.memory import MemoryObjectReceiveStream, MemoryObjectSendStream
 from mcp.shared.message import SessionMessage
@@ -30,7 +31,7 @@ class Wire(NamedTuple):
 async def serve_stdio(server: ToolServer) -> None:
     """Until the client closes our input; requests that are open then are cancelled, and their runs closed. One at a time in a process.
 
-    Cancellation: the same, at once, though a thread still waits for input. Meanwhile what anything else prints, child processes too,
+    Cancellation: the same, at once. Meanwhile what anything else prints, child processes too,
     goes to standard error, and who reads the input finds its end.
     """
     with claimed() as wire:
@@ -58,7 +59,8 @@ def claimed() -> Generator[Wire]:
         sys.stdout.flush()
         os.dup2(wire.inwards, 0)
         os.dup2(wire.outwards, 1)
-        os.close(wire.outwards)  # the other one may still be read by a thread that was left alone
+        os.close(wire.inwards)
+        os.close(wire.outwards)
 
 
 async def _hear(wire: Wire, heard: MemoryObjectSendStream[SessionMessage | Exception]) -> None:
@@ -74,9 +76,8 @@ async def _hear(wire: Wire, heard: MemoryObjectSendStream[SessionMessage | Excep
 
 
 async def _lines(fd: int) -> AsyncIterator[str]:
-    """A thread reads, since not every input can be waited for; cancelled, it is left alone."""
     pieces: list[bytes] = []
-    while piece := await to_thread.run_sync(os.read, fd, PIECE_BYTES, abandon_on_cancel=True):
+    while piece := await _read(fd):
         *ends, rest = piece.split(b"\n")
         for end in ends:
             yield b"".join([*pieces, end]).decode("utf-8", "replace")
@@ -95,12 +96,25 @@ async def _say(wire: Wire, said: MemoryObjectReceiveStream[SessionMessage]) -> N
                 continue
             line = message.message.model_dump_json(by_alias=True, exclude_unset=True) + "\n"
             try:
-                await to_thread.run_sync(partial(_write, wire.outwards, line.encode()), abandon_on_cancel=True)
+                await _write(wire.outwards, memoryview(line.encode()))
             except OSError:
                 gone = True
 
 
-def _write(fd: int, data: bytes) -> None:
-    rest = memoryview(data)
+async def _read(fd: int) -> bytes:
+    """Waits without a thread: one that is blocked in a read could not be stopped, and a process waits for its threads."""
+    try:
+        await anyio.wait_readable(fd)
+    except OSError:  # a file, or nothing at all, which cannot be waited for and needs no waiting
+        return await to_thread.run_sync(os.read, fd, PIECE_BYTES)
+    return os.read(fd, PIECE_BYTES)
+
+
+async def _write(fd: int, rest: memoryview) -> None:
+    """As much at a time as a pipe takes without blocking once it is ready."""
     while rest:
-        rest = rest[os.write(fd, rest) :]
+        try:
+            await anyio.wait_writable(fd)
+        except PermissionError:  # a file, likewise
+            await anyio.lowlevel.checkpoint()
+        rest = rest[os.write(fd, rest[:PIPE_BUF]) :]
