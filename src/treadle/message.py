@@ -18,6 +18,9 @@ from treadle.types import Time, Value, new_id, now
 SCHEMA = 1
 """Major version of what is stored; a higher one is refused."""
 
+SUMMARY = "summary"
+"""With what the id of a message begins that stands for those which it sums up."""
+
 Role: TypeAlias = Literal["user", "assistant", "system", "tool"]
 
 
@@ -141,6 +144,11 @@ class Message(Value, frozen=True, kw_only=True, forbid_unknown_fields=True):
     def with_parts(self, parts: Sequence[Part]) -> Message:
         """The same message, saying something else: words this version does not know are let go."""
         return Message(id=self.id, role=self.role, parts=tuple(parts), created_at=self.created_at)
+
+    @property
+    def is_summary(self) -> bool:
+        """Whether it stands for others, which left the view of their conversation."""
+        return self.id.startswith(f"{SUMMARY}_")
 
     @property
     def text(self) -> str:

@@ -11,6 +11,7 @@ from typing import cast
 import msgspec
 
 from treadle.budget import Ledger
+from treadle.context import Cleared, Said, Spent, Summary, read_receipt
 from treadle.entries import (
     ApprovalAnswered,
     ApprovalAsked,
@@ -29,13 +30,12 @@ from treadle.entries import (
     ToolLate,
     ToolStarted,
 )
-from treadle.json_text import decode_json, encode_json
+from treadle.json_text import encode_json
 from treadle.message import Message, TextPart, ToolCall, ToolResult
 from treadle.model import History
 from treadle.repetition import Repetition
 from treadle.session_store import Sessions
 from treadle.types import Limits, Mode, Outcome, Spending, StopReason, Time, Usage, usd
-from treadle.window import Window
 
 NO_RESULT = "This call had no result in the run that this one was forked from. It is not known whether it took effect."
 
@@ -46,6 +46,8 @@ class RunState:
     def __init__(self, past: Sequence[Message] = (), *, settled: int | None = None) -> None:
         """`past`: what its session, or the run it was forked from, had said before. `settled`: how much of that belongs to ended runs."""
         self.history = History(past, settled=len(past) if settled is None else settled)
+        self.said: list[Said] = []
+        """What it adds to its session."""
         self.past = len(past)
         """Messages in the history that are not its own."""
         self.started: RunStarted | None = None
@@ -60,6 +62,12 @@ class RunState:
         """The one that is asked now: `model`, or what the run has switched to."""
         self.mode: Mode = "full"
         """As its last driver had them."""
+        self.text = ""
+        """That of the last message of the model in this run that has some."""
+        self.measured = (0, 0)
+        """Messages at the beginning of the history whose tokens a response, or the receipt of a compaction, has told, and how many those are."""
+        self.repeatable: set[str] = set()
+        """Calls of this run that may be made again."""
         self.call_ids = {call.id for message in past for call in message.tool_calls}
         self.attempt = 0
         """The number of the attempt that is under way; 0 where none is."""
@@ -128,12 +136,6 @@ class RunState:
         """The first result of the last response of which nobody knows whether it happened."""
         return next((f.result for f in self.results.values() if f.status == "unknown"), None)
 
-    @property
-    def text(self) -> str:
-        """That of the last assistant message of this run that has some."""
-        own = self.history[self.prompt_at :]
-        return next((message.text for message in reversed(own) if message.role == "assistant" and message.text), "")
-
     def ordered_results(self) -> list[ToolResult]:
         """Those of the last response, in the order of its calls."""
         return [self.results[call.id].result for call in self.calls if call.id in self.results]
@@ -178,7 +180,8 @@ class RunState:
     def _responded(self, entry: ModelResponded) -> None:
         message = entry.message
         if message.parts:
-            self.history.append(message)
+            self._add(message)
+            self.text = message.text or self.text
         if entry.stop_reason is None:
             return
         self.response, self.calls, self.attempt = entry, message.tool_calls, 0
@@ -187,6 +190,8 @@ class RunState:
             self.ledger.settle_untold(len(encode_json(message)))
         else:
             self.ledger.settle(entry.usage, entry.cost_usd)
+        if entry.usage.total_tokens:
+            self.measured = (len(self.history), entry.usage.total_tokens)
         self._spend(entry.at, entry.usage, entry.cost_usd, responses=1)
         self.invocations += 1
         self._use_up()
@@ -199,11 +204,12 @@ class RunState:
         if not self.calls:
             self.closed.append(self.seq)
 
-    def _use_up(self) -> None:
-        self.used_up[self._answering] = self.used_up.get(self._answering, 0) + 1
+    def _use_up(self, model: str | None = None) -> None:
+        name = model or self._answering
+        self.used_up[name] = self.used_up.get(name, 0) + 1
 
-    def _spend(self, at: Time, usage: Usage, cost_usd: float | None, *, responses: int = 0) -> None:
-        key = at.date().isoformat(), self._answering
+    def _spend(self, at: Time, usage: Usage, cost_usd: float | None, *, responses: int = 0, model: str | None = None) -> None:
+        key = at.date().isoformat(), model or self._answering
         before = self.spending.get(key) or Spending(day=key[0], model=key[1])
         self.spending[key] = Spending(
             day=before.day,
@@ -221,6 +227,8 @@ class RunState:
         if entry.call_id not in self.starts:
             self.ledger.tool_calls += 1
         self.starts[entry.call_id] = entry
+        if entry.effect != "once":
+            self.repeatable.add(entry.call_id)
         if self.allowed:
             self.allowed -= {entry.call_id}
 
@@ -263,12 +271,24 @@ class RunState:
         self._take(entry.message)
 
     def _compaction(self, entry: Compaction) -> None:
-        self.ready_at = self.seq
-        kept = decode_json(entry.receipt.encode(), Window).of(self.history[: self.past])
-        own = self.history[self.past :]
-        self.prompt_at -= self.past - len(kept)
-        self.history = History([*kept, *own], settled=min(self.history.settled, len(kept)))
-        self.past = len(kept)
+        receipt, seen = read_receipt(entry.receipt), self.history[:]
+        if not self.turn:
+            self.ready_at = self.seq
+        settled = self.history.settled
+        if (kept := receipt.kept(seen)) is not None:
+            settled, self.past, self.prompt_at = (kept.moved(boundary) for boundary in (settled, self.past, self.prompt_at))
+        self.history = History(receipt.of(seen), settled=settled)
+        self.said.append(receipt)
+        if isinstance(receipt, Cleared | Summary):
+            self.measured = (len(self.history), receipt.tokens_after)
+            if receipt.spent is not None:
+                self._summed_up(entry.at, receipt.spent)
+
+    def _summed_up(self, at: Time, spent: Spent) -> None:
+        """Another model than its own may have been asked; a script has one entry fewer."""
+        self.ledger.spend(spent.usage, spent.cost_usd)
+        self._spend(at, spent.usage, spent.cost_usd, responses=1, model=spent.model)
+        self._use_up(spent.model)
 
     def _resumed(self, entry: RunResumed) -> None:
         self.resumed += 1
@@ -285,8 +305,12 @@ class RunState:
             self._use_up()
         self.finished, self.attempt = entry, 0
 
-    def _take(self, message: Message) -> None:
+    def _add(self, message: Message) -> None:
         self.history.append(message)
+        self.said.append(message)
+
+    def _take(self, message: Message) -> None:
+        self._add(message)
         if self.ledger.estimates:
             self.ledger.add_input(len(encode_json(message)))
 

@@ -327,7 +327,7 @@ class Runs:
         try:
             if job.run.ending is not None and not job.run.ending.waiting:
                 state = job.run.state
-                self._sessions.remember(plan.session_id, state.history[0 if plan.fork else state.past :], kept=plan.window)
+                self._sessions.remember(plan.session_id, state.history[:] if plan.fork else state.said)
         finally:
             self._let_go(plan.session_id)
 

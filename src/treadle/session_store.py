@@ -14,10 +14,10 @@ from typing import TYPE_CHECKING, Protocol, cast
 
 import msgspec
 
+from treadle.context import Said, folded
 from treadle.errors import AgentError
 from treadle.message import Message, decode_message, encode_message
 from treadle.types import new_id, now
-from treadle.window import Window
 
 NEW_SESSION = "New Session"
 TITLE_CHARS = 60
@@ -109,8 +109,8 @@ class Sessions(Protocol):
 
     def update_title(self, session_id: str, title: str) -> bool: ...
 
-    def remember(self, session_id: str, messages: Sequence[Message], *, kept: Window | None = None) -> None:
-        """A run of it ended, and said these; `kept` is what it had left in view of those before. A store that reads its journal knows already."""
+    def remember(self, session_id: str, said: Sequence[Said]) -> None:
+        """A run of it ended, and had said this. A store that reads its journal knows already."""
         ...
 
     def search(self, words: str, *, limit: int = 20) -> list[Found]:
@@ -200,14 +200,14 @@ class SessionStore:
             packed: Sequence[bytes] = [] if found is None else found.found.get(before or "", (*found.packed,))
         return _unpacked(packed)
 
-    def remember(self, session_id: str, messages: Sequence[Message], *, kept: Window | None = None) -> None:
+    def remember(self, session_id: str, said: Sequence[Said]) -> None:
         with self._lock:
             found = self._sessions.get(session_id)
-            if found is not None and kept is not None:
-                whole = _unpacked(found.packed)
-                found.left += found.packed
-                found.packed = [_packed(kept.of(whole))]
-                found.count = len(kept.of(whole))
+            messages = [one for one in said if isinstance(one, Message)]
+            if found is not None and len(messages) < len(said):
+                view = folded(_unpacked(found.packed), said)
+                found.left += [*found.packed, _packed(messages)]
+                found.packed, found.count, messages = [_packed(view)], len(view), []
             self.add_messages(session_id, messages)
 
     def search(self, words: str, *, limit: int = 20) -> list[Found]:

@@ -1,6 +1,7 @@
 """The to-do list of a conversation: the model writes it whole with `todo_write`, and the last one that was taken stands.
 
-It is kept nowhere but in the calls themselves, so that it lives as long as the session, and a restart finds it. Entry: `Todo`, `standing`.
+It is kept nowhere but in the calls themselves, and in the summary of those that left the view, so that it lives as long as the session, and a
+restart finds it. Entry: `Todo`, `standing`.
 """
 
 from __future__ import annotations
@@ -10,7 +11,7 @@ from typing import Literal, TypeAlias
 
 import msgspec
 
-from treadle.json_text import met
+from treadle.json_text import encode_json, met
 from treadle.message import Message
 from treadle.types import Value
 
@@ -52,6 +53,8 @@ def standing(messages: Iterable[Message]) -> tuple[Todo, ...]:
     asked: dict[str, tuple[Todo, ...]] = {}
     last: tuple[Todo, ...] = ()
     for message in messages:
+        if message.is_summary:
+            last = _written_in(message.text.rpartition("\n")[2]) or last
         for call in message.tool_calls:
             if call.name == TOOL and (todos := _written_in(call.arguments_json)) is not None:
                 asked[call.id] = todos
@@ -59,6 +62,11 @@ def standing(messages: Iterable[Message]) -> tuple[Todo, ...]:
             if result.name == TOOL and not result.is_error:
                 last = asked.get(result.call_id, last)
     return last
+
+
+def in_one_line(todos: Sequence[Todo]) -> str:
+    """Word for word: the last line of a summary, where `standing` finds it."""
+    return encode_json(_Written(todos=tuple(todos))).decode()
 
 
 def _written_in(arguments_json: str) -> tuple[Todo, ...] | None:

@@ -158,7 +158,7 @@ class MemoryJournal:
             self._last[session_id] = started.run_id
             if finished:
                 state = load(started.run_id, self._records, self.sessions)
-                self.sessions.remember(session_id, state.history[0 if started.fork else state.past :])
+                self.sessions.remember(session_id, state.history[:] if started.fork else state.said)
         if finished:
             run.pack()
         return await self.info(started.run_id)

@@ -8,6 +8,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Protocol, cast
 
+from treadle.context import Cleared, Summary, read_receipt
 from treadle.entries import Compaction, Entry, InputAdded, ModelResponded, RunFinished, RunResumed, RunStarted, ToolFinished, ToolLate, ToolStarted
 from treadle.errors import AgentError
 from treadle.journals.sqlite.conversations import Conversation, joined, ran, recount
@@ -17,7 +18,6 @@ from treadle.journals.sqlite.rows import Row, bodies, check_id, find, insert, mi
 from treadle.journals.sqlite.workers import Workers
 from treadle.journals.sqlite.writer import Work, Writer
 from treadle.types import Time
-from treadle.window import Window
 
 _ADVANCE = "update runs set head = head + ?, updated_at_us = ? where num = ? and fence = ? and head = ? and owner = ?"
 _ADVANCE_LATE = "update runs set head = head + ?, updated_at_us = ? where num = ? and fence = ? and head = ?"
@@ -174,7 +174,8 @@ class _Said:
         elif kind is ToolLate or kind is InputAdded:
             self.count += 1
         elif kind is Compaction:
-            self.count -= Window.from_json(cast("Compaction", entry).receipt).dropped
+            receipt = read_receipt(cast("Compaction", entry).receipt)
+            self.count -= 0 if isinstance(receipt, Cleared) else receipt.dropped - isinstance(receipt, Summary)
 
 
 # ---------------------------------------------------------------- how a driver comes to its run

@@ -7,6 +7,7 @@ import threading
 from collections.abc import Callable, Iterable, Sequence
 from typing import TYPE_CHECKING
 
+from treadle.context import Said
 from treadle.errors import AgentError
 from treadle.journals.sqlite import search
 from treadle.journals.sqlite.conversations import add_session, name, next_pos, number_of, rename, touch
@@ -20,7 +21,6 @@ from treadle.journals.sqlite.writer import Writer
 from treadle.message import Message, encode_message
 from treadle.session_store import NEW_SESSION, Found, SessionInfo, Sessions, check_session_id, title_of
 from treadle.types import new_id, now
-from treadle.window import Window
 
 INDEXED_AT_ONCE = 50
 """Runs that one transaction adds to what a search finds."""
@@ -156,7 +156,7 @@ class SqliteSessions:
 
         return self._change(session_id, work)
 
-    def remember(self, session_id: str, messages: Sequence[Message], *, kept: Window | None = None) -> None:
+    def remember(self, session_id: str, said: Sequence[Said]) -> None:
         """Nothing: what runs said is in the journal."""
 
     def search(self, words: str, *, limit: int = 20) -> list[Found]:

@@ -9,14 +9,13 @@ from collections.abc import Iterable, Iterator, Sequence
 from functools import partial
 from typing import NamedTuple, cast
 
-from treadle.entries import Compaction, Entry, Record, RunFinished, ToolLate
+from treadle.context import Cleared, Said, Summary, folded
+from treadle.entries import Entry, Record, RunFinished, ToolLate
 from treadle.journals.sqlite.database import Cursor
 from treadle.journals.sqlite.rows import bodies, entries_of, micros, records
-from treadle.json_text import decode_json
 from treadle.message import Message, decode_message
 from treadle.run_state import RunState, load
 from treadle.session_store import Sessions
-from treadle.window import Window
 
 _ENTRIES = """
 select kind, session_entries.run, body, runs.id, schema, finished, fork_of
@@ -33,47 +32,69 @@ _BEGAN = "select started_at_us from session_entries join runs on runs.num = sess
 class _Piece(NamedTuple):
     """One entry of a session."""
 
-    messages: Sequence[Message]
-    windows: Sequence[Window] = ()
-    """What of the pieces before stayed in view of it."""
+    said: Sequence[Said]
     base: bool = False
     """Nothing before it counts: it was cleared, or a fork brought another past."""
+
+    @property
+    def messages(self) -> list[Message]:
+        return [one for one in self.said if isinstance(one, Message)]
 
 
 def view(db: Cursor, session: int, sessions: Sessions, *, before: int | None = None) -> list[Message]:
     """Oldest first. `before`: as the run at that place of it found it."""
     end = 1 << 62 if before is None else before
     pieces: list[_Piece] = []
-    wanted: Window | None = None
+    needs = _Needs()
     for piece in _pieces(db, session, end, sessions, "desc"):
         pieces.append(piece)
         if piece.base:
             break
-        if wanted is not None and any(message.id == wanted.kept_from for message in piece.messages):
-            return _on(pieces, wanted, db, session, end, sessions)
-        if wanted is None and piece.windows:
-            wanted = piece.windows[-1]
+        if needs.but_the_first(piece):
+            return _on(pieces, needs, db, session, end, sessions)
     return _folded(reversed(pieces))
 
 
-def _on(pieces: list[_Piece], wanted: Window, db: Cursor, session: int, end: int, sessions: Sessions) -> list[Message]:
-    """From the piece that holds the oldest message in view, and the pinned one, which is the first of all."""
+class _Needs:
+    """Ids of messages without which the newest receipt that let messages go cannot be followed, while pieces are read backwards."""
+
+    def __init__(self) -> None:
+        self.first: str | None = None
+        """The first words of the conversation, which are pinned, and stand where the reading need not go."""
+        self._ids: set[str] = set()
+
+    def but_the_first(self, piece: _Piece) -> bool:
+        """Whether with this piece all are there but the first words."""
+        for receipt in reversed([one for one in piece.said if not isinstance(one, Message | Cleared)]):
+            pinned = receipt.pinned if isinstance(receipt, Summary) else (receipt.pinned, *receipt.also)
+            if self.first is None and pinned:
+                self.first = pinned[0]
+            elif not (isinstance(receipt, Summary) and receipt.message.id in self._ids):
+                continue
+            self._ids |= {receipt.kept_from, *pinned}
+            if isinstance(receipt, Summary):
+                self._ids.discard(receipt.message.id)
+        if self.first is None:
+            return False
+        self._ids -= {message.id for message in piece.messages}
+        return self._ids <= {self.first}
+
+
+def _on(pieces: list[_Piece], needs: _Needs, db: Cursor, session: int, end: int, sessions: Sessions) -> list[Message]:
+    """The pieces in hand, over the pinned message, which is the first of all."""
     base = cast("int", db.execute(_BASE, (session, end)).get)
     forward = _pieces(db, session, end, sessions, "asc", start=base)
-    pinned = next((piece.messages[0] for piece in forward if piece.messages), None)
-    if pinned is None or pinned.id != wanted.pinned:  # others than those that the window was made for: all of them decide
+    first = next((piece.messages[0] for piece in forward if piece.messages), None)
+    if first is None or first.id != needs.first:  # others than those that the receipt was made for: all of them decide
         return _folded(_pieces(db, session, end, sessions, "asc", start=base))
-    return _folded([_Piece((pinned,)), *reversed(pieces)])
+    if any(message.id == first.id for piece in pieces for message in piece.messages):
+        return _folded(reversed(pieces))
+    return _folded([_Piece((first,)), *reversed(pieces)])
 
 
 def _folded(pieces: Iterable[_Piece]) -> list[Message]:
     """A piece that is a base can only be the first."""
-    seen: list[Message] = []
-    for piece in pieces:
-        for window in piece.windows:
-            seen = window.of(seen)
-        seen.extend(piece.messages)
-    return seen
+    return folded((), (one for piece in pieces for one in piece.said))
 
 
 def _pieces(db: Cursor, session: int, end: int, sessions: Sessions, order: str, *, start: int = 0) -> Iterator[_Piece]:
@@ -96,15 +117,10 @@ def _pieces(db: Cursor, session: int, end: int, sessions: Sessions, order: str, 
 
 def _of_run(db: Cursor, run: int, schema: int, until_us: int | None) -> _Piece:
     state = RunState()
-    windows: list[Window] = []
     for entry in entries_of(bodies(db, run), schema):
-        if _came_after(entry, state.finished is not None, until_us):
-            continue
-        if type(entry) is Compaction:
-            windows.append(decode_json(entry.receipt.encode(), Window))
-        else:
+        if not _came_after(entry, state.finished is not None, until_us):
             state.apply(entry)
-    return _Piece(state.history[:], windows)
+    return _Piece(state.said)
 
 
 def _came_after(entry: Entry, is_over: bool, until_us: int | None) -> bool:

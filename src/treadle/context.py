@@ -1,0 +1,256 @@
+"""How a conversation that outgrows its model is made smaller: what goes, what stays, and the receipts from which it is the same again.
+
+Pure: who asks for a summary is compaction.py's, its words are summary.py's, what a session shows between its runs window.py's.
+Entry: `newest`, `old_results`, `Cleared`, `Summary`, `read_receipt`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from typing import NamedTuple, TypeAlias
+
+import msgspec
+
+from treadle.errors import AgentError
+from treadle.json_text import JsonText, decode_json
+from treadle.message import MediaPart, Message, Part, ProviderPart, ReasoningPart, TextPart, ToolCall, ToolResult
+from treadle.types import Usage, Value
+from treadle.window import Kept, Window, kept_of
+
+BYTES_PER_TOKEN = 3
+"""Fewer than any tokenizer needs for prose or code on average: what is not counted yet is rather over- than underestimated."""
+MEDIA_TOKENS = 1500
+"""Of one image or page: what vendors count for a picture of about a million pixels."""
+MESSAGE_TOKENS = 4
+"""What stands around one."""
+
+HEAD_CHARS = 300
+"""Of a cleared result that cannot be had again."""
+LEAST_BYTES = 300
+"""What clearing one result must bring."""
+
+AGAIN, RAN, TOO_LONG = range(3)
+LINES = (
+    "[Cleared to make room: what {name} gave here, {size}. Make the call again if it is needed.]",
+    "[Cleared to make room: the rest of what {name} gave here, {size} in all. The call has run: make it again only if it should happen again.]",
+    "[Cut to make room: {name} gave {size} here, which is more than there is room for. Ask for less at once.]",
+)
+
+
+# ---------------------------------------------------------------- sizes
+
+
+class Size(NamedTuple):
+    size_bytes: int
+    media: int = 0
+
+    @property
+    def tokens(self) -> int:
+        """Rather too many than too few for prose and code; pictures are counted by the piece, whatever they weigh."""
+        return -(-self.size_bytes // BYTES_PER_TOKEN) + self.media * MEDIA_TOKENS
+
+
+def size_of(messages: Iterable[Message]) -> Size:
+    size_bytes = media = 0
+    for message in messages:
+        size_bytes += MESSAGE_TOKENS * BYTES_PER_TOKEN
+        for part in message.parts:
+            inner, pictures = _part_size(part)
+            size_bytes, media = size_bytes + inner, media + pictures
+    return Size(size_bytes, media)
+
+
+def _part_size(part: Part) -> Size:
+    match part:
+        case TextPart() | ReasoningPart():
+            return Size(text_bytes(part.text))
+        case ToolCall():
+            return Size(text_bytes(part.name) + text_bytes(part.arguments_json))
+        case ToolResult():
+            return _result_size(part)
+        case ProviderPart():
+            return Size(text_bytes(part.data))
+        case MediaPart():
+            return Size(0, 1)
+        case _:
+            return Size(0)
+
+
+def _result_size(result: ToolResult) -> Size:
+    if isinstance(result.content, str):
+        return Size(text_bytes(result.content))
+    said = sum(text_bytes(part.text) for part in result.content if isinstance(part, TextPart))
+    return Size(said, sum(isinstance(part, MediaPart) for part in result.content))
+
+
+def text_bytes(text: str) -> int:
+    return len(text) if text.isascii() else len(text.encode("utf-8", "surrogatepass"))
+
+
+# ---------------------------------------------------------------- receipts
+
+
+class Spent(Value, frozen=True, kw_only=True):
+    """What a summary took, also one that was of no use."""
+
+    model: str
+    usage: Usage
+    cost_usd: float | None = None
+    """None: its price is not known."""
+
+
+class Cut(Value, frozen=True, kw_only=True):
+    """What became of one result."""
+
+    call_id: str
+    line: int = AGAIN
+    """Which of the receipt's lines stands in place of what went."""
+    kept: int = 0
+    """Characters of its beginning that stay before the line."""
+
+    def of(self, result: ToolResult, lines: Sequence[str]) -> ToolResult:
+        line = lines[self.line] if 0 <= self.line < len(lines) else ""
+        line = line.replace("{size}", _shown_size(result)).replace("{name}", result.name)
+        head = result.text[: max(self.kept, 0)]
+        content = f"{head}…\n{line}" if head else line
+        return ToolResult(call_id=result.call_id, name=result.name, content=content, is_error=result.is_error, unknown=result.unknown)
+
+
+def _shown_size(result: ToolResult) -> str:
+    pictures = sum(isinstance(part, MediaPart) for part in result.content) if not isinstance(result.content, str) else 0
+    chars = f"{len(result.text):,} character{'' if len(result.text) == 1 else 's'}"
+    images = f"{pictures} image{'' if pictures == 1 else 's'} or files"
+    return chars if not pictures else f"{chars} and {images}" if result.text else images
+
+
+class Cleared(Value, frozen=True, kw_only=True, tag_field="kind", tag="cleared"):
+    """The receipt of results whose place a line took. Their calls and they themselves stay, and so does the number of messages."""
+
+    cuts: tuple[Cut, ...] = ()
+    lines: tuple[str, ...] = msgspec.field(default_factory=lambda: LINES)
+    """Always as they were: what `cuts` point to. `{name}` is the tool's, `{size}` what the result was."""
+    tokens_before: int = 0
+    tokens_after: int = 0
+    """Of the next request, as far as can be told beforehand."""
+    failed: str = ""
+    """Why there is no summary, where one was tried."""
+    spent: Spent | None = None
+    """By what was tried."""
+
+    def kept(self, messages: Sequence[Message]) -> Kept | None:
+        """All of them."""
+        return None
+
+    def of(self, messages: Sequence[Message]) -> list[Message]:
+        cuts = {cut.call_id: cut for cut in self.cuts}
+        return [self._short(message, cuts) if message.role == "tool" else message for message in messages]
+
+    def _short(self, message: Message, cuts: Mapping[str, Cut]) -> Message:
+        results = [part for part in message.parts if isinstance(part, ToolResult)]
+        if not any(result.call_id in cuts for result in results):
+            return message
+        changed = {result.call_id: cuts[result.call_id].of(result, self.lines) for result in results if result.call_id in cuts}
+        return message.with_parts([changed.get(part.call_id, part) if isinstance(part, ToolResult) else part for part in message.parts])
+
+
+class Summary(Value, frozen=True, kw_only=True, tag_field="kind", tag="summary"):
+    """The receipt of messages whose place one took that sums them up."""
+
+    pinned: tuple[str, ...]
+    """Ids of those that stay before it: the first words of the conversation, and the prompt of the run."""
+    kept_from: str
+    """The id of the oldest of the newest, which stay after it."""
+    dropped: int
+    """How many left."""
+    message: Message
+    spent: Spent
+    tokens_before: int = 0
+    tokens_after: int = 0
+
+    def kept(self, messages: Sequence[Message]) -> Kept | None:
+        """None: they are others than those it was made for, and all stay."""
+        return kept_of(messages, self.pinned, self.kept_from, self.message)
+
+    def of(self, messages: Sequence[Message]) -> list[Message]:
+        return [*messages] if (kept := self.kept(messages)) is None else kept.of(messages)
+
+
+Receipt: TypeAlias = Window | Cleared | Summary
+
+
+class _Kind(Value, frozen=True, kw_only=True):
+    kind: str = "window"
+
+
+_KINDS: Mapping[str, type[Receipt]] = {"window": Window, "cleared": Cleared, "summary": Summary}
+
+
+def read_receipt(text: JsonText) -> Receipt:
+    """Raises AgentError(invalid) for one that is none, or of a kind that this version does not know."""
+    try:
+        kind = decode_json(text.encode(), _Kind).kind
+        if kind in _KINDS:
+            return decode_json(text.encode(), _KINDS[kind])
+    except ValueError as e:
+        raise AgentError("invalid", f"this receipt of a compaction cannot be read: {e}") from e
+    raise AgentError("invalid", f"a compaction of the kind {kind!r} is unknown here: where a newer Treadle wrote it, upgrade to read it")
+
+
+Said: TypeAlias = Message | Receipt
+"""What a run adds to its conversation, in order: messages as they were said, and what then became of all before."""
+
+
+def folded(messages: Sequence[Message], said: Iterable[Said]) -> list[Message]:
+    """What is in view after all that."""
+    view = [*messages]
+    for one in said:
+        if isinstance(one, Message):
+            view.append(one)
+        else:
+            view = one.of(view)
+    return view
+
+
+# ---------------------------------------------------------------- what goes
+
+
+def newest(messages: Sequence[Message], tokens_max: int) -> int:
+    """The index from which on are the newest whole turns that fit; the last one is among them whatever its size."""
+    start, tokens = len(messages), 0
+    for i in range(len(messages) - 1, -1, -1):
+        tokens += size_of(messages[i : i + 1]).tokens
+        if messages[i].role == "tool":  # nothing comes between a call and its result
+            continue
+        if tokens > tokens_max and start < len(messages):
+            break
+        start = i
+    return start
+
+
+def old_results(messages: Sequence[Message], is_repeatable: Callable[[str], bool]) -> tuple[Cut, ...]:
+    """Those of which little need stay. `is_repeatable`: by call id, whether the call may simply be made again.
+
+    The beginning of the others stays: it may be the only trace of what happened. One of which nobody knows whether it happened stays whole.
+    """
+    return _worth(
+        (Cut(call_id=result.call_id, line=AGAIN) if is_repeatable(result.call_id) else Cut(call_id=result.call_id, line=RAN, kept=HEAD_CHARS), result)
+        for message in messages
+        for result in message.tool_results
+        if not result.unknown
+    )
+
+
+def long_results(messages: Sequence[Message], tokens_max: int) -> tuple[Cut, ...]:
+    """The beginning of each stays, so that together they have about so many tokens: of the last turn, which the model has not read yet."""
+    results = [result for message in messages for result in message.tool_results if not result.unknown]
+    kept = max(tokens_max * BYTES_PER_TOKEN // max(len(results), 1) - len(LINES[TOO_LONG]), HEAD_CHARS)
+    return _worth((Cut(call_id=result.call_id, line=TOO_LONG, kept=kept), result) for result in results)
+
+
+def _worth(cuts: Iterable[tuple[Cut, ToolResult]]) -> tuple[Cut, ...]:
+    """Those that bring something."""
+    return tuple(cut for cut, result in cuts if _weight(result) - _weight(cut.of(result, LINES)) >= LEAST_BYTES)
+
+
+def _weight(result: ToolResult) -> int:
+    return _result_size(result).tokens * BYTES_PER_TOKEN
