@@ -1,0 +1,37 @@
+"""What our own side of a connection says in place of an answer, in the one form that the SDK hands on: an error of JSON-RPC.
+
+Entry: `Unreachable`, `own_error`, `read_own`.
+"""
+
+from __future__ import annotations
+
+import secrets
+from collections.abc import Mapping
+from typing import Any, NamedTuple, cast
+
+CODE = -32801
+_OURS = secrets.token_hex(8)
+"""Of this process, so that no server can speak in our name."""
+
+
+class Unreachable(Exception):
+    """A server cannot be used now; nothing was run. The text is whole: which server, why, and what comes next."""
+
+
+class OwnError(NamedTuple):
+    text: str
+    happened: bool | None
+    """False: the request surely did not arrive. None: nobody knows."""
+    retire: bool
+    """The connection is of no use any more."""
+
+
+def own_error(text: str, *, happened: bool | None = None, retire: bool = False) -> dict[str, Any]:
+    """The members of an error of JSON-RPC."""
+    return {"code": CODE, "message": text, "data": {_OURS: [happened, retire]}}
+
+
+def read_own(code: int, message: str, data: object) -> OwnError | None:
+    """None where a server said it."""
+    said = cast("Mapping[str, Any]", data).get(_OURS) if code == CODE and isinstance(data, Mapping) else None
+    return None if said is None else OwnError(message, said[0], said[1])

@@ -1,0 +1,152 @@
+"""A server on streamable HTTP: the SDK's transport over a client that bounds what comes, and lets one request fail alone.
+
+In the SDK a request that cannot be sent, or is cut, ends the whole connection, and with it every other call; here it gets an answer that
+says so. Entry: `http`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import AsyncGenerator, AsyncIterator
+from contextlib import asynccontextmanager
+from typing import Any
+
+import anyio
+import httpx2
+import msgspec
+from mcp.client.streamable_http import streamable_http_client
+from typing_extensions import override
+
+from treadle.tools.mcp.failures import Unreachable, own_error
+from treadle.tools.mcp.lines import LINE_BYTES
+from treadle.tools.mcp.server import McpServer
+from treadle.tools.mcp.traffic import Streams
+
+CONNECT_S = 10.0
+SIDE_S = 10.0
+"""For a message that wants no answer: others wait behind it."""
+IDLE_S = 300.0
+"""Without a byte of an answer."""
+_EVENTS = "text/event-stream"
+_UNSENT = (httpx2.ConnectError, httpx2.ConnectTimeout, httpx2.PoolTimeout, httpx2.ProxyError)
+
+
+@asynccontextmanager
+async def http(server: McpServer) -> AsyncGenerator[Streams]:
+    """Raises Unreachable for an address that cannot be one."""
+    assert server.url is not None, "a server of this kind has one"
+    timeout = httpx2.Timeout(CONNECT_S, read=max(IDLE_S, server.timeout_s + SIDE_S), write=30.0)
+    headers = {"accept-encoding": "identity", **server.headers()}
+    try:
+        client = _Client(server.url, headers=headers, auth=server.auth, timeout=timeout)
+    except (httpx2.HTTPError, ValueError, TypeError, httpx2.InvalidURL) as e:
+        raise Unreachable(f"{server.place} cannot be asked: {type(e).__name__}") from e
+    async with client, streamable_http_client(server.url, http_client=client, max_sse_event_size=LINE_BYTES) as streams:
+        yield streams
+
+
+class _Head(msgspec.Struct):
+    """Of a message of JSON-RPC."""
+
+    method: str | None = None
+    id: int | str | None = None
+
+    @property
+    def is_request(self) -> bool:
+        return self.method is not None and self.id is not None
+
+
+class _Client(httpx2.AsyncClient):
+    def __init__(self, endpoint: str, **options: Any) -> None:
+        super().__init__(**options)
+        self._endpoint = httpx2.URL(endpoint)
+
+    @override
+    async def send(self, request: httpx2.Request, **how: Any) -> httpx2.Response:
+        """What fails on the way of a message is an answer of ours; of anything else it is raised."""
+        head = _head_of(request)
+        if head is None:
+            return _bounded(await super().send(request, **how))
+        limit = anyio.CancelScope() if head.is_request else anyio.move_on_after(SIDE_S)
+        try:
+            with limit:
+                return await _told(_bounded(await super().send(request, **how)))
+        except _UNSENT as e:
+            return _answer(request, own_error(f"it cannot be reached ({_words(e)})", happened=False))
+        except (httpx2.HTTPError, httpx2.StreamError) as e:
+            return _answer(request, own_error(f"the connection broke ({_words(e)})"))
+        return _answer(request, own_error(f"it took no message within {SIDE_S:.0f} s"))
+
+
+def _head_of(request: httpx2.Request) -> _Head | None:
+    """None where it carries no message."""
+    if request.method != "POST" or not request.headers.get("content-type", "").startswith("application/json"):
+        return None
+    try:
+        return msgspec.json.decode(request.content, type=_Head)
+    except (msgspec.DecodeError, UnicodeError, httpx2.StreamError):
+        return None
+
+
+async def _told(response: httpx2.Response) -> httpx2.Response:
+    """What a status means where the body does not say it."""
+    status, is_json = response.status_code, response.headers.get("content-type", "").lower().startswith("application/json")
+    if status == 404 and "mcp-session-id" in response.request.headers:
+        text = own_error("it does not know this session any more (status 404)", happened=False, retire=True)
+    elif status < 400 or is_json:
+        return response
+    elif status in (401, 403):
+        text = own_error(f"it refuses our credentials (status {status}): look at its headers or auth", happened=False)
+    elif status == 429:
+        text = own_error("it takes no more requests for the moment (status 429)", happened=False)
+    elif status >= 500:
+        text = own_error(f"it answered with status {status}")
+    else:
+        return response  # the SDK tells by these which protocol a server speaks
+    await response.aclose()
+    return _answer(response.request, text, status)
+
+
+def _answer(request: httpx2.Request, error: dict[str, Any], status: int = 500) -> httpx2.Response:
+    return httpx2.Response(status, json={"jsonrpc": "2.0", "id": None, "error": error}, request=request)
+
+
+def _words(error: Exception) -> str:
+    """Without what the library says of addresses, in which secrets may stand."""
+    return type(error).__name__
+
+
+# ---------------------------------------------------------------- bodies
+
+
+def _bounded(response: httpx2.Response) -> httpx2.Response:
+    if response.is_closed or response.is_stream_consumed:
+        return response
+    is_events = response.headers.get("content-type", "").lower().startswith(_EVENTS)
+    assert isinstance(response.stream, httpx2.AsyncByteStream), "an async client's answers are"
+    response.stream = _Body(response.stream, packed=response.headers.get("content-encoding", "identity"), longest=None if is_events else LINE_BYTES)
+    return response
+
+
+class _Body(httpx2.AsyncByteStream):
+    """What goes wrong in it is told in the one error that the SDK takes for this answer's alone."""
+
+    def __init__(self, inner: httpx2.AsyncByteStream, *, packed: str, longest: int | None) -> None:
+        self._inner, self._packed, self._longest = inner, packed, longest
+
+    @override
+    async def __aiter__(self) -> AsyncIterator[bytes]:
+        if self._packed.lower() not in ("", "identity"):
+            raise httpx2.StreamError("its answer is packed, which was not asked for")
+        size = 0
+        try:
+            async for piece in self._inner:
+                size += len(piece)
+                if self._longest is not None and size > self._longest:
+                    raise httpx2.StreamError(f"its answer is longer than {self._longest >> 20} MiB")
+                yield piece
+        except httpx2.TransportError as e:
+            raise httpx2.StreamError(f"its answer was cut ({_words(e)})") from e
+
+    @override
+    async def aclose(self) -> None:
+        await self._inner.aclose()

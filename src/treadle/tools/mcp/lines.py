@@ -1,0 +1,69 @@
+"""What a program writes, cut into lines of bounded length, with a guess at whom a line answers that is no message.
+
+Not here: reading and parsing (stdio.py). Entry: `Lines`, `answered_id`.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+from typing import NamedTuple
+
+LINE_BYTES = 8 << 20
+"""Room for an image as models take it, in base64."""
+_END = 512
+_ID = re.compile(rb'"id"\s*:\s*(\d{1,15})\s*[,}]')
+
+
+class Line(NamedTuple):
+    data: bytes
+    """Of a line that was too long its first and last 512 bytes."""
+    size: int
+    """Of the whole line."""
+
+    @property
+    def is_cut(self) -> bool:
+        return len(self.data) != self.size
+
+
+class Lines:
+    """Never holds more than one line, and never more than `longest` bytes of it."""
+
+    def __init__(self, longest: int = LINE_BYTES) -> None:
+        self._longest = longest
+        self._pieces: list[bytes] = []
+        self._size = 0
+        self._head = b""
+        """Of a line that is too long already, whose pieces are only its last."""
+
+    def feed(self, data: bytes) -> Iterator[Line]:
+        """The lines that are whole now, without their ends. Empty ones are left out."""
+        *whole, rest = data.split(b"\n")
+        for piece in whole:
+            self._add(piece)
+            if line := self._take():
+                yield line
+        self._add(rest)
+
+    def _add(self, piece: bytes) -> None:
+        self._pieces.append(piece)
+        self._size += len(piece)
+        if self._size > self._longest:
+            text = b"".join(self._pieces)
+            self._head = self._head or text[:_END]
+            self._pieces = [text[-_END:]]
+
+    def _take(self) -> Line | None:
+        line = Line(self._head + b"".join(self._pieces), self._size)
+        self._pieces, self._size, self._head = [], 0, b""
+        return line if line.data.strip() else None
+
+
+def answered_id(line: Line) -> int | None:
+    """Which of our requests a line answers that is too long, or no message: by what stands at its end, else at its beginning.
+
+    A guess: an answer's id stands on the outside. None where there is none.
+    """
+    ends = _ID.findall(line.data[-_END:])
+    starts = _ID.findall(line.data[:_END])
+    return int(ends[-1]) if ends and line.data.rstrip().endswith(b"}") else int(starts[0]) if starts else None

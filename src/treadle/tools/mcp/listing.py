@@ -1,0 +1,140 @@
+"""What tools a server offers, as far as they can be offered to a model: bounded, in plain words, with a schema that is one.
+
+Not here: whether they are still what they were (pins.py), calling them (tool.py). Entry: `listing_of`.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import hashlib
+import json
+from collections.abc import Iterable, Iterator, Mapping
+from typing import TYPE_CHECKING, Any
+
+import msgspec
+
+from treadle.errors import AgentError
+from treadle.tooling import InvalidArguments
+from treadle.tools.function.given import GivenArguments
+from treadle.tools.mcp.naming import tool_name
+from treadle.tools.mcp.server import McpServer
+from treadle.tools.mcp.words import one_line, plain
+
+if TYPE_CHECKING:
+    import mcp_types
+
+TOOLS_MOST = 256
+"""Of one server, after `tools=`: each costs room in every request."""
+PAGES_MOST = 100
+SEEN_MOST = 20_000
+"""Tools that are looked at."""
+DEFINITION_BYTES = 64 << 10
+DEFINITIONS_BYTES = 1 << 20
+"""Of one server."""
+_DESCRIPTION = 8_000
+_NAME = 256
+_TOLD = 5
+
+
+class Offered(msgspec.Struct, frozen=True, kw_only=True):
+    """A tool as its server describes it now."""
+
+    theirs: str
+    """Its name there."""
+    name: str
+    """Its name here."""
+    definition: str
+    """All that was said of it, as JSON text: what is pinned."""
+    arguments: GivenArguments
+    reads_only: bool = False
+    is_idempotent: bool = False
+
+    @property
+    def digest(self) -> str:
+        return hashlib.sha256(self.definition.encode("utf-8", "surrogatepass")).hexdigest()
+
+
+class Listing(msgspec.Struct, frozen=True):
+    tools: Mapping[str, Offered]
+    """By the name there, in the server's order."""
+    notes: tuple[str, ...]
+    """What is not offered and why, for people."""
+
+
+def listing_of(server: McpServer, tools: Iterable[mcp_types.Tool]) -> Listing:
+    """Compiles each schema: may take a second for hundreds of tools."""
+    found: dict[str, Offered] = {}
+    left_out: dict[str, list[str]] = {}
+    size = 0
+    for tool in tools:
+        if server.tools is not None and tool.name not in server.tools:
+            continue
+        offered = _offered(server, tool)
+        if isinstance(offered, Offered):
+            offered = _fault(offered, found, size) or offered
+        if isinstance(offered, str):
+            left_out.setdefault(offered, []).append(one_line(tool.name, 60))
+            continue
+        found[tool.name] = offered
+        size += len(offered.definition)
+    missing = [name for name in server.tools or () if name not in found and all(one_line(name, 60) not in names for names in left_out.values())]
+    if missing:
+        left_out["it has no such tool, which its tools= names"] = missing
+    return Listing(found, tuple(_notes(server, left_out)))
+
+
+def _fault(offered: Offered, found: Mapping[str, Offered], size: int) -> str | None:
+    if offered.theirs in found or any(offered.name == other.name for other in found.values()):
+        return "it offers two of this name, and the first counts"
+    if len(found) >= TOOLS_MOST:
+        return f"it offers more than {TOOLS_MOST} tools: choose with tools="
+    if size + len(offered.definition) > DEFINITIONS_BYTES:
+        return f"its tools' descriptions are longer than {DEFINITIONS_BYTES >> 20} MiB: choose with tools="
+    return None
+
+
+def _offered(server: McpServer, tool: mcp_types.Tool) -> Offered | str:
+    """Or why not."""
+    hints = tool.annotations
+    definition = _definition(tool)
+    if not tool.name or len(tool.name) > _NAME or len(definition) > DEFINITION_BYTES:
+        return f"its name is empty or longer than {_NAME} characters, or what is said of it longer than {DEFINITION_BYTES >> 10} KiB"
+    name = tool_name(server.name, tool.name)
+    try:
+        arguments = GivenArguments(name, plain(tool.description or tool.title or "", _DESCRIPTION), {"type": "object", **tool.input_schema})
+        _compile(arguments)
+    except (AgentError, RecursionError, UnicodeError) as e:
+        return f"its schema is of no use ({one_line(str(e), 200)})"
+    destroys = hints is not None and hints.destructive_hint is True
+    return Offered(
+        theirs=tool.name,
+        name=name,
+        definition=definition,
+        arguments=arguments,
+        reads_only=hints is not None and hints.read_only_hint is True and not destroys,
+        is_idempotent=hints is not None and hints.idempotent_hint is True and not destroys,
+    )
+
+
+def _definition(tool: mcp_types.Tool) -> str:
+    said: dict[str, Any] = {
+        "name": tool.name,
+        "title": tool.title,
+        "description": tool.description,
+        "inputSchema": tool.input_schema,
+        "outputSchema": tool.output_schema,
+        "annotations": None if tool.annotations is None else tool.annotations.model_dump(by_alias=True, exclude_none=True),
+    }
+    return json.dumps({key: value for key, value in said.items() if value is not None}, sort_keys=True, separators=(",", ":"))
+
+
+def _compile(arguments: GivenArguments) -> None:
+    """A provider would refuse the whole request for a schema that is none."""
+    with contextlib.suppress(InvalidArguments):
+        arguments.parse("{}")
+
+
+def _notes(server: McpServer, left_out: Mapping[str, list[str]]) -> Iterator[str]:
+    for why, names in left_out.items():
+        more = f" and {len(names) - _TOLD} more" if len(names) > _TOLD else ""
+        yield server.redactor.exact(f"the MCP server {server.name!r}: {', '.join(map(repr, names[:_TOLD]))}{more} not offered: {why}")

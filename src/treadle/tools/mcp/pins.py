@@ -1,0 +1,151 @@
+"""What each tool of an MCP server was when it was first seen, so that one that changes afterwards is not offered until a person has looked.
+
+Trust on first use: nobody is asked about a tool that is new. Not here: asking servers (upkeep.py). Entry: `Pins`.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import os
+from collections.abc import Generator, Sequence
+from pathlib import Path
+
+import msgspec
+
+from treadle.config.file import Broken, read_text, write_text
+from treadle.errors import AgentError
+from treadle.file_lock import take
+from treadle.tools.mcp.listing import Offered
+from treadle.tools.mcp.server import McpServer
+
+FILE_NAME = "mcp-tools.json"
+VERSION = 1
+ACCEPT = "treadle tools accept"
+"""What a person types to accept a change, with the server's name after it."""
+
+
+class _Pin(msgspec.Struct, kw_only=True):
+    sha256: str
+    definition: str
+    offered: str | None = None
+    """What it was last seen to be, where that is something else."""
+
+
+class _Pinned(msgspec.Struct, kw_only=True):
+    name: str
+    place: str
+    tools: dict[str, _Pin] = {}
+
+
+class _Store(msgspec.Struct, kw_only=True):
+    version: int = VERSION
+    servers: dict[str, _Pinned] = {}
+    """By identity."""
+
+
+class ChangedTool(msgspec.Struct, frozen=True, kw_only=True):
+    """As JSON texts of name, description, schemas and hints: what it was, and what it is now."""
+
+    server: str
+    place: str
+    """The program or address."""
+    tool: str
+    """By its server's own name."""
+    before: str
+    now: str
+
+
+class Pins:
+    """In one file of Treadle's own folder, for its owner's eyes only. Blocks: for a thread."""
+
+    def __init__(self, own: Path) -> None:
+        """`own`: Treadle's folder (`config.home`)."""
+        self._own = own
+        self._file = own / FILE_NAME
+
+    def changed(self) -> list[ChangedTool]:
+        """Those that are not offered because nobody has accepted what they became. Raises AgentError(invalid) for a file that cannot be read."""
+        return [
+            ChangedTool(server=server.name, place=server.place, tool=tool, before=pin.definition, now=pin.offered)
+            for server in self._read().servers.values()
+            for tool, pin in server.tools.items()
+            if pin.offered is not None
+        ]
+
+    def accept(self, changes: Sequence[ChangedTool]) -> list[ChangedTool]:
+        """From now on they are what a person saw in `changes`; those that have changed again since stay as they are. Gives the accepted ones.
+
+        Raises AgentError(invalid) for a file that cannot be read or written.
+        """
+        accepted: list[ChangedTool] = []
+        with self._changing() as store:
+            for change in changes:
+                for server in store.servers.values():
+                    pin = server.tools.get(change.tool)
+                    if (server.name, server.place) == (change.server, change.place) and pin is not None and pin.offered == change.now:
+                        server.tools[change.tool] = _Pin(sha256=_hash(change.now), definition=change.now)
+                        accepted.append(change)
+        return accepted
+
+    def check(self, server: McpServer, offered: Sequence[Offered]) -> list[str]:
+        """Remembers what is new, and gives the tools, by their server's names, that are not what they were.
+
+        Raises AgentError(invalid) for a file that cannot be read or written: then nobody can tell, and nothing should be offered.
+        """
+        known = self._read().servers.get(server.identity)
+        if known is None or any(_news(known, tool) for tool in offered):
+            with self._changing() as store:
+                known = store.servers.setdefault(server.identity, _Pinned(name=server.name, place=server.place))
+                for tool in offered:
+                    _remember(known, tool)
+        return [tool.theirs for tool in offered if known.tools[tool.theirs].sha256 != tool.digest]
+
+    # ------------------------------------------------------------ the file
+
+    def _read(self) -> _Store:
+        try:
+            opened = read_text(self._file, own=True)
+            store = _Store() if opened is None else msgspec.json.decode(opened.text, type=_Store)
+        except (Broken, msgspec.DecodeError, UnicodeError) as e:
+            why = e.text if isinstance(e, Broken) else "is not what Treadle writes"
+            raise AgentError("invalid", f"{self._file}: {why}; delete it to trust each MCP tool anew as it is next seen") from e
+        if store.version != VERSION:
+            raise AgentError("invalid", f"{self._file} is of another version of Treadle ({store.version}, and this one writes {VERSION})")
+        return store
+
+    @contextlib.contextmanager
+    def _changing(self) -> Generator[_Store]:
+        """Written in one step; nobody else's change is lost."""
+        try:
+            self._own.mkdir(mode=0o700, parents=True, exist_ok=True)
+            flags = os.O_RDWR | os.O_CREAT | getattr(os, "O_NOFOLLOW", 0) | getattr(os, "O_CLOEXEC", 0)
+            descriptor = os.open(self._file.with_name(FILE_NAME + ".lock"), flags, 0o600)
+            try:
+                take(descriptor, wait=True)
+                store = self._read()
+                yield store
+                write_text(self._file, msgspec.json.format(msgspec.json.encode(store), indent=1).decode() + "\n")
+            finally:
+                os.close(descriptor)
+        except OSError as e:
+            raise AgentError("invalid", f"{self._own}: cannot be written: {e.strerror or e}") from e
+
+
+def _news(known: _Pinned, tool: Offered) -> bool:
+    """Whether the file does not say it yet."""
+    pin = known.tools.get(tool.theirs)
+    return pin is None or (pin.offered or pin.definition) != tool.definition
+
+
+def _remember(known: _Pinned, tool: Offered) -> None:
+    pin = known.tools.get(tool.theirs)
+    if pin is None:
+        known.tools[tool.theirs] = _Pin(sha256=tool.digest, definition=tool.definition)
+    else:
+        pin.offered = None if tool.digest == pin.sha256 else tool.definition
+
+
+def _hash(definition: str) -> str:
+    import hashlib  # noqa: PLC0415  only when something is accepted
+
+    return hashlib.sha256(definition.encode("utf-8", "surrogatepass")).hexdigest()

@@ -1,0 +1,71 @@
+"""What a server asks a person in the middle of a call (elicitation), and who is asked. Where nobody can be, servers are told so.
+
+Not here: the calls (connection.py). Entry: `Question`, `Ask`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable, Callable, Mapping
+from typing import TYPE_CHECKING, Any, TypeAlias
+from urllib.parse import urlsplit
+
+import msgspec
+
+from treadle.tools.mcp.words import plain
+
+if TYPE_CHECKING:
+    from mcp_types import ElicitRequestParams, ElicitResult
+
+MOST = 10
+"""Questions of one call; further ones are declined."""
+_WORDS = 4_000
+
+
+class Question(msgspec.Struct, frozen=True, kw_only=True):
+    """In the server's own words, which nobody has checked."""
+
+    server: str
+    message: str
+    schema: Mapping[str, Any] | None = None
+    """A JSON Schema of the answer: an object of plain values. None where a page is to be opened."""
+    url: str | None = None
+    """A page of http or https that the person is asked to open. Nothing here opens it."""
+    tool: str | None = None
+    """Its name here, with the run and the call that it belongs to; None where several calls run and the server does not say which."""
+    run_id: str | None = None
+    call_id: str | None = None
+
+
+Ask: TypeAlias = Callable[[Question], Awaitable[Mapping[str, Any] | None]]
+"""Gives the answer (of a page: `{}`, once it was opened), or None to decline. What it raises declines too."""
+
+
+def question_of(server: str, params: ElicitRequestParams) -> Question | None:
+    """None for what is asked of nobody: a page of another scheme than http and https, or with characters that no address has."""
+    from mcp_types import ElicitRequestURLParams  # noqa: PLC0415  costs the SDK, which only a connection needs
+
+    message = plain(params.message, _WORDS)
+    if not isinstance(params, ElicitRequestURLParams):
+        return Question(server=server, message=message, schema=params.requested_schema)
+    return Question(server=server, message=message, url=params.url) if _can_be_opened(params.url) else None
+
+
+def _can_be_opened(url: str) -> bool:
+    try:
+        parts = urlsplit(url)
+    except ValueError:
+        return False
+    return parts.scheme in ("http", "https") and bool(parts.hostname) and url.isprintable() and not set(url) & set(" \"'`<>\\^{|}$")
+
+
+def answer_of(content: Mapping[str, Any] | None) -> ElicitResult:
+    """What is no answer in the protocol's form declines."""
+    from mcp_types import ElicitResult  # noqa: PLC0415  as above
+    from pydantic import ValidationError  # noqa: PLC0415  as above
+
+    if content is None:
+        return ElicitResult(action="decline")
+    try:
+        return ElicitResult(action="accept", content=dict(content) or None)
+    except ValidationError:
+        return ElicitResult(action="decline")

@@ -1,0 +1,144 @@
+"""The MCP servers of one runtime: each started once, when a run first wants its tools, shared by all runs, ended with it.
+
+Entry: `McpServers`.
+"""
+
+from __future__ import annotations
+
+import contextvars
+import importlib.util
+from collections.abc import Callable, Collection, Mapping, Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, Self
+
+import anyio
+from anyio import to_thread
+from anyio.abc import TaskGroup
+
+from treadle.environment import child_environment
+from treadle.errors import AgentError
+from treadle.tools.mcp.failures import Unreachable
+from treadle.tools.mcp.listing import Offered
+from treadle.tools.mcp.pins import ACCEPT, Pins
+from treadle.tools.mcp.questions import Ask
+from treadle.tools.mcp.server import McpServer
+from treadle.tools.mcp.tool import McpTool
+from treadle.tools.mcp.upkeep import Upkeep
+
+if TYPE_CHECKING:
+    from treadle.tools.mcp.connection import Connection, Era
+
+INSTALL = "pip install 'treadle[mcp]'"
+
+Warn = Callable[[str], None]
+
+
+class McpServers:
+    """An async context manager; `aclose` may come from any task. Nothing of a server outlives it."""
+
+    def __init__(self, *, home: Path | None = None, environment: Mapping[str, str] | None = None, ask: Ask | None = None) -> None:
+        """`home`: Treadle's folder, where it is remembered what tools were; None: nowhere. `environment`: of programs; None: ours without keys.
+
+        `ask`: who answers what a server asks a person; None: nobody, and servers are told so.
+        """
+        self.pins = None if home is None else Pins(home)
+        self._environment = child_environment(()) if environment is None else environment
+        self._ask = ask
+        self._upkeeps: dict[McpServer, Upkeep] = {}
+        self._group: TaskGroup | None = None
+        self._context = contextvars.copy_context()
+        self._closed = False
+
+    async def __aenter__(self) -> Self:
+        self._context = contextvars.copy_context()  # connections outlive the run, and the span, in which they are first wanted
+        self._group = await anyio.create_task_group().__aenter__()
+        return self
+
+    async def __aexit__(self, *exc: object) -> bool | None:
+        assert self._group is not None, "it was entered"
+        with anyio.CancelScope(shield=True):
+            await self.aclose()
+        group, self._group = self._group, None
+        return await group.__aexit__(*exc)  # pyright: ignore[reportArgumentType]  what an async with hands over
+
+    async def aclose(self) -> None:
+        """Idempotent."""
+        self._closed = True
+        for upkeep in self._upkeeps.values():
+            upkeep.end()
+        for upkeep in self._upkeeps.values():
+            await upkeep.aclose()
+
+    async def tools(
+        self,
+        servers: Sequence[McpServer],
+        *,
+        taken: Collection[str] = (),
+        required: Collection[str] = (),
+        warn: Callable[[str], None],
+    ) -> list[McpTool]:
+        """What `servers` offer now, in their order; all are asked at once. Each is asked again for the next run.
+
+        What cannot be offered is told to `warn`, a sentence each: a server that cannot be reached, a tool that has changed since it was first seen,
+        one whose name is among `taken` (the run's own tools) or another server's. Raises AgentError(tool) for a server whose name is among
+        `required` and that cannot be reached, (invalid) where the SDK is not installed.
+        """
+        if not servers:
+            return []
+        self._check()
+        found: dict[McpServer, list[McpTool]] = {}
+        missed: dict[McpServer, str] = {}
+        async with anyio.create_task_group() as asking:
+            for server in dict.fromkeys(servers):
+                asking.start_soon(self._ask_one, server, found, missed, warn)
+        for server, why in missed.items():
+            if server.name in required:
+                raise AgentError("tool", f"{why}; this run needs it")
+            warn(f"{why}; its tools are not there in this run")
+        names, tools = set(taken), list[McpTool]()
+        for tool in (tool for server in dict.fromkeys(servers) for tool in found.get(server, [])):
+            if tool.name in names:
+                warn(f"the MCP server {tool.server!r}: its tool {tool.name!r} is not offered, because another tool has that name: rename the server")
+                continue
+            names.add(tool.name)
+            tools.append(tool)
+        return tools
+
+    def _check(self) -> None:
+        if importlib.util.find_spec("mcp") is None:
+            raise AgentError("invalid", f"MCP servers need the official SDK: {INSTALL}")
+        if self._group is None or self._closed:
+            raise AgentError("invalid", "MCP servers live as long as a runtime that is open: use `async with Runtime.open(…) as rt:`")
+
+    async def _ask_one(self, server: McpServer, found: dict[McpServer, list[McpTool]], missed: dict[McpServer, str], warn: Warn) -> None:
+        upkeep = self._upkeeps.get(server) or self._upkeeps.setdefault(server, Upkeep(server, self._connect))
+        try:
+            listing = await upkeep.listing(fresh=True)
+            offered = await self._unchanged(server, [*listing.tools.values()], warn)
+        except (Unreachable, AgentError) as e:
+            missed[server] = str(e)
+            return
+        for note in listing.notes:
+            warn(note)
+        found[server] = [McpTool(tool, upkeep) for tool in offered]
+
+    async def _unchanged(self, server: McpServer, offered: list[Offered], warn: Warn) -> list[Offered]:
+        if self.pins is None:
+            return offered
+        changed = await to_thread.run_sync(self.pins.check, server, offered)
+        for tool in offered:
+            if tool.theirs in changed:
+                warn(
+                    f"the MCP server {server.name!r} has changed its tool {tool.name!r} since it was first seen: "
+                    f"it is not offered until you have looked at it: {ACCEPT} {server.name}"
+                )
+        return [tool for tool in offered if tool.theirs not in changed]
+
+    def _connect(self, server: McpServer, era: Era) -> Connection:
+        from treadle.tools.mcp.connection import Connection  # noqa: PLC0415  the SDK costs a second
+
+        if self._group is None or self._closed:
+            raise Unreachable(f"the MCP server {server.name!r} was closed with its runtime")
+        connection = Connection(server, self._environment, self._ask, era)
+        self._context.run(self._group.start_soon, connection.run)
+        return connection

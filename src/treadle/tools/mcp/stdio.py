@@ -1,0 +1,179 @@
+"""A server that is a program of ours: messages are lines of its stdin and stdout. Made to outlive what it writes.
+
+The SDK's own transport keeps a line of any length in memory, writes each that is no message into the log, and knows only the
+process group; hence this one. Entry: `stdio`.
+"""
+
+from __future__ import annotations
+
+import os
+import sys
+from collections.abc import AsyncGenerator, Mapping
+from contextlib import asynccontextmanager, suppress
+
+import anyio
+from anyio.abc import ByteReceiveStream, Process
+from anyio.streams.memory import MemoryObjectReceiveStream, MemoryObjectSendStream
+from mcp.shared.message import SessionMessage
+from mcp_types import ErrorData, JSONRPCError, jsonrpc_message_adapter
+
+from treadle.tools.mcp.failures import Unreachable, own_error
+from treadle.tools.mcp.lines import LINE_BYTES, Line, Lines, answered_id
+from treadle.tools.mcp.server import McpServer
+from treadle.tools.mcp.traffic import Streams, Traffic
+from treadle.tools.mcp.words import one_line
+from treadle.tools.processes import MARK, Tree, tree_of
+
+BABBLE_BYTES = 32 << 20
+"""What it may write between two messages that is none."""
+QUEUE = 64
+"""Messages that wait for it to read: whoever cancels a call must not wait for a program that does not."""
+GRACE_S = 1.0
+"""Between the end of its stdin, by which a server is told to end, and SIGTERM."""
+_LAST_S = 2.0
+_POLL_S = 0.01
+_PIECE = 65536
+_WORDS = 4096
+_QUOTED = 300
+_GONE = (anyio.EndOfStream, anyio.ClosedResourceError, anyio.BrokenResourceError, OSError)
+
+
+@asynccontextmanager
+async def stdio(server: McpServer, environment: Mapping[str, str], traffic: Traffic) -> AsyncGenerator[Streams]:
+    """Runs it until the block is left; then nothing of it is left. Raises Unreachable where it cannot be started."""
+    mark = os.urandom(16).hex()
+    program = await _started(server, {**environment, **server.env(), MARK: mark})
+    tree = tree_of(program.pid, mark)
+    into, reading = anyio.create_memory_object_stream[SessionMessage | Exception](0)
+    writing, out = anyio.create_memory_object_stream[SessionMessage](QUEUE)
+    pipes = _Pipes(program, into, out, traffic)
+    try:
+        async with anyio.create_task_group() as group:
+            group.start_soon(pipes.read)
+            group.start_soon(pipes.write)
+            group.start_soon(pipes.listen)
+            try:
+                yield reading, writing
+            finally:
+                reading.close()
+                writing.close()
+                with anyio.CancelScope(shield=True):
+                    await _end(program, tree)
+                group.cancel_scope.cancel()
+    finally:
+        for stream in (into, reading, writing, out):
+            stream.close()
+
+
+async def _started(server: McpServer, environment: Mapping[str, str]) -> Process:
+    try:
+        return await anyio.open_process(server.command, stderr=-1, cwd=server.cwd, env=environment, start_new_session=True)
+    except (OSError, ValueError) as e:
+        why = (e.strerror or str(e)) if isinstance(e, OSError) else str(e)
+        raise Unreachable(f"the program {server.command[0]!r} cannot be started: {why}") from e
+
+
+async def _end(program: Process, tree: Tree) -> None:
+    """Its stdin ends; what is still there a second later is told to end, and then killed, with everything that it started."""
+    with suppress(*_GONE):
+        if program.stdin is not None:
+            await program.stdin.aclose()
+    with anyio.move_on_after(GRACE_S):
+        while program.returncode is None:  # noqa: ASYNC110  wait() waits for the pipes too, which a child may hold
+            await anyio.sleep(_POLL_S)
+    if sys.platform == "win32":
+        if program.returncode is None:
+            program.kill()
+    else:
+        await tree.end()
+    with anyio.move_on_after(_LAST_S):
+        await program.aclose()
+
+
+class _Pipes:
+    def __init__(
+        self,
+        program: Process,
+        into: MemoryObjectSendStream[SessionMessage | Exception],
+        out: MemoryObjectReceiveStream[SessionMessage],
+        traffic: Traffic,
+    ) -> None:
+        self._program, self._into, self._out, self._traffic = program, into, out, traffic
+        self._babble = 0
+        self._nonsense = ""
+        """The last line that was no message."""
+        self._words = b""
+        """The end of what it wrote to stderr."""
+
+    # ------------------------------------------------------------ what it says
+
+    async def read(self) -> None:
+        lines = Lines()
+        while data := await _piece(self._program.stdout):
+            for line in lines.feed(data):
+                await self._hand_on(self._message(line))
+            if self._babble > BABBLE_BYTES:
+                self._traffic.end(f"it wrote {BABBLE_BYTES >> 20} MiB to stdout that are no messages, the last: {self._nonsense!r}")
+        with anyio.move_on_after(_POLL_S * 10):  # its death and its last words come by other ways
+            while self._program.returncode is None:  # noqa: ASYNC110  as in _end
+                await anyio.sleep(_POLL_S)
+        self._traffic.end(self._end_in_words())
+        self._into.close()
+
+    async def _hand_on(self, message: SessionMessage | None) -> None:
+        """What comes when nobody listens any more is let go, so that the program can end."""
+        if message is not None:
+            with suppress(*_GONE):
+                await self._into.send(message)
+
+    def _message(self, line: Line) -> SessionMessage | None:
+        data = line.data.strip()
+        if not line.is_cut and data.startswith(b"{"):
+            try:
+                message = jsonrpc_message_adapter.validate_json(data, by_name=False)
+            except ValueError:
+                pass
+            else:
+                self._babble = 0
+                return SessionMessage(message)
+        self._babble += line.size
+        self._nonsense = one_line(data[:_QUOTED].decode(errors="replace"), 100)
+        return self._unreadable(line) if line.is_cut or data.startswith(b"{") else None
+
+    def _unreadable(self, line: Line) -> SessionMessage | None:
+        """For the call that seems to be meant."""
+        if (request := answered_id(line)) is None:
+            return None
+        what = f"longer than {LINE_BYTES >> 20} MiB ({line.size:,} bytes)" if line.is_cut else f"no message of JSON-RPC: {self._nonsense!r}"
+        return SessionMessage(JSONRPCError(jsonrpc="2.0", id=request, error=ErrorData(**own_error(f"its answer is {what}"))))
+
+    async def listen(self) -> None:
+        while data := await _piece(self._program.stderr):
+            self._words = (self._words + data)[-_WORDS:]
+
+    def _end_in_words(self) -> str:
+        code = self._program.returncode
+        how = "it closed its stdout" if code is None else f"it ended with exit code {code}" if code >= 0 else f"it was ended by signal {-code}"
+        said = [text for text in self._words.decode(errors="replace").splitlines() if text.strip()]
+        if said:
+            return f"{how}; its last words: {one_line(said[-1], _QUOTED)!r}"
+        return f"{how}; it wrote: {self._nonsense!r}" if self._nonsense else how
+
+    # ------------------------------------------------------------ what it is told
+
+    async def write(self) -> None:
+        stdin = self._program.stdin
+        assert stdin is not None, "it is a pipe"
+        with suppress(*_GONE):
+            async for item in self._out:
+                await stdin.send(item.message.model_dump_json(by_alias=True, exclude_unset=True).encode() + b"\n")
+
+
+async def _piece(stream: ByteReceiveStream | None) -> bytes:
+    """Empty at the end."""
+    assert stream is not None, "it is a pipe"
+    await anyio.lowlevel.checkpoint()  # a program that never stops writing must not keep everybody else waiting
+    try:
+        return await stream.receive(_PIECE)
+    except _GONE:
+        return b""

@@ -1,0 +1,134 @@
+"""One MCP server over a runtime's life: connected when it is wanted, again when it has died, and what it offers as last heard.
+
+Not here: a single connection (connection.py). Entry: `Upkeep`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from typing import TYPE_CHECKING, Any
+
+import anyio
+from anyio import to_thread
+
+from treadle.tooling import ToolContext, ToolFailed
+from treadle.tools.mcp.backoff import MOST, Backoff
+from treadle.tools.mcp.failures import Unreachable
+from treadle.tools.mcp.listing import Listing, Offered, listing_of
+from treadle.tools.mcp.server import McpServer
+
+if TYPE_CHECKING:
+    import mcp_types
+
+    from treadle.tools.mcp.connection import Connection, Era
+
+FRESH_S = 60.0
+"""How long what it offers is believed, where it does not say that it has changed."""
+PATIENCE_S = 2.0
+"""Of the wait before its next start: a longer one is told at once."""
+
+
+class Upkeep:
+    """Calls may come from any task of the runtime's event loop."""
+
+    def __init__(self, server: McpServer, connect: Callable[[McpServer, Era], Connection]) -> None:
+        """`connect` makes a connection and starts its task."""
+        self.server = server
+        self._connect = connect
+        self._backoff = Backoff(anyio.current_time)
+        self._era: Era = "auto"
+        self._now: Connection | None = None
+        self._listed: tuple[Connection, Listing, float] | None = None
+        self._listing = anyio.Lock()
+        """One listing at a time: runs that begin together want the same one."""
+
+    async def listing(self, *, fresh: bool) -> Listing:
+        """What it offers, asked for again where it has changed, or (`fresh`) a minute is over. Raises Unreachable."""
+        if (known := self._known(fresh=fresh)) is not None:
+            return known
+        async with self._listing:
+            connection = await self._connected()
+            if (known := self._known(fresh=fresh)) is not None:
+                return known
+            try:
+                tools = await connection.tools()
+            except Unreachable as e:
+                raise self._unreachable(str(e)) from e
+            listing = await to_thread.run_sync(listing_of, self.server, tools)
+            self._listed = (connection, listing, anyio.current_time())
+            return listing
+
+    def _known(self, *, fresh: bool) -> Listing | None:
+        """What it last said, where that still holds."""
+        connection, listed = self._now, self._listed
+        if listed is None or connection is None or listed[0] is not connection or not connection.is_usable or connection.traffic.tools_changed:
+            return None
+        return listed[1] if not fresh or anyio.current_time() - listed[2] < FRESH_S else None
+
+    async def call(self, tool: Offered, ctx: ToolContext[Any], arguments: Mapping[str, Any]) -> mcp_types.CallToolResult:
+        """Raises ToolFailed. Once more where the server says that it does not know our session, and so has run nothing."""
+        why = ""
+        for _ in range(2):
+            try:
+                self._check(tool, await self.listing(fresh=False))
+                connection = await self._connected()
+                result = await connection.call(tool, ctx, arguments)
+            except Unreachable as e:
+                why = str(e)
+                continue
+            self._backoff.worked()
+            return result
+        raise ToolFailed(f"{why[:1].upper()}{why[1:]}. Nothing was run.")
+
+    def _check(self, tool: Offered, listing: Listing) -> None:
+        now = listing.tools.get(tool.theirs)
+        if now is None or now.digest != tool.digest:
+            what = "has no such tool any more" if now is None else "has changed this tool since the run began"
+            raise ToolFailed(f"The MCP server {self.server.name!r} {what}: nothing was run. Go on without {tool.name}.")
+
+    # ------------------------------------------------------------ connecting
+
+    async def _connected(self) -> Connection:
+        """Raises Unreachable."""
+        if self._now is not None and not self._now.is_usable and self._now.settled.is_set():
+            await self._buried(self._now)
+        if self._now is None:
+            await self._wait()
+        connection = self._now = self._now or self._connect(self.server, self._era)
+        await connection.settled.wait()
+        if not connection.is_usable:
+            await self._buried(connection)
+            raise self._unreachable(f"it could not be connected to: {connection.reason}")
+        return connection
+
+    async def _buried(self, connection: Connection) -> None:
+        await connection.over.wait()
+        if self._now is connection:  # one of those that waited for it does this
+            self._now = None
+            if connection.answered:
+                self._backoff.worked()
+            elif self._listed is None and self.server.command:
+                self._era = "auto" if self._era == "legacy" else "legacy"  # some old servers die of the newer protocol's first word
+            self._backoff.failed()
+
+    async def _wait(self) -> None:
+        if self._backoff.is_given_up:
+            raise Unreachable(f"the MCP server {self.server.name!r} failed {MOST} times in a row and is left alone until Treadle is started anew")
+        if self._backoff.wait_s > PATIENCE_S:
+            raise self._unreachable("it failed before")
+        await anyio.sleep(self._backoff.wait_s)
+
+    def _unreachable(self, why: str) -> Unreachable:
+        wait_s = self._backoff.wait_s
+        then = f"; it is tried again after {wait_s:.0f} s" if wait_s > PATIENCE_S else ""
+        return Unreachable(self.server.redactor.text(f"the MCP server {self.server.name!r} cannot be used: {why}{then}"))
+
+    def end(self) -> None:
+        if self._now is not None:
+            self._now.end("it was closed")
+
+    async def aclose(self) -> None:
+        """Idempotent."""
+        self.end()
+        if self._now is not None:
+            await self._now.over.wait()
