@@ -15,8 +15,12 @@ COMMANDS = {
     "work": ("treadle.cli.work:work", "Work many prompts to their ends, with gates and a report."),
     "runs": ("treadle.cli.runs.group:runs", "List, show, resume, replay, fork and keep runs."),
     "sessions": ("treadle.cli.sessions:sessions", "List, show, search and keep conversations."),
-    "models": ("treadle.cli.models:models", "List models: what answers, sizes, prices, abilities."),
-    "demo": ("treadle.cli.demo:demo", "Watch it find, fix and prove a bug. Needs no key."),
+    "models": ("treadle.cli.models:models", "List models: which providers answer, sizes, prices, abilities."),
+    "mcp": ("treadle.cli.mcp:mcp", "Serve agents as tools to a client of the Model Context Protocol."),
+    "agents": ("treadle.cli.agents:agents", "List, show and check agents that are defined in files."),
+    "tools": ("treadle.cli.tools:tools", "List the tools that agents can be given."),
+    "init": ("treadle.cli.init:init", "Write an example agent and a commented configuration."),
+    "demo": ("treadle.cli.demo:demo", "Watch an agent find and fix a bug, and prove it. Needs no key."),
     "config": ("treadle.cli.config:config", "Show, check and set settings."),
     "policy": ("treadle.cli.policy:policy", "Say what would happen to a command, without running it."),
     "trust": ("treadle.cli.trust:trust", "Say that a project's own configuration may be used."),
@@ -28,7 +32,7 @@ COMMANDS = {
 _LATER = "it comes in a later version"
 ELSEWHERE = {
     **{name: f"it is `treadle runs {name}`" for name in ("list", "show", "resume", "replay", "fork", "diff", "kill", "undo", "cost", "export", "prune")},
-    **dict.fromkeys(("chat", "agents", "tools", "init", "tasks", "serve", "worker", "acp", "mcp"), _LATER),
+    **dict.fromkeys(("chat", "tasks", "serve", "worker", "acp"), _LATER),
     "help": "it is `treadle --help`",
     "version": "it is `treadle --version`",
     "login": "set ANTHROPIC_API_KEY, or `treadle config set providers.anthropic.api_key -`",

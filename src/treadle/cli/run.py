@@ -16,7 +16,7 @@ from typing import IO, Any
 import anyio
 import click
 
-from treadle.agent import Agent
+from treadle.cli.agent_option import Chosen, agent_options, chosen_agent
 from treadle.cli.exits import Failed, exit_code, failing, unwritable
 from treadle.cli.help import HELP
 from treadle.cli.input import read_prompt
@@ -63,6 +63,7 @@ class Wish:
 
 @click.command(context_settings=HELP)
 @click.argument("prompt", required=False, default="")
+@agent_options
 @run_options
 @click.option("--continue", "goes_on", is_flag=True, help="Go on with the last conversation that worked in this directory.")
 @click.option("--session", metavar="ID", help="Go on with this conversation, or begin it.")
@@ -79,19 +80,17 @@ def run(prompt: str, attached: tuple[Path, ...], output_file: Path | None, **opt
     Exits with 0 when completed, 1 on an error, 2 on wrong use, 3 at a limit, 4 where an approval was needed, 75 where
     trying again later may help, 130 when stopped.
     """
-    from treadle.coding import coding_agent  # noqa: PLC0415  it brings the tools, and --help needs none
-
     _check(options)
     parts = read_prompt(prompt, attached)
     with failing():
         config = configured(options, cwd=options["cwd"])
         wish = _wish(config, parts, options)
-        assistant = coding_agent(config, wish.cwd)
+        chosen = chosen_agent(config, wish.cwd, options)
         if not wish.quiet:
-            for warning in (*config.warnings, *assistant.warnings, *_without_effect(config)):
+            for warning in (*config.warnings, *chosen.warnings, *_without_effect(config)):
                 click.echo(f"! {plain(Redactor(config.secrets()).exact(warning))}", err=True)
         with OutputFile(output_file) if output_file else nullcontext(sys.stdout.buffer) as out:
-            result = anyio.run(_run, config, wish, assistant.agent, out)
+            result = anyio.run(_run, config, wish, chosen, out)
             if isinstance(out, OutputFile):
                 out.finish()
     sys.exit(exit_code(result.outcome, result.error.kind if result.error else None))
@@ -121,24 +120,22 @@ def _wish(config: Config, parts: list[Part], options: dict[str, Any]) -> Wish:
 
 def _without_effect(config: Config) -> list[str]:
     """What the configuration says in vain."""
-    said = {
-        "mcp_servers": bool(config.mcp_servers),
-        "agents": bool(config.agents),
-    }
-    vain = [key for key, is_said in said.items() if is_said]
-    return [f"{', '.join(vain)} in the configuration: without effect in this version"] if vain else []
+    return ["mcp_servers in the configuration: without effect in this version"] if config.mcp_servers else []
 
 
-async def _run(config: Config, wish: Wish, agent: Agent[object, str], out: IO[bytes]) -> RunResult[str]:
+async def _run(config: Config, wish: Wish, chosen: Chosen, out: IO[bytes]) -> RunResult[Any]:
     show = renderer(wish.output, out, Redactor(config.secrets()), quiet=wish.quiet, verbose=wish.verbose).show
     async with _opened(config, wish.journal) as runtime:
         session = await _last_here(runtime, wish.cwd) if wish.goes_on else new_id("session") if wish.session is None else wish.session
         stream = runtime.stream(
-            agent,
+            chosen.agent,
+        for other in (chosen.agent, *chosen.others):
+            runtime.agents.register(other)
             wish.prompt,
             session=session,
             settings=wish.settings,
-            limits=config.limits,
+            limits=chosen.limits,
+            inputs=chosen.inputs,
             mode=config.defaults.mode,
             cwd=wish.cwd,
             on_ask=wish.on_ask,

@@ -94,11 +94,11 @@ WORDS: dict[str, bool | None] = {
 }
 
 
-def parse(text: str) -> Document:
+def parse(text: str, *, depth_max: int = DEPTH_MAX) -> Document:
     """The one document in `text`. `yes`, `no`, `on` and `off` are words, as in YAML 1.2. Raises Broken."""
     try:
         # Not compose(): it recurses as deep as the text says, in C.
-        return _Parser(yaml.parse(text, Loader=getattr(yaml, "CSafeLoader", yaml.SafeLoader))).document()
+        return _Parser(yaml.parse(text, Loader=getattr(yaml, "CSafeLoader", yaml.SafeLoader)), depth_max).document()
     except yaml.MarkedYAMLError as e:
         mark = e.problem_mark or e.context_mark
         raise Broken(mark.line + 1 if mark else 1, f"is not YAML: {e.problem or e.context}{_tab(text, mark)}") from e
@@ -113,8 +113,9 @@ def _tab(text: str, mark: yaml.Mark | None) -> str:
 
 
 class _Parser:
-    def __init__(self, events: Iterable[Event]) -> None:
+    def __init__(self, events: Iterable[Event], depth_max: int) -> None:
         self._events: Iterator[Event] = iter(events)
+        self._depth_max = depth_max
         self._anchors: dict[str, Node] = {}
         self._duplicates: list[Duplicate] = []
         self._count = 0
@@ -129,8 +130,8 @@ class _Parser:
         return Document(root, tuple(self._duplicates))
 
     def _node(self, event: Event, depth: int) -> Node:
-        if depth > DEPTH_MAX:
-            raise Broken(_line(event), f"is nested deeper than {DEPTH_MAX} levels")
+        if depth > self._depth_max:
+            raise Broken(_line(event), f"is nested deeper than {self._depth_max} levels")
         if isinstance(event, AliasEvent):
             node = self._alias(event)
             self._grow(event, node.size)

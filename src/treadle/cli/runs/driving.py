@@ -14,6 +14,7 @@ import click
 from msgspec import UNSET
 
 from treadle.agent import Agent
+from treadle.cli.agent_option import ASSISTANT, defined_agent
 from treadle.cli.exits import Failed, exit_code, failing, unwritable
 from treadle.cli.journal_option import journal_file, journal_option, journal_url
 from treadle.cli.next_steps import next_steps
@@ -35,9 +36,6 @@ from treadle.runtime import Runtime
 from treadle.types import Mode, Outcome, now
 
 F = TypeVar("F", bound=Callable[..., Any])
-
-AGENT = "treadle"
-"""The agent of `treadle run`."""
 
 
 def output_options(command: F) -> F:
@@ -106,21 +104,32 @@ class Opened:
     show: Callable[[Event], None]
     drive: Drive
 
-    def agent(self) -> Agent[object, str]:
-        """Raises Failed where the run's is not the one of `treadle run`."""
-        if self.info.agent != AGENT:
-            raise Failed(
-                f"the agent {self.info.agent!r} of run {self.info.run_id} is defined in code: resume or fork it there, with Runtime.resume or Runtime.fork"
-            )
+    def agent(self) -> Agent[Any, Any]:
+        """The run's, found by its name. Raises Failed where it is not there any more, AgentError(invalid) where something is wrong with it."""
         if self.drive.cwd is None and not Path(self.info.cwd).is_dir():
             raise Failed(f"the directory {self.info.cwd!r} of run {self.info.run_id} is not there any more: name another one with --cwd")
-        from treadle.coding import coding_agent  # noqa: PLC0415  as in run.py
-
         cwd = self.drive.cwd or Path(self.info.cwd)
-        assistant = coding_agent(self.config, cwd, moved=cwd.resolve() != Path(self.info.cwd))
-        for warning in assistant.warnings:
+        agent, warnings = self._assistant(cwd) if self.info.agent == ASSISTANT else self._defined(cwd)
+        for warning in warnings:
             self.warn(warning)
-        return assistant.agent
+        return agent
+
+    def _assistant(self, cwd: Path) -> tuple[Agent[Any, Any], tuple[str, ...]]:
+        from treadle.coding import coding_agent  # noqa: PLC0415  as in agent_option.py
+
+        return coding_agent(self.config, cwd, moved=cwd.resolve() != Path(self.info.cwd))
+
+    def _defined(self, cwd: Path) -> tuple[Agent[Any, Any], tuple[str, ...]]:
+        from treadle.definitions import Catalog  # noqa: PLC0415  likewise
+
+        name, catalog = self.info.agent, Catalog(self.config, cwd)
+        if name not in catalog.names() and not catalog.modules.problems:
+            elsewhere = "resume or fork it in its own program, with Runtime.resume or Runtime.fork"
+            raise Failed(f"the agent {name!r} of run {self.info.run_id} is not defined in {str(cwd)!r}: {elsewhere}")
+        chosen = defined_agent(self.config, catalog, name)
+        for other in (chosen.agent, *chosen.others):
+            self.runtime.agents.register(other)
+        return chosen.agent, chosen.warnings
 
     def warn(self, text: str) -> None:
         if not self.drive.quiet:

@@ -1,0 +1,99 @@
+"""Which agent a command runs: `--agent`, its inputs, and where it is looked for. Entry: `agent_options`, `chosen_agent`, `defined_agent`.
+
+What a definition may say is treadle.definitions'; the coding assistant is treadle.coding's.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import replace
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Final, NamedTuple, TypeVar
+
+import click
+import msgspec
+
+from treadle.agent import Agent
+from treadle.cli.exits import Failed
+from treadle.config import Config
+from treadle.types import Limits
+
+if TYPE_CHECKING:
+    from treadle.definitions import Catalog
+
+F = TypeVar("F", bound=Callable[..., Any])
+
+ASSISTANT = "treadle"
+"""The coding assistant, which runs where no agent is named."""
+
+_OPTIONS: Final[tuple[Callable[[Any], Any], ...]] = (
+    click.option("--agent", metavar="NAME", help="Run this agent, with its instructions and tools: see `treadle agents list`."),
+    click.option("--input", "inputs", metavar="K=V", multiple=True, help="An input of the agent, of the type that it declares; repeatable."),
+)
+
+
+class Chosen(NamedTuple):
+    agent: Agent[Any, Any]
+    limits: Limits
+    """Of the run."""
+    inputs: dict[str, Any]
+    others: tuple[Agent[Any, Any], ...] = ()
+    """Found by name while it runs."""
+    warnings: tuple[str, ...] = ()
+    """For the person, once."""
+
+
+def agent_options(command: F) -> F:
+    for option in reversed(_OPTIONS):
+        command = option(command)
+    return command
+
+
+def chosen_agent(config: Config, cwd: Path, options: Mapping[str, Any]) -> Chosen:
+    """Raises AgentError(invalid), and Failed for what was said wrong of its inputs."""
+    name, given = options["agent"] or ASSISTANT, options["inputs"]
+    if name == ASSISTANT:
+        from treadle.coding import coding_agent  # noqa: PLC0415  it brings the tools, and --help needs none
+
+        if given:
+            raise Failed(f"--input {given[0]} belongs to an agent: name it with --agent")
+        assistant = coding_agent(config, cwd)
+        return Chosen(assistant.agent, config.limits, {}, warnings=assistant.warnings)
+    from treadle.definitions import Catalog  # noqa: PLC0415  it brings the library for YAML
+
+    chosen = defined_agent(config, Catalog(config, cwd), name)
+    agent = replace(chosen.agent, model=options["model"]) if options["model"] else chosen.agent
+    return chosen._replace(agent=agent, inputs=_inputs(agent, given))
+
+
+def defined_agent(config: Config, catalog: Catalog, name: str) -> Chosen:
+    """An agent of files and modules. Raises AgentError(invalid) with all that is wrong with it."""
+    agent = catalog.agent(name)
+    others = tuple(other for other in catalog.made() if other is not agent)
+    return Chosen(agent, _limits(config, agent), {}, others, tuple(catalog.warnings))
+
+
+def _limits(config: Config, agent: Agent[Any, Any]) -> Limits:
+    """What an option says goes before what the agent says, and that before the configuration."""
+    said = msgspec.structs.asdict(agent.limits or Limits())
+    own = {name: None for name, value in said.items() if value is not None and config.origin("limits", name).source != "flag"}
+    return msgspec.structs.replace(config.limits, **own)
+
+
+def _inputs(agent: Agent[Any, Any], given: Sequence[str]) -> dict[str, Any]:
+    from treadle.config.readers import nearest  # noqa: PLC0415  as in chosen_agent
+    from treadle.definitions import typed  # noqa: PLC0415  likewise
+
+    values: dict[str, Any] = {}
+    for each in given:
+        name, equals, text = each.partition("=")
+        if not equals or not name:
+            raise Failed(f"--input {each!r} is no K=V: name the input and its value, like --input who=Ada")
+        if name in values:
+            raise Failed(f"--input gives {name!r} twice")
+        if agent.inputs and name not in agent.inputs:
+            near = nearest(name, agent.inputs)
+            hint = f"did you mean {near!r}?" if near else f"it has {', '.join(agent.inputs)}"
+            raise Failed(f"agent {agent.name!r} has no input {name!r}: {hint}")
+        values[name] = typed(name, text, agent.inputs.get(name))
+    return values

@@ -1,0 +1,236 @@
+"""`treadle agents`: the agents that files and modules define: which there are, what each is, what is wrong with them. Entry: `agents`.
+
+How a definition is read stands in treadle.definitions.
+"""
+
+from __future__ import annotations
+
+import os
+import sys
+from collections.abc import Iterator
+from functools import partial
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import click
+import msgspec
+
+from treadle.cli.exits import Failed, failing
+from treadle.cli.help import HELP
+from treadle.cli.render import plain
+from treadle.cli.run_options import check_directory
+from treadle.cli.terminal import Ink, Style, count, put, put_json, table, width, wrapped
+from treadle.config import Config, load
+from treadle.redaction import Redactor
+
+if TYPE_CHECKING:
+    from treadle.agent import Agent
+    from treadle.definitions import Catalog
+    from treadle.definitions.keys import Definition
+
+NONE = "no agents are defined here: `treadle init` writes an example"
+folder = click.option("--cwd", type=click.Path(path_type=Path), metavar="DIR", default=".", help="Where they are looked for.")
+as_json = click.option("--json", "as_json", is_flag=True, help="As JSON.")
+
+
+@click.group(context_settings=HELP)
+def agents() -> None:
+    """List, show and check the agents that are defined in files and in Python modules.
+
+    .treadle/agents/NAME.md or NAME.yaml defines the agent NAME, in the project and in your own folder; the nearer one counts. Modules
+    are named by the key `agents` of the configuration.
+    """
+
+
+@agents.command("list", context_settings=HELP, short_help="Which agents there are.")
+@as_json
+@folder
+def list_(as_json: bool, cwd: Path) -> None:
+    """Which agents there are, and where each is defined."""
+    config, catalog = _opened(cwd)
+    secrets = Redactor(config.secrets())
+    facts = [_facts(catalog, name, cwd) for name in catalog.names()]
+    for line in (*_hidden(catalog), *(problem for each in facts for problem in each["problems"])):
+        _warn(secrets, line)
+    if as_json:
+        put_json([{key: value for key, value in each.items() if key != "instructions"} for each in facts], secrets)
+    elif facts:
+        rows = [[each["name"], each["model"] or "", each["place"], "(see above)" if each["problems"] else plain(each["description"])] for each in facts]
+        broken = {each["name"] for each in facts if each["problems"]}
+        for line in table(["name", "model", "from", "description"], rows, ink=Ink(), style=partial(_colour, broken)):
+            put(secrets.text(line))
+    else:
+        click.echo(NONE, err=True)
+
+
+def _colour(broken: set[str], column: int, text: str) -> Style:
+    return "" if column else "red" if text in broken else "bold"
+
+
+@agents.command(context_settings=HELP, short_help="What an agent is told, and what it may use.")
+@click.argument("name")
+@as_json
+@folder
+def show(name: str, as_json: bool, cwd: Path) -> None:
+    """What the agent NAME is told, and what it may use. Exits with 1 where something is wrong with it."""
+    config, catalog = _opened(cwd)
+    secrets = Redactor(config.secrets())
+    with failing():
+        catalog.problems(name)
+    facts = _facts(catalog, name, cwd)
+    for line in facts["problems"]:
+        _warn(secrets, line)
+    if as_json:
+        put_json(facts, secrets)
+    elif not facts["problems"]:
+        put("\n".join(map(secrets.text, _page(facts, Ink()))))
+    sys.exit(int(bool(facts["problems"])))
+
+
+@agents.command(context_settings=HELP, short_help="Say what is wrong with definitions, with file and line.")
+@click.argument("which", metavar="[NAME|FILE]", required=False)
+@folder
+def check(which: str | None, cwd: Path) -> None:
+    """Say what is wrong with the agent NAME, with FILE, or with all agents, with file and line.
+
+    Nothing is connected to: tools of MCP servers are taken on trust. Exits with 1 where something is wrong.
+    """
+    config, catalog = _opened(cwd)
+    with failing():
+        name = _added(catalog, which) if which is not None and _is_file(which) else which
+        problems = catalog.problems(name)
+    secrets = Redactor(config.secrets())
+    for problem in problems:
+        click.echo(plain(secrets.text(str(problem))), err=True)
+    if problems:
+        raise Failed(f"{count(len(problems), 'thing')} to mend", 1)
+    for line in _hidden(catalog) if name is None else ():
+        _warn(secrets, line)
+    names = catalog.names() if name is None else [name]
+    put(f"ok: {', '.join(names)}" if names else "ok: no agents are defined here")
+
+
+@agents.command(context_settings=HELP, short_help="Print the format of a definition as a JSON Schema, for editors.")
+def schema() -> None:
+    """Print the format of a definition as a JSON Schema, with which editors complete and check what is typed."""
+    from treadle.definitions.format import definition_schema  # noqa: PLC0415  only here
+
+    put_json(definition_schema(), Redactor(()))
+
+
+# ---------------------------------------------------------------- what is known of one
+
+
+def _opened(cwd: Path) -> tuple[Config, Catalog]:
+    from treadle.definitions import Catalog  # noqa: PLC0415  --help needs none of it
+
+    check_directory(cwd)
+    with failing():
+        config = load(cwd=cwd)
+        for warning in config.warnings:
+            _warn(Redactor(config.secrets()), warning)
+        return config, Catalog(config, cwd)
+
+
+def _warn(secrets: Redactor, text: str) -> None:
+    click.echo(f"! {plain(secrets.text(text))}", err=True)
+
+
+def _is_file(which: str) -> bool:
+    return which.endswith((".md", ".yaml", ".yml")) or os.sep in which
+
+
+def _added(catalog: Catalog, which: str) -> str:
+    path = Path(which)
+    if not path.is_file():
+        raise Failed(f"{which!r} is no file")
+    return catalog.add(path)
+
+
+def _hidden(catalog: Catalog) -> Iterator[str]:
+    for file, by in catalog.found.hidden:
+        yield f"{file.name}: {by} counts, and not {file.path}, which is farther away"
+
+
+def _facts(catalog: Catalog, name: str, cwd: Path) -> dict[str, Any]:
+    problems = [str(problem) for problem in catalog.problems(name)]
+    of = catalog.modules.agents.get(name)
+    file = catalog.found.files.get(name)
+    definition = catalog.definition(name)
+    if file is None and of is not None:
+        return {"name": name, "source": "module", "place": of.module, **_of_code(of.it), "problems": problems}
+    said: dict[str, Any] = _of_file(definition) if definition is not None else dict.fromkeys(_KEYS)
+    place = "" if file is None else _short(file.path, cwd)
+    return {"name": name, "source": "own" if file is not None and file.root is None else "project", "place": place, **said, "problems": problems}
+
+
+_KEYS = ("description", "model", "tools", "limits", "inputs", "output", "instructions")
+
+
+def _of_file(definition: Definition) -> dict[str, Any]:
+    return {
+        "description": definition.description,
+        "model": definition.model.text if definition.model else None,
+        "tools": [named.text for named in definition.tools],
+        "limits": msgspec.to_builtins(definition.limits) if definition.limits else {},
+        "inputs": _inputs(definition),
+        "output": definition.output,
+        "instructions": definition.instructions,
+    }
+
+
+def _of_code(agent: Agent[Any, Any]) -> dict[str, Any]:
+    model = agent.model
+    output: Any = agent.output
+    return {
+        "description": agent.description,
+        "model": model if isinstance(model, str | None) else getattr(model, "name", type(model).__name__),
+        "tools": [one.name for one in agent.tools],
+        "limits": msgspec.to_builtins(agent.limits) if agent.limits else {},
+        "inputs": _inputs(agent),
+        "output": output if isinstance(output, dict | None) else getattr(output, "__name__", str(output)),
+        "instructions": agent.instructions,
+    }
+
+
+def _inputs(of: Definition | Agent[Any, Any]) -> dict[str, Any]:
+    return {
+        name: {"type": one.type, "required": one.required and one.default is None, "default": one.default, "description": one.description}
+        for name, one in of.inputs.items()
+    }
+
+
+def _short(path: Path, cwd: Path) -> str:
+    """As a person would type it."""
+    for base, sign in ((Path(os.path.realpath(cwd)), ""), (Path.home(), "~/")):
+        if path.is_relative_to(base):
+            return f"{sign}{path.relative_to(base)}"
+    return str(path)
+
+
+# ---------------------------------------------------------------- how it looks
+
+
+def _page(facts: dict[str, Any], ink: Ink) -> Iterator[str]:
+    yield ink(facts["name"], "bold")
+    yield from _field("", facts["description"] or "(no description)", ink)
+    yield from _field("from", facts["place"], ink)
+    yield from _field("model", facts["model"] or "that of the configuration", ink)
+    yield from _field("tools", ", ".join(facts["tools"]) or "none", ink)
+    if facts["limits"]:
+        yield from _field("limits", ", ".join(f"{name} {value}" for name, value in facts["limits"].items()), ink)
+    for name, one in facts["inputs"].items():
+        need = "needed" if one["required"] else f"default {one['default']!r}" if one["default"] is not None else "may be left out"
+        yield from _field(f"input {name}", f"{one['type']}, {need}{': ' if one['description'] else ''}{one['description']}", ink)
+    if facts["output"] is not None:
+        yield from _field("output", msgspec.json.encode(facts["output"]).decode() if isinstance(facts["output"], dict) else facts["output"], ink)
+    if facts["instructions"]:
+        yield ""
+        yield from plain(facts["instructions"]).splitlines()
+
+
+def _field(name: str, text: str, ink: Ink) -> Iterator[str]:
+    lines = wrapped(plain(text), width() - 14) or [""]
+    yield f"{ink(f'{name:<12}', 'dim')}  {lines[0]}" if name else lines[0]
+    for line in lines[1:]:
+        yield f"{'':<14}{line}" if name else line

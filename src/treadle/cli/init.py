@@ -1,0 +1,58 @@
+"""`treadle init`: a `.treadle/` folder with an example agent and a commented configuration. Entry: `init`.
+
+What is written stands beside this file, in init_files/.
+"""
+
+from __future__ import annotations
+
+import os
+import shlex
+from pathlib import Path
+from pkgutil import get_data
+
+import click
+
+from treadle.cli.exits import Failed
+from treadle.cli.help import HELP
+from treadle.cli.terminal import put
+
+FILES = {"config.yaml": "config.yaml", "agents/reviewer.md": "reviewer.md"}
+"""Path below `.treadle/` -> name beside this file."""
+
+
+@click.command(context_settings=HELP)
+@click.argument("folder", metavar="[DIR]", type=click.Path(path_type=Path), default=".")
+def init(folder: Path) -> None:
+    """Write an example agent and a commented configuration into DIR/.treadle, and say what comes next.
+
+    What is there already stays as it is.
+    """
+    for name, beside in FILES.items():
+        path = folder / ".treadle" / name
+        try:
+            said = "written" if _written(path, beside) else "kept, it is there already"
+        except OSError as e:
+            raise Failed(f"{str(path)!r} cannot be written: {e.strerror or e}", 1) from e
+        put(f"{said}: {path}")
+    at = "" if folder == Path() else f" --cwd {shlex.quote(str(folder))}"
+    put(
+        f"""
+Next:
+  treadle agents list{at}
+  treadle run{at} --agent reviewer "Review the newest change"
+  and change .treadle/agents/reviewer.md to what you need: `treadle agents check{at}` says what is wrong"""
+    )
+
+
+def _written(path: Path, beside: str) -> bool:
+    """False where there is something of that name."""
+    data = get_data("treadle.cli", f"init_files/{beside}")
+    assert data is not None, "it is part of the package"
+    path.parent.mkdir(parents=True, exist_ok=True)
+    try:
+        descriptor = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o644)
+    except FileExistsError:
+        return False
+    with open(descriptor, "wb") as file:
+        file.write(data)
+    return True

@@ -1,0 +1,78 @@
+"""`treadle tools`: the tools that a definition can name. Entry: `tools`."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+import click
+
+from treadle.cli.exits import failing
+from treadle.cli.help import HELP
+from treadle.cli.render import plain
+from treadle.cli.run_options import check_directory
+from treadle.cli.terminal import Ink, Style, put, put_json, table
+from treadle.config import Config, load
+from treadle.redaction import Redactor
+from treadle.tooling import Tool
+
+
+@click.group(context_settings=HELP)
+def tools() -> None:
+    """List the tools that agents can be given: of Treadle, of Python modules, of MCP servers."""
+
+
+@tools.command("list", context_settings=HELP, short_help="Which tools there are, and what a repetition of each would do.")
+@click.option("--json", "as_json", is_flag=True, help="A list of objects: name, effect, source, place, description.")
+@click.option("--cwd", type=click.Path(path_type=Path), metavar="DIR", default=".", help="Whose configuration counts.")
+def list_(as_json: bool, cwd: Path) -> None:
+    """Which tools there are: what can stand among the `tools` of a definition, beside the names of agents.
+
+    The effect says what a repetition does: pure changes nothing, idempotent is safe to repeat, once must not happen twice. MCP servers
+    are not asked: SERVER_* stands for all tools of one.
+    """
+    check_directory(cwd)
+    with failing():
+        config = load(cwd=cwd)
+        secrets = Redactor(config.secrets())
+        rows, problems = _rows(config, cwd)
+    for line in (*config.warnings, *problems):
+        click.echo(f"! {plain(secrets.text(line))}", err=True)
+    if as_json:
+        put_json(rows, secrets)
+        return
+    cells = [[row["name"], row["effect"], row["place"], plain(_first_sentence(row["description"]))] for row in rows]
+    for line in table(["name", "effect", "from", "description"], cells, ink=Ink(), style=partial(_style)):
+        put(secrets.text(line))
+
+
+def _style(column: int, text: str) -> Style:
+    return "bold" if column == 0 else "yellow" if text == "once" else ""
+
+
+def _rows(config: Config, cwd: Path) -> tuple[list[dict[str, Any]], list[str]]:
+    """And what could not be imported."""
+    from treadle.definitions import Catalog  # noqa: PLC0415  --help needs none of it
+
+    catalog = Catalog(config, cwd)
+    rows = [_row(tool, "coding", "treadle") for tool in catalog.tool_names.coding.values()]
+    rows.append({"name": "complete", "effect": "pure", "source": "treadle", "place": "treadle", "description": "Ends the run with its answer."})
+    rows += [_row(of.it, "module", of.module) for of in catalog.modules.tools.values()]
+    return [*rows, *_served(config)], [str(problem) for problem in catalog.modules.problems]
+
+
+def _row(tool: Tool[Any], source: str, place: str) -> dict[str, Any]:
+    return {"name": tool.name, "effect": tool.effect, "source": source, "place": place, "description": tool.definition.description}
+
+
+def _served(config: Config) -> Iterator[dict[str, Any]]:
+    for name, server in config.mcp_servers.items():
+        for tool in ("*",) if server.tools is None else server.tools:
+            said = f"All tools of the MCP server {name}." if tool == "*" else f"The tool {tool} of the MCP server {name}."
+            yield {"name": f"{name}_{tool}", "effect": "once", "source": "mcp", "place": f"mcp_servers.{name}", "description": said}
+
+
+def _first_sentence(text: str) -> str:
+    return text.strip().partition("\n")[0].partition(". ")[0].rstrip(".")

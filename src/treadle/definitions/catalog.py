@@ -1,0 +1,302 @@
+"""Every agent that files and modules define, found and checked on demand, and made.
+
+Which files there are is places.py's, what stands in them keys.py's, what the names of tools mean naming.py's. Entry: `Catalog`.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterator, Mapping, Sequence
+from functools import cached_property
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import msgspec
+
+from treadle.agent import Agent
+from treadle.config import Config, project_of
+from treadle.config.file import Broken
+from treadle.config.keys import STAND_INS, lower
+from treadle.config.readers import nearest
+from treadle.definitions.keys import Definition, read_keys
+from treadle.definitions.modules import Modules, import_modules
+from treadle.definitions.naming import Callee, Completion, Meaning, Names, OwnTool, Served, Unknown
+from treadle.definitions.places import DefinitionFile, Found, Problem, add_file, find
+from treadle.definitions.text import read
+from treadle.errors import AgentError
+from treadle.tooling import Tool
+from treadle.types import Limits
+
+ASSISTANT = "treadle"
+"""The name of the coding assistant, which no file takes."""
+NESTED_MAX = 20
+"""Agents that are among the tools of one another."""
+SIZES = ("large", "small")
+"""Names of the configuration's own models."""
+
+ServersTools = Mapping[str, Sequence[Tool[Any]]]
+"""By MCP server: its tools, each named with the server's prefix."""
+
+
+class _Read(NamedTuple):
+    definition: Definition | None
+    meanings: tuple[Meaning, ...]
+    problems: tuple[Problem, ...]
+
+
+class Catalog:
+    """What a working directory and a configuration define. Files are read, and modules imported, when they are first asked for."""
+
+    def __init__(self, config: Config, cwd: Path) -> None:
+        self._config = config
+        own = Path(config.home) if config.home else None
+        self.found: Found = find(own, project_of(cwd))
+        self._read: dict[str, _Read] = {}
+        self._made: dict[str, Agent[Any, Any]] = {}
+        self.warnings: list[str] = []
+        """For the person, of the agents that were made."""
+
+    # ------------------------------------------------------------ which there are
+
+    @cached_property
+    def modules(self) -> Modules:
+        return import_modules(self._config.agents, self._config.origin("agents"))
+
+    @cached_property
+    def _names(self) -> Names:
+        return Names(self.names(), self.modules.tools, self._config.mcp_servers)
+
+    @property
+    def tool_names(self) -> Names:
+        return self._names
+
+    def names(self) -> list[str]:
+        """Of every agent, also of those that something is wrong with."""
+        return sorted({*self.found.files, *self.found.refused, *self.modules.agents})
+
+    def definition(self, name: str) -> Definition | None:
+        """What its file says; None where it has none, or something is wrong."""
+        return self._reading(name).definition if name in self.found.files else None
+
+    def add(self, path: Path) -> str:
+        """A file that may lie anywhere, as if it lay among those of the project; gives the agent's name. It replaces another one of that name."""
+        real = Path(os.path.realpath(path))
+        same = next((file for file in self.found.files.values() if os.path.realpath(file.path) == str(real)), None)
+        if same is not None:
+            return same.name
+        one_of = Found()
+        add_file(one_of, [path], real.parent)
+        self.found.files.pop(path.stem, None)
+        self.found.refused.pop(path.stem, None)
+        self.found.files.update(one_of.files)
+        self.found.refused.update(one_of.refused)
+        return path.stem
+
+    # ------------------------------------------------------------ what is wrong
+
+    def problems(self, name: str | None = None) -> list[Problem]:
+        """Of an agent with those among its tools; of all of them, and the modules, where no name is given. Raises AgentError(invalid) for an unknown name."""
+        if name is not None:
+            self._must_be_there(name)
+        found = dict.fromkeys(self.modules.problems)
+        seen: dict[str, int] = {}
+        for each in self.names() if name is None else [name]:
+            self._look(each, (), seen, found)
+        return list(found)
+
+    def _look(self, name: str, chain: tuple[str, ...], seen: dict[str, int], found: dict[Problem, None]) -> int:
+        """Adds what is wrong with it, and with those below it, to `found`; gives how deep they are nested. `seen`: that of those that were looked at.
+
+        `chain`: who calls whom, from the first one down to the one that has `name` among its tools.
+        """
+        if name in seen:
+            return seen[name]
+        deepest = 0
+        if (refused := self._refused(name)) is not None:
+            found[refused] = None
+        elif name in self.found.files:
+            reading, chain = self._reading(name), (*chain, name)
+            found |= dict.fromkeys(reading.problems)
+            for callee, line in self._callees(reading):
+                below, wrong = 0, self._circle(chain, callee, line)
+                if wrong is None:
+                    below = self._look(callee, chain, seen, found) if len(chain) < NESTED_MAX else 1
+                    wrong = self._too_deep(chain, callee, line) if len(chain) + below > NESTED_MAX else None
+                if wrong is not None:
+                    found[wrong] = None
+                deepest = max(deepest, below)
+        seen[name] = 1 + deepest
+        return seen[name]
+
+    def _callees(self, reading: _Read) -> Iterator[tuple[str, int]]:
+        if reading.definition is not None:
+            for meaning, named in zip(reading.meanings, reading.definition.tools, strict=True):
+                if isinstance(meaning, Callee):
+                    yield meaning.name, named.line
+
+    def _circle(self, chain: tuple[str, ...], callee: str, line: int) -> Problem | None:
+        if callee not in chain:
+            return None
+        circle = " -> ".join((*chain[chain.index(callee) :], callee))
+        text = f"agents that call each other in a circle would never end: {circle}. Take one out of the other's tools"
+        return Problem(str(self.found.files[chain[-1]].path), line, text)
+
+    def _too_deep(self, chain: tuple[str, ...], callee: str, line: int) -> Problem:
+        return Problem(str(self.found.files[chain[-1]].path), line, f"agents are nested deeper than {NESTED_MAX} levels: {chain[0]} -> … -> {callee}")
+
+    def _refused(self, name: str) -> Problem | None:
+        if (refused := self.found.refused.get(name)) is not None:
+            return refused
+        file = self.found.files.get(name)
+        if file is not None and (of := self.modules.agents.get(name)) is not None:
+            return Problem(str(file.path), 1, f"two agents are named {name!r}, this one and one of {of.module}: rename one")
+        return None
+
+    def _must_be_there(self, name: str) -> None:
+        known = self.names()
+        if name in known:
+            return
+        if problems := self.modules.problems:  # it may be in one of those
+            raise AgentError("invalid", "\n".join(map(str, problems)))
+        near = nearest(name, known)
+        there_are = f"there are {', '.join(known[:20])}" if known else "none is defined here: `treadle init` writes an example"
+        raise AgentError("invalid", f"there is no agent {name[:80]!r}: {f'did you mean {near!r}?' if near else there_are}")
+
+    # ------------------------------------------------------------ one of them
+
+    def _reading(self, name: str) -> _Read:
+        if name not in self._read:
+            self._read[name] = self._fresh(self.found.files[name])
+        return self._read[name]
+
+    def _fresh(self, file: DefinitionFile) -> _Read:
+        place = str(file.path)
+        if file.name == ASSISTANT:
+            return _Read(None, (), (Problem(place, 1, f"{ASSISTANT!r} is the name of the coding assistant: give the file another one"),))
+        try:
+            definition, problems = read_keys(file, read(file))
+        except Broken as e:
+            return _Read(None, (), (Problem(place, e.line, e.text),))
+        if definition is None:
+            return _Read(None, (), tuple(problems))
+        problems += self._wrong_model(definition)
+        meanings: list[Meaning] = []
+        for named in definition.tools:
+            try:
+                meanings.append(self._names.meaning(named.text))
+            except Unknown as e:
+                problems.append(Problem(place, named.line, f"tools: {e}"))
+        return _Read(None if problems else definition, tuple(meanings), tuple(problems))
+
+    def _wrong_model(self, definition: Definition) -> list[Problem]:
+        model, file = definition.model, definition.file
+        if model is None or model.text in SIZES:
+            return []
+        try:
+            provider, _ = self._config.split(model.text)
+        except AgentError as e:
+            return [Problem(str(file.path), model.line, f"model: {e.message}")]
+        if file.root is not None and provider in STAND_INS:
+            text = f"model: {model.text!r} is a file, and a project may not answer in the place of a model: give it with --model"
+            return [Problem(str(file.path), model.line, text)]
+        return []
+
+    # ------------------------------------------------------------ made
+
+    def servers(self, name: str) -> tuple[str, ...]:
+        """The MCP servers whose tools an agent needs, itself or through its agents. Raises AgentError(invalid) where something is wrong with it."""
+        self._must_be_right(name)
+        found: dict[str, None] = {}
+        family = [name]
+        for each in family:
+            if each in self.found.files:
+                reading = self._reading(each)
+                found |= {meaning.server: None for meaning in reading.meanings if isinstance(meaning, Served)}
+                family += dict.fromkeys(callee for callee, _ in self._callees(reading) if callee not in family)
+        return tuple(found)
+
+    def agent(self, name: str, servers: ServersTools | None = None) -> Agent[Any, Any]:
+        """The definition as an `Agent`. `servers`: the tools of each MCP server that `servers(name)` gives.
+
+        Raises AgentError(invalid) for an unknown name, and with every problem of it and of the agents among its tools.
+        """
+        self._must_be_right(name)
+        return self._agent(name, servers or {})
+
+    def made(self) -> list[Agent[Any, Any]]:
+        """Every agent that can be found by name from now on: those of modules, and those of files that were made."""
+        return [*(of.it for of in self.modules.agents.values()), *self._made.values()]
+
+    def _must_be_right(self, name: str) -> None:
+        if problems := self.problems(name):
+            raise AgentError("invalid", "\n".join(map(str, problems)))
+
+    def _agent(self, name: str, servers: ServersTools) -> Agent[Any, Any]:
+        if (of := self.modules.agents.get(name)) is not None:
+            return of.it
+        if name not in self._made:
+            reading = self._reading(name)
+            assert reading.definition is not None, "it was checked"
+            self._made[name] = self._make(reading.definition, reading.meanings, servers)
+        return self._made[name]
+
+    def _make(self, definition: Definition, meanings: tuple[Meaning, ...], servers: ServersTools) -> Agent[Any, Any]:
+        file = definition.file
+        tools: list[Any] = []
+        for meaning, named in zip(meanings, definition.tools, strict=True):
+            match meaning:
+                case OwnTool(tool):
+                    tools.append(tool)
+                case Callee(callee):
+                    tools.append(self._agent(callee, servers))
+                case Served(server, tool):
+                    tools += _served(file, named.line, servers, server, tool)
+                case Completion():
+                    pass
+        more: dict[str, Any] = {"output": definition.output} if definition.output is not None else {}
+        if any(isinstance(meaning, Completion) for meaning in meanings):
+            more["completion"] = True
+        try:
+            return Agent(
+                name=file.name,
+                description=definition.description,
+                instructions=definition.instructions,
+                model=self._model(definition),
+                tools=tools,
+                limits=self._limits(definition),
+                inputs=definition.inputs,
+                **more,
+            )
+        except AgentError as e:
+            raise AgentError("invalid", f"{file.path}:1: {e.message}") from e
+
+    def _model(self, definition: Definition) -> str | None:
+        """None: the configuration's large one."""
+        model = definition.model
+        return None if model is None or model.text == "large" else self._config.models.small if model.text == "small" else model.text
+
+    def _limits(self, definition: Definition) -> Limits | None:
+        """A project may only lower what the person allows."""
+        limits, file = definition.limits, definition.file
+        if limits is None or file.root is None:
+            return limits
+        above: dict[str, None] = {}
+        for name, line in definition.limit_lines.items():
+            if (reason := lower(getattr(limits, name), getattr(self._config.limits, name), ())) is not None:
+                above[name] = None
+                self.warnings.append(f"{file.path}:{line}: limits.{name} is ignored: {reason}")
+        return msgspec.structs.replace(limits, **above)
+
+
+def _served(file: DefinitionFile, line: int, servers: ServersTools, server: str, tool: str | None) -> Sequence[Tool[Any]]:
+    """Raises AgentError(invalid)."""
+    if server not in servers:
+        raise AgentError("invalid", f"{file.path}:{line}: the MCP server {server!r} is not connected")
+    if tool is None:
+        return servers[server]
+    there = {each.name: each for each in servers[server]}
+    if (found := there.get(f"{server}_{tool}")) is None:
+        near = nearest(f"{server}_{tool}", there)
+        hint = f"did you mean {near!r}?" if near else f"it has {', '.join(there) or 'none'}"
+        raise AgentError("invalid", f"{file.path}:{line}: the MCP server {server!r} has no tool {tool!r}: {hint}")
+    return [found]

@@ -1,0 +1,63 @@
+"""The text of one definition: a YAML document, or Markdown whose front matter is one, with the lines counted in the file.
+
+What the keys mean is keys.py's. Entry: `read`, `document_of`.
+"""
+
+from __future__ import annotations
+
+import os
+import re
+from pathlib import Path
+from typing import NamedTuple
+
+from treadle.config.document import Document, parse
+from treadle.config.file import UNPRINTABLE, Broken, read_bytes
+from treadle.definitions.places import DefinitionFile
+
+DEPTH_MAX = 40
+"""Of an output's schema, two levels are one object inside another."""
+
+_FENCE = re.compile(r"---[ \t]*\r?(?:\n|\Z)")
+_END = re.compile(r"^---[ \t]*\r?$", re.MULTILINE)
+
+
+class Text(NamedTuple):
+    document: Document
+    body: str | None
+    """Behind the front matter; None where the whole file is YAML."""
+    lines: list[str]
+    """Of the whole file."""
+
+
+def read(file: DefinitionFile) -> Text:
+    """Raises Broken, with its line, for what cannot be read, and for a link that leads out of the project."""
+    real = Path(os.path.realpath(file.path))
+    if file.root is not None and not real.is_relative_to(file.root):
+        raise Broken(1, f"the link leaves the project {file.root}")
+    content = read_bytes(real, own=file.root is None)
+    if content is None:
+        raise Broken(1, "is not there")
+    return document_of(_decoded(content.data), markdown=file.path.suffix == ".md")
+
+
+def document_of(text: str, *, markdown: bool) -> Text:
+    """Raises Broken."""
+    lines = text.split("\n")
+    if not markdown:
+        return Text(parse(text, depth_max=DEPTH_MAX), None, lines)
+    if (begin := _FENCE.match(text)) is None:
+        raise Broken(1, "must begin with a line `---`, then the keys, like `description: …`, and a line `---` before the instructions")
+    if (end := _END.search(text, begin.end())) is None:
+        raise Broken(1, "has no second line `---`: it ends the keys, and the instructions follow")
+    matter = text[begin.end() : end.start()]
+    return Text(parse(f"\n{matter}", depth_max=DEPTH_MAX), text[end.end() :].replace("\r\n", "\n").strip(), lines)
+
+
+def _decoded(data: bytes) -> str:
+    try:
+        text = data.decode("utf-8-sig")
+    except UnicodeDecodeError as e:
+        raise Broken(data.count(b"\n", 0, e.start) + 1, f"is not UTF-8 text: byte {data[e.start]:#04x}") from e
+    if strange := UNPRINTABLE.search(text):
+        raise Broken(text.count("\n", 0, strange.start()) + 1, f"holds the character {strange[0]!r}, which nobody sees")
+    return text
