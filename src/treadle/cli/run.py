@@ -127,15 +127,15 @@ async def _run(config: Config, wish: Wish, chosen: Chosen, out: IO[bytes]) -> Ru
     show = renderer(wish.output, out, Redactor(config.secrets()), quiet=wish.quiet, verbose=wish.verbose).show
     async with _opened(config, wish.journal) as runtime:
         session = await _last_here(runtime, wish.cwd) if wish.goes_on else new_id("session") if wish.session is None else wish.session
-        stream = runtime.stream(
-            chosen.agent,
         for other in (chosen.agent, *chosen.others):
             runtime.agents.register(other)
+        stream = runtime.stream(
+            chosen.agent,
             wish.prompt,
             session=session,
+            inputs=chosen.inputs,
             settings=wish.settings,
             limits=chosen.limits,
-            inputs=chosen.inputs,
             mode=config.defaults.mode,
             cwd=wish.cwd,
             on_ask=wish.on_ask,
