@@ -60,6 +60,15 @@ async def test_the_switch_is_in_the_journal_and_told_and_kept_for_the_rest_of_th
     assert {event.attempt for event in events if isinstance(event, TextDelta)} == {1}, "the second turn asks the second model at once"
 
 
+async def test_every_attempt_has_a_number_of_its_own_whoever_is_asked() -> None:
+    first, second, third = scripted("a:1", BUSY), scripted("b:2", BUSY), scripted("c:3", LOOK, {"text": "done"})
+    async with Runtime.open("memory:") as rt:
+        result = await rt.run(agent(FallbackModel(first, second, third)), "go")
+        asked = [record.entry for record in await rt.journal.read(result.run_id) if isinstance(record.entry, ModelRequested)]
+    assert [(entry.turn, entry.attempt) for entry in asked] == [(1, 1), (1, 2), (1, 3), (2, 1)]
+    assert result.metrics.retries == 0 or result.metrics.invocations == 4
+
+
 async def test_where_all_fail_the_retries_go_round_and_the_run_says_how_it_ended() -> None:
     async with open_runtime() as rt:
         result = await rt.run(agent(FallbackModel(scripted("a:1", *[BUSY] * 5), scripted("b:2", *[BUSY] * 5))), "go")

@@ -36,7 +36,7 @@ from tests.doubles import (
 from treadle import ToolContext, ToolFailed, events, tool
 from treadle.agent import Agent
 from treadle.calls import ASK, NOT_KNOWN, STOPPED
-from treadle.entries import ApprovalAsked, Entry, InputAdded, ModelRequested, RunFinished, RunResumed, RunStarted, ToolFinished, ToolStarted
+from treadle.entries import ApprovalAnswered, ApprovalAsked, Entry, InputAdded, ModelRequested, RunFinished, RunResumed, RunStarted, ToolFinished, ToolStarted
 from treadle.errors import AgentError
 from treadle.events import Event
 from treadle.journal import RunWriter
@@ -275,6 +275,7 @@ async def test_a_call_that_may_no_more_run_is_not_repeated() -> None:
     assert effects.done == []
     assert told(result)["c1"].unknown
     assert "was not run again. Not run: send can change things, and this run only plans (mode plan)" in told(result)["c1"].text
+    assert [entry.status for entry in await entries_of(rt, run_id, ToolFinished)] == ["unknown"]
 
 
 async def test_a_path_that_leads_elsewhere_since_the_crash_is_judged_again(tmp_path: Path) -> None:
@@ -292,6 +293,7 @@ async def test_a_path_that_leads_elsewhere_since_the_crash_is_judged_again(tmp_p
     assert told(result)["c1"].is_error
     assert not told(result)["c1"].unknown
     assert "not for the model" not in told(result)["c1"].text
+    assert [entry.status for entry in await entries_of(rt, original.result.run_id, ToolFinished)] == ["error"]
 
 
 def answers(answer: Any) -> Callable[[Any, Any], Awaitable[Any]]:
@@ -541,6 +543,8 @@ async def test_a_denied_call_does_not_run_and_the_model_is_told_why() -> None:
     result, _ = await resumed(rt, run_id, one, deny={"c1": "too dear", "c2": ""})
     assert [one.text for one in told(result).values()] == ["Not run: a person said no: too dear", "Not run: a person said no."]
     assert (effects.done, result.outcome, result.metrics.tool_calls) == ([], "completed", 0)
+    said = [(entry.call_id, entry.decision, entry.reason, entry.by) for entry in await entries_of(rt, run_id, ApprovalAnswered)]
+    assert said == [("c1", "deny", "too dear", "user"), ("c2", "deny", "", "user")]
 
 
 async def test_a_person_may_give_the_result_of_a_call_that_never_ran() -> None:

@@ -24,6 +24,7 @@ from treadle.entries import (
     InputAdded,
     ModelRequested,
     ModelResponded,
+    ModelSwitched,
     RunFinished,
     RunResumed,
     RunStarted,
@@ -255,6 +256,52 @@ def test_the_limit_that_refused_a_call_and_a_question_that_was_answered_are_know
     assert (state.cut_by, [*state.asked]) == (Outcome.CALL_LIMIT, ["a"])
     state.apply(finished("a"))
     assert (state.cut_by, state.asked) == (Outcome.CALL_LIMIT, {})
+
+
+def test_before_its_first_entry_a_run_is_nothing_yet() -> None:
+    state = RunState()
+    assert (state.started, state.finished, state.seq, state.past, state.prompt_at, state.ready_at) == (None, None, 0, 0, 0, 0)
+    assert (state.agent_hash, state.model, state.asked_model, state.cwd, state.mode) == ("", "", "", "", "full")
+    assert (state.retries, state.invocations, state.resumed, state.attempt, state.turn, state.driven_s) == (0, 0, 0, 0, 0, 0)
+    assert (state.last, state.clamped, state.cut_by, state.response, state.calls, state.open_calls) == (None, None, None, None, (), [])
+    assert (state.empty_responses, state.unapproved, state.circling, state.text) == (0, False, False, "")
+    assert not any([state.results, state.starts, state.asked, state.allowed, state.closed, state.carried])
+    assert not any([state.unknown_calls, state.used_up, state.spending, state.call_ids])
+
+
+def test_a_question_about_a_call_that_had_started_leaves_it_unknown() -> None:
+    begun = ToolStarted(at=AT, call_id="a", name="send", arguments_json="{}", effect="once", key="k", attempt=1)
+    questions = [ApprovalAsked(at=AT, call_id=call_id, name="send", arguments_json="{}", reason="because") for call_id in ("a", "b")]
+    assert folded([*BEGUN, begun, *questions]).unknown_calls == {"a"}
+
+
+def test_the_limit_that_leaves_a_turn_fewer_tokens_is_known() -> None:
+    state = folded([STARTED])
+    for tokens, clamped_by, clamped in [(9, Outcome.COST_LIMIT, Outcome.COST_LIMIT), (9, None, Outcome.TOKEN_LIMIT), (None, None, None)]:
+        state.apply(ModelRequested(at=AT, turn=1, max_tokens=tokens, clamped_by=clamped_by))
+        assert state.clamped is clamped
+
+
+def test_responses_that_say_nothing_are_counted_in_a_row_where_they_were_meant_to_be_the_answer() -> None:
+    state, counts = folded([STARTED]), list[int]()
+    for turn, (words, stop) in enumerate(
+        [("", "complete"), (" ", "complete"), ("", "pause"), ("", "tool_use"), ("so", "complete"), ("", "max_tokens"), ("", "complete")], 1
+    ):
+        message = Message(id=f"msg_{turn}", role="assistant", parts=(TextPart(text=words),) if words else (), created_at=AT)
+        state.apply(ModelRequested(at=AT, turn=turn))
+        state.apply(ModelResponded(at=AT, turn=turn, attempt=1, message=message, usage=Usage(output_tokens=1), stop_reason=StopReason(stop)))
+        counts.append(state.empty_responses)
+    assert counts == [1, 2, 0, 1, 0, 0, 1]
+    assert [(one.responses, one.unpriced, one.usage) for one in state.spending.values()] == [(7, 7, Usage(output_tokens=7))]
+    assert (state.invocations, state.used_up) == (7, {"m": 7})
+
+
+def test_whoever_takes_a_run_up_asks_the_model_that_it_had_come_to_or_its_own() -> None:
+    def asked(model: str, asked: str | None = None) -> str:
+        again = RunResumed(at=AT, fence=2, agent="a", agent_hash="h", model=model, asked=asked, mode="full", cwd="/")
+        return folded([STARTED, ModelSwitched(at=AT, model="second"), again]).asked_model
+
+    assert (asked("m"), asked("other"), asked("m", "third"), asked("other", "third")) == ("second", "other", "third", "third")
 
 
 def test_a_response_that_was_cut_is_said_and_is_no_turn() -> None:

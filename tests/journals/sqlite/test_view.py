@@ -329,3 +329,11 @@ async def test_a_reader_cannot_write(journal: SqliteJournal) -> None:
     with refuses("agent", "cannot be written: nothing was changed"), journal._readers.snapshot() as db:  # pyright: ignore[reportPrivateUsage]
         db.execute("delete from runs")
     assert len(await journal.runs()) == 1
+
+
+async def test_a_fork_knows_how_much_of_its_past_belongs_to_runs_that_have_ended(journal: SqliteJournal) -> None:
+    await says(journal, "run_1", "hello", "hi", session="ada")
+    await says(journal, "run_2", "and now?", "now", session="ada")
+    inside, anew = await journal.load_fork(Fork(run_id="run_2", turn=1, seq=2)), await journal.load_fork(Fork(run_id="run_2", turn=0, seq=1))
+    assert [said.text for said in inside.history] == ["hello", "hi", "and now?", "now"]
+    assert (len(anew.history), anew.history.settled, inside.history.settled) == (2, 2, 2)
