@@ -1,0 +1,282 @@
+"""Makes room in a run before its conversation outgrows its model: first old results go, then a small model sums up what is old.
+
+What goes and how it is folded is context.py's, the words are summary.py's, when a run asks for it the loop's. Entry: `Compactor`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator, Callable, Sequence
+from typing import NamedTuple
+
+import msgspec
+
+from treadle.clock import Clock
+from treadle.context import Cleared, Cut, Receipt, Spent, Summary, long_results, newest, old_results, size_of
+from treadle.entries import Compaction
+from treadle.errors import AgentError
+from treadle.json_text import encode_json
+from treadle.message import Message
+from treadle.model import Model, ModelResponse, Switch
+from treadle.prices import Pricing
+from treadle.retry import Attempt, RetryPolicy, ask
+from treadle.run_state import RunState
+from treadle.summary import CUT_HERE, message_of, request_for
+from treadle.todos import standing
+from treadle.types import DEFAULT_MAX_TOKENS, StopReason, now
+from treadle.window import first_words
+
+MARGIN = 50
+"""One part in so many of the window stays free besides the response: estimates are not exact."""
+SUMMARY_TOKENS = 2000
+"""At most, of a summary."""
+INPUT_TOKENS = 100_000
+"""At most, of what is shown to who sums up, where its window is not known."""
+
+
+class Summariser(NamedTuple):
+    """Who is asked for a summary."""
+
+    model: Model
+    name: str
+    prices: Callable[[str], Pricing]
+    """By the name of who answers."""
+    context_tokens: int | None = None
+
+
+class Room(NamedTuple):
+    """How much there is for the next request, in estimated tokens."""
+
+    limit: int
+    """Above this something has to go."""
+    target: int
+    """To this the conversation shrinks, so that it then stays the same for long, and caches hit."""
+
+    @classmethod
+    def of(cls, window: int, max_tokens: int) -> Room:
+        """`max_tokens`: what the response may have; at most half of a small window is kept for it."""
+        limit = max(window - min(max_tokens, window // 2) - window // MARGIN, 1)
+        return cls(limit, min(window // 2, limit * 3 // 4))
+
+
+class Load:
+    """How many tokens the next request has: what responses told, and an estimate of what came since. It looks at each message once."""
+
+    def __init__(self, state: RunState, fixed: Callable[[], int]) -> None:
+        """`fixed`: tokens of what stands in every request besides the history; asked where no response has counted it yet."""
+        self._state, self._fixed = state, fixed
+        self._base: tuple[int, int] | None = None
+        self._seen = self._tokens = 0
+
+    def tokens(self) -> int:
+        state = self._state
+        if self._base != state.measured:
+            self._base = (self._seen, self._tokens) = state.measured
+            self._tokens += 0 if self._seen else self._fixed()
+        if self._seen < len(state.history):
+            self._tokens += size_of(state.history[self._seen :]).tokens
+            self._seen = len(state.history)
+        return self._tokens
+
+
+class Made(NamedTuple):
+    """What one compaction came to."""
+
+    entries: Sequence[Compaction] = ()
+    """To be appended as they are: the state has not changed yet."""
+    less: bool = False
+    """Whether the next request is smaller than it would have been."""
+
+
+class Compactor:
+    """Makes room in one run."""
+
+    def __init__(
+        self,
+        state: RunState,
+        *,
+        context: Callable[[str], int | None],
+        fixed: Callable[[], int],
+        summarisers: Callable[[], AsyncIterator[Summariser]],
+        retries: RetryPolicy,
+        clock: Clock,
+    ) -> None:
+        """`context`: the window of a model, by its name. `summarisers`: who may be asked, one after the other where one cannot be had."""
+        self._state, self._context, self._summarisers = state, context, summarisers
+        self._fixed, self._retries, self._clock = fixed, retries, clock
+        self._load = Load(state, fixed)
+        self._gave_up = False
+        """No summary was had: in this run it is tried again only where there is no other way."""
+
+    async def make_room(self, max_tokens: int, *, forced: bool = False) -> Made:
+        """Only where every call has its result. Nothing where there is room, or nothing that could go.
+
+        `forced`: also where there seems to be room. `max_tokens`: of the response that is to come. Raises AgentError(context_overflow)
+        where what is left is known to be larger than the window. Cancellation leaves nothing behind.
+        """
+        window = self._context(self._state.asked_model)
+        if not window and not forced:
+            return Made()
+        load = self._load.tokens()
+        if not forced and load <= Room.of(window or load, max_tokens).limit:
+            return Made()
+        work = _Work(self._state, self._fixed(), load, min(window or load, load) if forced else window or load, max_tokens)
+        await self._work(work, forced=forced)
+        if window and work.load > window and self._state.measured[0]:
+            raise AgentError("context_overflow", f"the conversation has about {work.load:,} tokens, the model's window {window:,}, and nothing more can go")
+        return Made(work.entries(), work.load < load)
+
+    async def _work(self, work: _Work, *, forced: bool) -> None:
+        work.clear_old()
+        if work.is_small or (self._gave_up and work.fits and not forced):
+            return
+        if (asked := work.to_sum_up()) is not None:
+            await self._sum_up(work, asked)
+        if not work.is_small:
+            work.clear_more()
+
+    async def _sum_up(self, work: _Work, asked: Sequence[Message]) -> None:
+        why = "nobody could be asked"
+        async for summariser in self._summarisers():
+            try:
+                text, spent = await self._summary(summariser, work, asked)
+            except AgentError as e:
+                why = f"{summariser.name}: {e.message}"
+                continue
+            if text.strip():
+                work.take_summary(text, spent)
+                return
+            why = f"{summariser.name} gave no summary"
+            work.note_failure(why, spent)
+            self._gave_up = True
+            return
+        work.note_failure(why)
+        self._gave_up = True
+
+    async def _summary(self, summariser: Summariser, work: _Work, asked: Sequence[Message]) -> tuple[str, Spent]:
+        at, size = now(), work.summary_tokens
+        window = summariser.context_tokens or min(max(work.window, 4 * size), INPUT_TOKENS)
+        max_tokens = min(DEFAULT_MAX_TOKENS, max(window // 4, size))
+        shown = max(window - max_tokens - 2 * size, size)
+        request = request_for(asked, input_tokens=shown, words=size // 2, max_tokens=max_tokens)
+        attempt = Attempt(set())
+        response = await ask(summariser.model, request, attempt, listen=None, failed=_unheard, policy=self._retries, clock=self._clock)
+        name = attempt.model or summariser.name
+        cost_usd = await summariser.prices(name).cost_usd(response.usage, at, response.model)
+        return _text(response), Spent(model=name, usage=response.usage, cost_usd=cost_usd)
+
+
+class _Work:
+    """One compaction: the conversation as it becomes, and the receipts that make it so."""
+
+    def __init__(self, state: RunState, fixed: int, load: int, window: int, max_tokens: int) -> None:
+        self._state, self._fixed = state, fixed
+        self.window = window
+        self._before = self._messages = state.history[:]
+        estimated = max(fixed + size_of(self._before).tokens, 1)
+        self._per_token = max(load, 1) / estimated
+        """True tokens in an estimated one."""
+        self._room = Room.of(window, max_tokens)
+        self._load_before = self.load = load
+        self.summary_tokens = max(min(SUMMARY_TOKENS, self._room.target // 4), 100)
+        self._receipts: list[Receipt] = []
+        self._spent: Spent | None = None
+        """In vain."""
+        self._failed = ""
+
+    def entries(self) -> list[Compaction]:
+        """What was spent in vain is in one of them."""
+        if self._spent is not None:
+            self._take(Cleared())
+        return [Compaction(at=now(), receipt=encode_json(receipt).decode()) for receipt in self._receipts]
+
+    @property
+    def is_small(self) -> bool:
+        return self.load <= self._room.target
+
+    @property
+    def fits(self) -> bool:
+        return self.load <= self._room.limit
+
+    def clear_old(self) -> None:
+        """The results of all but the newest turns."""
+        start = newest(self._messages, self._estimated(self._room.target // 2))
+        self._clear(old_results(self._messages[:start], self._state.repeatable.__contains__))
+
+    def clear_more(self) -> None:
+        """Also those of the newest turns; where that is not enough, what is too long in the last one, which the model has not read yet."""
+        last = newest(self._messages, 0)
+        self._clear(old_results(self._messages[:last], self._state.repeatable.__contains__))
+        if not self.fits:
+            others = [*self._messages[:last], *(message for message in self._messages[last:] if message.role != "tool")]
+            room = self._estimated(self._room.target) - self._fixed - size_of(others).tokens
+            self._clear(long_results(self._messages[last:], room))
+
+    def to_sum_up(self) -> Sequence[Message] | None:
+        """None where it would bring nothing."""
+        pinned, start = self._pinned_and_start()
+        stay = {message.id for message in pinned}
+        gone = [message for message in self._before[:start] if message.id not in stay]
+        if len(gone) < 2 or size_of(gone).tokens <= 2 * self.summary_tokens:
+            return None
+        return gone
+
+    def take_summary(self, text: str, spent: Spent) -> None:
+        pinned, start = self._pinned_and_start()
+        self._messages, self.load, self._receipts = self._before, self._load_before, []
+        self._take(
+            Summary(
+                pinned=tuple(message.id for message in pinned),
+                kept_from=self._messages[start].id,
+                dropped=start - len(pinned),
+                message=message_of(text, standing(self._messages[:start]), chars_max=self.summary_tokens * 4),
+                spent=spent,
+            )
+        )
+
+    def note_failure(self, why: str, spent: Spent | None = None) -> None:
+        self._failed, self._spent = why, spent
+
+    def _pinned_and_start(self) -> tuple[list[Message], int]:
+        """What stays before the summary: the first words of the conversation, and the prompt of the run; and where the newest turns begin."""
+        first, prompt = first_words(self._before), _prompt(self._before, self._state.prompt_at)
+        pinned = [message for message in (first, prompt) if message is not None and not message.is_summary]
+        taken = self._fixed + size_of(pinned).tokens + self.summary_tokens * 3 // 2
+        start = newest(self._before, max(self._estimated(self._room.target) - taken, 0))
+        before = {message.id for message in self._before[:start]}
+        stay = {message.id: message for message in pinned if message.id in before}
+        return [*stay.values()], start
+
+    def _clear(self, cuts: tuple[Cut, ...]) -> None:
+        if cuts:
+            self._take(Cleared(cuts=cuts))
+
+    def _take(self, receipt: Cleared | Summary) -> None:
+        self._messages = receipt.of(self._messages)
+        before, self.load = self.load, round((self._fixed + size_of(self._messages).tokens) * self._per_token)
+        receipt = msgspec.structs.replace(receipt, tokens_before=before, tokens_after=self.load)
+        if isinstance(receipt, Cleared):
+            receipt = msgspec.structs.replace(receipt, failed=self._failed, spent=self._spent)
+            self._failed, self._spent = "", None
+        self._receipts.append(receipt)
+
+    def _estimated(self, tokens: int) -> int:
+        return int(tokens / self._per_token)
+
+
+def _prompt(messages: Sequence[Message], at: int) -> Message | None:
+    """Where a run has none of its own, the last words of a person before it."""
+    if at < len(messages) and messages[at].role == "user":
+        return messages[at]
+    return next((message for message in reversed(messages[:at]) if message.role == "user" and not message.is_summary), None)
+
+
+def _text(response: ModelResponse) -> str:
+    """Empty where it is of no use."""
+    if response.stop_reason in (StopReason.REFUSAL, StopReason.CONTEXT_OVERFLOW):
+        return ""
+    text = response.text.strip()
+    return f"{text}\n{CUT_HERE}" if text and response.stop_reason is StopReason.MAX_TOKENS else text
+
+
+async def _unheard(error: AgentError, wait_s: float, switch: Switch | None) -> None:
+    """A failed attempt at a summary is nobody's business: the run goes on without one."""
