@@ -36,6 +36,7 @@ from treadle.runtime import Runtime
 from treadle.types import OnAsk, OnUnknown, Outcome, Settings, new_id
 
 MEMORY = "memory:"
+EPHEMERAL = ". Or run with --ephemeral, which keeps nothing"
 NEWEST_RUNS = 100
 """Where the last conversation of a directory is looked for first: a list of all runs takes longer."""
 
@@ -125,7 +126,7 @@ def _without_effect(config: Config) -> list[str]:
 
 async def _run(config: Config, wish: Wish, chosen: Chosen, out: IO[bytes]) -> RunResult[Any]:
     show = renderer(wish.output, out, Redactor(config.secrets()), quiet=wish.quiet, verbose=wish.verbose).show
-    async with _opened(config, wish.journal) as runtime:
+    async with open_runtime(config, wish.journal, otherwise=EPHEMERAL) as runtime:
         session = await _last_here(runtime, wish.cwd) if wish.goes_on else new_id("session") if wish.session is None else wish.session
         for other in (chosen.agent, *chosen.others):
             runtime.agents.register(other)
@@ -146,14 +147,6 @@ async def _run(config: Config, wish: Wish, chosen: Chosen, out: IO[bytes]) -> Ru
         if result.outcome is not Outcome.COMPLETED and wish.journal != MEMORY:
             await _tell_next_steps(runtime, wish, result.run_id)
     return result
-
-
-def _opened(config: Config, url: str) -> Runtime:
-    """Before anything is sent. Raises Failed."""
-    try:
-        return open_runtime(config, url)
-    except Failed as e:
-        raise Failed(f"{e.message}. Or run with --ephemeral, which keeps nothing", e.code) from e
 
 
 async def _tell_next_steps(runtime: Runtime, wish: Wish, run_id: str) -> None:
