@@ -14,6 +14,7 @@ import click
 
 from treadle.cli.exits import failing
 from treadle.config import Config, home, load
+from treadle.errors import AgentError
 from treadle.redaction import Redactor
 
 if TYPE_CHECKING:
@@ -46,13 +47,20 @@ def journal_file(url: str) -> Path | None:
     return Path(os.path.abspath(os.path.expanduser(name))) if name and name != url else None
 
 
-def open_runtime(config: Config, url: str) -> Runtime:
-    """A runtime over the journal at `url`, which is made where there is none. Raises Failed, with exit code 2, where it cannot be opened."""
+def open_runtime(config: Config, url: str, *, otherwise: str = "") -> Runtime:
+    """A runtime over the journal at `url`, which is made where there is none. Raises Failed, with exit code 2, where it cannot be opened.
+
+    `otherwise`: what a person could do without that journal.
+    """
     from treadle.journals import open_journal  # noqa: PLC0415  the help of a command needs neither
     from treadle.runtime import Runtime  # noqa: PLC0415  likewise
 
     with failing():
-        return Runtime(config=config, journal=open_journal(url))
+        try:
+            journal = open_journal(url)
+        except AgentError as e:
+            raise AgentError(e.kind, e.message + otherwise) from e
+        return Runtime(config=config, journal=journal)
 
 
 class Place(NamedTuple):
