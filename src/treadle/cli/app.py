@@ -11,8 +11,8 @@ from treadle.cli.commands import Commands
 from treadle.cli.help import HELP
 
 COMMANDS = {
-    "run": ("treadle.cli.run:run", "Run a prompt to its end, headless."),
-    "work": ("treadle.cli.work:work", "Work many prompts to their ends, with gates and a report."),
+    "run": ("treadle.cli.run:run", "Run a prompt to its end, unattended."),
+    "work": ("treadle.cli.work:work", "Work many prompts to their ends, with checks after each, and a report."),
     "runs": ("treadle.cli.runs.group:runs", "List, show, resume, replay, fork and keep runs."),
     "sessions": ("treadle.cli.sessions:sessions", "List, show, search and keep conversations."),
     "models": ("treadle.cli.models:models", "List models: which providers answer, sizes, prices, abilities."),
@@ -24,7 +24,7 @@ COMMANDS = {
     "config": ("treadle.cli.config:config", "Show, check and set settings."),
     "policy": ("treadle.cli.policy:policy", "Say what would happen to a command, without running it."),
     "trust": ("treadle.cli.trust:trust", "Say that a project's own configuration may be used."),
-    "doctor": ("treadle.cli.doctor:doctor", "Test keys, connection and tools."),
+    "doctor": ("treadle.cli.doctor:doctor", "Test the key, the connection, the sandbox and the tools."),
     "completion": ("treadle.cli.completion:completion", "Print shell completion for bash, zsh or fish."),
 }
 
@@ -45,7 +45,7 @@ ELSEWHERE = {
 def app(ctx: click.Context) -> None:
     """Treadle runs agents: a language model, tools, and the loop between them.
 
-    Start with `treadle demo`, or set ANTHROPIC_API_KEY and `treadle run "…"`.
+    Start with `treadle demo`, or set ANTHROPIC_API_KEY and `treadle run "…"`. `treadle COMMAND --help` tells of each command.
     """
     if os.environ.get("NO_COLOR"):
         ctx.color = False  # of every command's output, on a terminal too

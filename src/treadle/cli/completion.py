@@ -12,7 +12,7 @@ from treadle.cli.help import HELP
 @click.argument("shell", type=click.Choice(["bash", "zsh", "fish"]))
 @click.pass_context
 def completion(ctx: click.Context, shell: str) -> None:
-    """Print shell completion, to be evaluated: eval "$(treadle completion bash)"."""
+    """Print shell completion, to be evaluated by your shell: put eval "$(treadle completion bash)" into ~/.bashrc, or the like for zsh and fish."""
     shell_complete = get_completion_class(shell)
     assert shell_complete is not None, "the choices are those click knows"
     click.echo(shell_complete(ctx.find_root().command, {}, "treadle", "_TREADLE_COMPLETE").source())

@@ -24,7 +24,9 @@ from treadle.redaction import Redactor, Secret
 if TYPE_CHECKING:
     from treadle.config.document import Plain
 
-folder = click.option("--cwd", type=click.Path(path_type=Path), metavar="DIR", default=".", help="Where the project's files are looked for.")
+folder = click.option(
+    "--cwd", type=click.Path(path_type=Path), metavar="DIR", default=".", help="Where the project's files are looked for. Default: the working directory."
+)
 
 
 @click.group(context_settings=HELP)
@@ -36,10 +38,10 @@ def config() -> None:
 
 
 @config.command(context_settings=HELP)
-@click.option("--json", "as_json", is_flag=True, help="One object: key -> value, source, name, line.")
+@click.option("--json", "as_json", is_flag=True, help="As JSON: key -> value, source, name, line.")
 @folder
 def show(as_json: bool, cwd: Path) -> None:
-    """Every setting, and where it came from. Keys are never shown."""
+    """Show every setting, and where it came from. API keys are never shown."""
     with failing():
         loaded = load(cwd=cwd)
     _warn(loaded.warnings)
@@ -57,7 +59,7 @@ def show(as_json: bool, cwd: Path) -> None:
 @config.command(context_settings=HELP)
 @folder
 def path(cwd: Path) -> None:
-    """The files that are looked for, in the order in which they are read."""
+    """List the files that are looked for, in the order in which they are read."""
     with failing():
         files = config_files(os.environ, cwd)
     for file in files:
@@ -92,7 +94,7 @@ def check(file: Path | None, cwd: Path) -> None:
 def set_(key: str, value: str) -> None:
     """Set KEY in your own file, like: limits.turns 30. Comments and order stay.
 
-    VALUE - is read from standard input, so that a key stays out of the shell's history. A list is written '["a", "b"]'.
+    With - as VALUE it is read from standard input, so that an API key stays out of the shell's history. A list is written '["a", "b"]'.
     """
     with failing():
         file = home(os.environ) / "config.yaml"

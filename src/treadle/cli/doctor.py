@@ -46,9 +46,9 @@ class Finding:
 @click.command(context_settings=HELP)
 @click.option("--offline", is_flag=True, help="Without connecting to the provider.")
 @click.option("--full", is_flag=True, help="Try every way out of the sandbox that is known. Takes some seconds.")
-@click.option("--json", "as_json", is_flag=True, help="As a list of findings.")
+@click.option("--json", "as_json", is_flag=True, help="As JSON: a list of findings.")
 def doctor(offline: bool, full: bool, as_json: bool) -> None:
-    """Test keys, connection and tools, and say what to do about what is wrong.
+    """Test the key, the connection, the sandbox and the tools, and say what to do about what is wrong.
 
     One small request goes to the provider of the default model, to see that the key is accepted. Exits with 1 where
     something is bad.

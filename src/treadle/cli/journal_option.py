@@ -25,7 +25,7 @@ T = TypeVar("T")
 
 _SQLITE: Final = "sqlite:///"
 
-journal_option = click.option("--journal", metavar="URL", help="Where runs are kept: sqlite:///FILE. Default: journal.db in ~/.treadle.")
+journal_option = click.option("--journal", metavar="URL", help="Where runs are kept: sqlite:///FILE. Default: TREADLE_JOURNAL, else journal.db in ~/.treadle.")
 
 
 def journal_url(config: Config, given: str | None) -> str:

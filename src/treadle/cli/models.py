@@ -29,11 +29,11 @@ _NUMBERS = frozenset({"context", "output", "in $", "out $"})
 
 @click.command(context_settings=HELP)
 @click.argument("word", required=False)
-@click.option("--provider", metavar="P", help="Only this one, with all of its models. Exits with 1 where it does not answer.")
+@click.option("--provider", metavar="PROVIDER", help="Only this one, with all of its models, like openai. Exits with 1 where it does not answer.")
 @click.option("--offline", is_flag=True, help="Without asking anybody: what was told before, else what is known.")
-@click.option("--json", "as_json", is_flag=True, help="One object: large, small, and providers with their models.")
+@click.option("--json", "as_json", is_flag=True, help="As JSON: large, small, and providers with their models.")
 def models(word: str | None, provider: str | None, offline: bool, as_json: bool) -> None:
-    """Which models there are: of every provider that has a key or needs none.
+    """List the models there are: of every provider that has a key or needs none.
 
     Each is asked once, all at the same time. WORD shows those that hold it in their names. Prices are USD for a million tokens. What
     the providers tell is remembered, and used by runs.

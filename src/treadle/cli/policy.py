@@ -55,14 +55,14 @@ def policy() -> None:
 
 @policy.command(cls=OneArgument, context_settings=HELP, short_help="Print what would happen to a command, and why.")
 @click.argument("command")
-@click.option("--mode", type=click.Choice(get_args(Mode)), help="As for `treadle run`; else that of the configuration.")
-@click.option("--allow", metavar="RULE", multiple=True, help="Also allow this; repeatable.")
-@click.option("--deny", metavar="RULE", multiple=True, help="Also deny this; repeatable.")
-@click.option("--cwd", type=click.Path(path_type=Path), metavar="DIR", default=".", help="Where it would run.")
+@click.option("--mode", type=click.Choice(get_args(Mode)), help="As for `treadle run`. Default: that of the configuration.")
+@click.option("--allow", metavar="RULE", multiple=True, help='Also allow this, like "npm test"; repeatable.')
+@click.option("--deny", metavar="RULE", multiple=True, help='Also deny this, like "git push"; repeatable.')
+@click.option("--cwd", type=click.Path(path_type=Path), metavar="DIR", default=".", help="Where it would run. Default: the working directory.")
 def check(command: str, mode: str | None, allow: tuple[str, ...], deny: tuple[str, ...], cwd: Path) -> None:
     """Print what would happen to COMMAND, as JSON: decision, why, and the commands found in it.
 
-    It is one argument, like: treadle policy check -- "git push --force".
+    COMMAND is one argument, in quotes, like: treadle policy check -- "git push --force".
 
     allow: it runs unasked, with or without a sandbox. contained: unasked inside the sandbox only, else it asks. ask: it needs a
     person, and without one it is refused. deny: it is refused whatever a rule or a mode says.

@@ -24,7 +24,7 @@ from treadle.cli.journal_option import journal_url, open_runtime
 from treadle.cli.next_steps import next_steps
 from treadle.cli.output_file import OutputFile
 from treadle.cli.render import plain, renderer
-from treadle.cli.run_options import check_directory, configured, run_options, settings_of
+from treadle.cli.run_options import OUTPUT, check_directory, configured, run_options, settings_of
 from treadle.config import Config
 from treadle.errors import AgentError
 from treadle.events import Event
@@ -67,16 +67,18 @@ class Wish:
 @agent_options
 @run_options
 @click.option("--continue", "goes_on", is_flag=True, help="Go on with the last conversation that worked in this directory.")
-@click.option("--session", metavar="ID", help="Go on with this conversation, or begin it.")
-@click.option("--output", type=click.Choice(["text", "json", "stream-json"]), default="text", help="What is printed.")
-@click.option("-o", "output_file", type=click.Path(path_type=Path), metavar="FILE", help="Print the answer there.")
+@click.option("--session", metavar="ID", help="Go on with this conversation, or begin one of this name.")
+@click.option("--output", type=click.Choice(["text", "json", "stream-json"]), default="text", show_default=True, help=OUTPUT)
+@click.option("-o", "output_file", type=click.Path(path_type=Path), metavar="FILE", help="Write the answer to FILE instead of standard output.")
 @click.option("--ephemeral", is_flag=True, help="Keep nothing: the run is gone with the process.")
-@click.option("-q", "quiet", is_flag=True, help="Only the answer.")
-@click.option("-v", "verbose", is_flag=True, help="Also reasoning and results.")
+@click.option("-q", "quiet", is_flag=True, help="Only the answer, without progress and warnings.")
+@click.option("-v", "verbose", is_flag=True, help="Also the model's reasoning and the results of tools.")
 def run(prompt: str, attached: tuple[Path, ...], output_file: Path | None, **options: Any) -> None:
     """Run PROMPT to its end. Standard input, when piped, is added to it.
 
     Each step is kept in the journal before the next one begins: a run that was killed goes on with `treadle runs resume`.
+
+    The defaults are those of an empty configuration; `treadle config show` prints yours.
 
     Exits with 0 when completed, 1 on an error, 2 on wrong use, 3 at a limit, 4 where an approval was needed, 75 where
     trying again later may help, 130 when stopped.

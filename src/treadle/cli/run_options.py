@@ -18,35 +18,53 @@ from treadle.types import Effort, Mode, OnAsk, OnUnknown, Settings
 
 F = TypeVar("F", bound=Callable[..., Any])
 
+ON_ASK: Final = "Where a call needs a person's yes, and nobody is there: deny refuses the call, wait ends here until `treadle runs resume` brings the answer."
+OUTPUT: Final = "What is printed: the answer; one JSON object at the end; or one JSON object a line for each event."
+ON_UNKNOWN: Final = "Where nobody knows whether a call took effect: tell the model, wait for a person, or fail."
+
 permission_options: Final[tuple[Callable[[Any], Any], ...]] = (
-    click.option("--allow", metavar="RULE", multiple=True, help="Also allow this, like your permissions.allow; repeatable. Commands still need the sandbox."),
+    click.option(
+        "--allow", metavar="RULE", multiple=True, help='Also allow this, like "npm test", "write(docs)" or fetch; repeatable. Commands still need the sandbox.'
+    ),
     click.option("--no-sandbox", flag_value="off", help="Do not confine commands. What would run unasked inside the sandbox then asks."),
 )
 """Also of commands that go on with a run."""
 
 _OPTIONS: Final[tuple[Callable[[Any], Any], ...]] = (
-    click.option("--model", metavar="M", help="provider:id, or script:FILE, tape:FILE, record:FILE=MODEL."),
     click.option(
-        "--mode", type=click.Choice(get_args(Mode)), help="What may run unasked: plan only looks; ask asks; accept-edits writes files here; full does all."
+        "--model",
+        metavar="MODEL",
+        help="PROVIDER:ID, as `treadle models` lists them. Default: models.large of the configuration. For tests script:FILE, tape:FILE, record:FILE=MODEL.",
+    ),
+    click.option(
+        "--mode",
+        type=click.Choice(get_args(Mode)),
+        help="What runs unasked. plan, ask: reading; accept-edits: also writes in DIR; full: all that is not denied. plan refuses all else. Default: ask.",
     ),
     *permission_options,
-    click.option("--cwd", type=click.Path(path_type=Path), metavar="DIR", default=".", help="Where to work."),
+    click.option("--cwd", type=click.Path(path_type=Path), metavar="DIR", default=".", help="Where to work. Default: the working directory."),
     click.option(
-        "--file", "attached", type=click.Path(path_type=Path), multiple=True, metavar="F", help="An image or a text to add to the prompt; repeatable."
+        "--file", "attached", type=click.Path(path_type=Path), multiple=True, metavar="FILE", help="An image, a PDF or a text to add to the prompt; repeatable."
     ),
-    click.option("--max-turns", type=click.IntRange(1), metavar="N", help="Responses of the model."),
-    click.option("--max-tool-calls", type=click.IntRange(1), metavar="N", help="Calls of tools."),
-    click.option("--max-tokens", type=click.IntRange(1), metavar="N", help="Tokens of the whole run, input and output."),
-    click.option("--max-output-tokens", type=click.IntRange(1), metavar="N", help="Tokens of one response."),
-    click.option("--max-cost", type=click.FloatRange(0, min_open=True), metavar="USD", help="Money for the whole run; the price of the model must be known."),
-    click.option("--timeout", type=click.FloatRange(0, min_open=True), metavar="S", help="Seconds."),
-    click.option("--effort", type=click.Choice([e for e in get_args(Effort) if e != "xhigh"]), help="How hard the model thinks."),
-    click.option("--on-ask", type=click.Choice(get_args(OnAsk)), default="deny", help="What a call meets that needs a person: a no, or the run waits."),
+    click.option("--max-turns", type=click.IntRange(1), metavar="N", help="At most so many responses of the model. Default: 50."),
+    click.option("--max-tool-calls", type=click.IntRange(1), metavar="N", help="At most so many calls of tools. Default: no limit."),
+    click.option("--max-tokens", type=click.IntRange(1), metavar="N", help="At most so many tokens in the whole run, input and output. Default: no limit."),
+    click.option("--max-output-tokens", type=click.IntRange(1), metavar="N", help="At most so many tokens in one response. Default: 8192."),
+    click.option(
+        "--max-cost",
+        type=click.FloatRange(0, min_open=True),
+        metavar="USD",
+        help="At most so many US dollars for the whole run; the price of the model must be known. Default: no limit.",
+    ),
+    click.option("--timeout", type=click.FloatRange(0, min_open=True), metavar="SECONDS", help="At most so long for the whole run. Default: 600."),
+    click.option("--effort", type=click.Choice([e for e in get_args(Effort) if e != "xhigh"]), help="How hard the model thinks. Default: the model's own."),
+    click.option("--on-ask", type=click.Choice(get_args(OnAsk)), default="deny", show_default=True, help=ON_ASK),
     click.option(
         "--on-unknown",
         type=click.Choice(get_args(OnUnknown)),
         default="tell",
-        help="Where nobody knows whether a call took effect: tell the model, wait for a person, or fail.",
+        show_default=True,
+        help=ON_UNKNOWN,
     ),
     journal_option,
 )

@@ -44,10 +44,10 @@ def sessions() -> None:
 @sessions.command("list", context_settings=HELP)
 @json_option
 @click.option("--limit", type=click.IntRange(1), metavar="N", default=20, show_default=True, help="At most so many.")
-@click.option("--all", "everything", is_flag=True, help="Without a limit.")
+@click.option("--all", "everything", is_flag=True, help="All conversations, without a limit.")
 @journal_option
 def list_(as_json: bool, limit: int, everything: bool, journal: str | None) -> None:
-    """Conversations, the last one that changed first."""
+    """List conversations, the last one that changed first."""
 
     def show(found: list[SessionInfo], secrets: Redactor) -> None:
         if as_json:
@@ -84,13 +84,13 @@ def _style(column: int, _: str) -> Style:
 # ---------------------------------------------------------------- show
 
 
-@sessions.command(context_settings=HELP)
+@sessions.command(context_settings=HELP, short_help="Show what was said in a conversation.")
 @session_argument
 @json_option
-@click.option("-v", "verbose", is_flag=True, help="Also reasoning, and results in full.")
+@click.option("-v", "verbose", is_flag=True, help="Also the model's reasoning, and results in full.")
 @journal_option
 def show(session: str, as_json: bool, verbose: bool, journal: str | None) -> None:
-    """What was said in a conversation, as far as its next run sees it. What left the view is found by `search`."""
+    """Show what was said in a conversation, as far as its next run is shown it. What is older is found by `sessions search`."""
 
     async def work(place: Place) -> None:
         info = find_session(place.journal.sessions, session)
@@ -194,13 +194,13 @@ def delete(session: str, yes: bool, journal: str | None) -> None:
 # ---------------------------------------------------------------- search and export
 
 
-@sessions.command(context_settings=HELP)
+@sessions.command(context_settings=HELP, short_help="Find messages that hold all the words.")
 @click.argument("words", nargs=-1, required=True)
 @json_option
 @click.option("--limit", type=click.IntRange(1), metavar="N", default=20, show_default=True, help="At most so many.")
 @journal_option
 def search(words: tuple[str, ...], as_json: bool, limit: int, journal: str | None) -> None:
-    """Messages that hold all the words, the newest first; also those that have left the view."""
+    """Find messages that hold all the WORDS, the newest first; also those that the model is no longer shown."""
 
     def show(found: list[Found], secrets: Redactor) -> None:
         if as_json:
@@ -219,12 +219,12 @@ def search(words: tuple[str, ...], as_json: bool, limit: int, journal: str | Non
     on_journal(journal, work, absent=lambda secrets: show([], secrets))
 
 
-@sessions.command(context_settings=HELP)
+@sessions.command(context_settings=HELP, short_help="Print a conversation as JSON lines.")
 @session_argument
-@click.option("-o", "output_file", type=click.Path(path_type=Path), metavar="FILE", help="Write it there.")
+@click.option("-o", "output_file", type=click.Path(path_type=Path), metavar="FILE", help="Write to FILE instead of standard output.")
 @journal_option
 def export(session: str, output_file: Path | None, journal: str | None) -> None:
-    """A conversation as JSON lines, one for each message, as it is stored."""
+    """Print a conversation as JSON lines, one for each message, as it is stored."""
 
     async def work(place: Place) -> bytes:
         info = find_session(place.journal.sessions, session)

@@ -30,8 +30,8 @@ INVISIBLE = re.compile(
 
 @click.command(context_settings=HELP)
 @click.argument("folder", metavar="[DIR]", type=click.Path(path_type=Path), default=".")
-@click.option("--revoke", is_flag=True, help="Take it back.")
-@click.option("--list", "listing", is_flag=True, help="Every trusted project, and whether its trust still holds.")
+@click.option("--revoke", is_flag=True, help="Trust it no longer.")
+@click.option("--list", "listing", is_flag=True, help="List every trusted project, and whether its trust still holds.")
 def trust(folder: Path, revoke: bool, listing: bool) -> None:
     """Say that a project's own configuration may be used, as it is now.
 

@@ -30,31 +30,41 @@ def _finite(ctx: click.Context, parameter: click.Parameter, value: float) -> flo
 
 @click.command(context_settings=HELP)
 @click.argument("prompts", metavar="[PROMPT]...", nargs=-1)
-@click.option("--from", "source", metavar="FILE|DIR|-", help="Prompts: one a line of a file or of standard input (-), one a file of a folder.")
+@click.option("--from", "source", metavar="FILE|DIR|-", help="Read prompts: each line of a file or of standard input (-) is one, or each file of a folder.")
 @click.option("--worktree", is_flag=True, help="Work each prompt in a git worktree of its own, on a branch treadle/ID from HEAD.")
-@click.option("--gate", "gates", metavar="CMD", multiple=True, help="A command that must succeed after a prompt was worked; repeatable, in order.")
+@click.option(
+    "--gate",
+    "gates",
+    metavar="COMMAND",
+    multiple=True,
+    help='A command that must exit with 0 after a prompt was worked, like "make test"; repeatable, in order.',
+)
 @click.option(
     "--gate-timeout",
     type=click.FloatRange(0, min_open=True),
     callback=_finite,
     default=GATE_TIMEOUT_S,
-    metavar="S",
-    help="Seconds of each gate. Default: 1800.",
+    metavar="SECONDS",
+    help="At most so long for each gate. Default: 1800.",
 )
-@click.option("--retries", type=click.IntRange(0), default=0, show_default=True, metavar="N", help="Attempts after the first, where a gate or a run failed.")
-@click.option("--parallel", type=click.IntRange(1), default=1, show_default=True, metavar="N", help="Prompts that are worked at once.")
+@click.option(
+    "--retries", type=click.IntRange(0), default=0, show_default=True, metavar="N", help="How many more attempts a prompt has where its run or a gate failed."
+)
+@click.option("--parallel", type=click.IntRange(1), default=1, show_default=True, metavar="N", help="How many prompts are worked at the same time.")
 @click.option("--resume", "batch", metavar="ID", help="Go on with a batch that was stopped: its id, the beginning of it, or `last`.")
 @run_options
-@click.option("--output", type=click.Choice(["text", "json", "markdown"]), default="text", help="How the report is printed.")
-@click.option("-o", "output_file", type=click.Path(path_type=Path), metavar="FILE", help="Print the report there.")
-@click.option("-q", "quiet", is_flag=True, help="Only the report.")
+@click.option("--output", type=click.Choice(["text", "json", "markdown"]), default="text", show_default=True, help="How the report is printed.")
+@click.option("-o", "output_file", type=click.Path(path_type=Path), metavar="FILE", help="Write the report to FILE instead of standard output.")
+@click.option("-q", "quiet", is_flag=True, help="Only the report, without progress and warnings.")
 @click.option("-v", "verbose", is_flag=True, help="Also a line for each call of a tool.")
 @click.pass_context
 def work(ctx: click.Context, **options: Any) -> None:
     """Work many prompts to their ends, and report what came of each.
 
-    Each prompt is a conversation of its own. After its run completed the gates are run where it worked; where one fails and --retries
+    Each prompt is a conversation of its own. After its run completed the gates, commands that check it, are run where it worked; where one fails and --retries
     allows it, the model is told how, and tries again. Limits are for one prompt with all its attempts; there is none for the batch.
+
+    The defaults are those of an empty configuration; `treadle config show` prints yours.
 
     A batch that was stopped, or killed, goes on with --resume: what is done stays, runs that were under way go on.
 

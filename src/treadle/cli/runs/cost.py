@@ -22,11 +22,11 @@ NO_SESSION = "(no session)"
 
 
 @click.command(context_settings=HELP)
-@click.option("--by", type=click.Choice(get_args(By)), default="day", show_default=True, help="What a row stands for. A day is one of UTC.")
-@click.option("--last", "days", type=click.IntRange(1, 36500), metavar="DAYS", help="Only so many days, today included.")
+@click.option("--by", type=click.Choice(get_args(By)), default="day", show_default=True, help="What each row sums up. Days begin at midnight UTC.")
+@click.option("--last", "days", type=click.IntRange(1, 36500), metavar="DAYS", help="Only the last so many days, today included. Default: all.")
 @click.option("--limit", type=click.IntRange(1), metavar="N", default=20, show_default=True, help="At most so many rows; the total is of all.")
-@click.option("--all", "everything", is_flag=True, help="Without a limit.")
-@click.option("--json", "as_json", is_flag=True, help="One object: by, rows, total.")
+@click.option("--all", "everything", is_flag=True, help="All rows, without a limit.")
+@click.option("--json", "as_json", is_flag=True, help="As JSON: by, rows, total.")
 @journal_option
 def cost(by: By, days: int | None, limit: int, everything: bool, as_json: bool, journal: str | None) -> None:
     """Tokens and money that runs have taken: the newest days first, or the dearest models or sessions.

@@ -34,8 +34,8 @@ NOTHING = Line("")
 @click.command(context_settings=HELP)
 @click.argument("a", metavar="A")
 @click.argument("b", metavar="B")
-@click.option("--json", "as_json", is_flag=True, help="One object: same_messages, is_same, a, b.")
-@click.option("-v", "verbose", is_flag=True, help="Messages in full.")
+@click.option("--json", "as_json", is_flag=True, help="As JSON: same_messages, is_same, a, b.")
+@click.option("-v", "verbose", is_flag=True, help="Messages in full, not only their beginnings.")
 @journal_option
 def diff(a: str, b: str, as_json: bool, verbose: bool, journal: str | None) -> None:
     """Where two runs part, and how they ended. Compared is what was said, called and given; ids and times may differ."""

@@ -21,7 +21,7 @@ from treadle.cli.next_steps import next_steps
 from treadle.cli.output_file import OutputFile
 from treadle.cli.render import plain, renderer
 from treadle.cli.run import follow
-from treadle.cli.run_options import permission_options
+from treadle.cli.run_options import ON_ASK, OUTPUT, permission_options
 from treadle.cli.runs.finding import find_run, no_runs
 from treadle.config import Config, load
 from treadle.errors import AgentError
@@ -40,11 +40,11 @@ F = TypeVar("F", bound=Callable[..., Any])
 
 def output_options(command: F) -> F:
     for option in (
-        click.option("-v", "verbose", is_flag=True, help="Also reasoning and results."),
-        click.option("-q", "quiet", is_flag=True, help="Only the answer."),
+        click.option("-v", "verbose", is_flag=True, help="Also the model's reasoning and the results of tools."),
+        click.option("-q", "quiet", is_flag=True, help="Only the answer, without progress and warnings."),
         journal_option,
-        click.option("-o", "output_file", type=click.Path(path_type=Path), metavar="FILE", help="Print the answer there."),
-        click.option("--output", type=click.Choice(["text", "json", "stream-json"]), default="text", help="What is printed."),
+        click.option("-o", "output_file", type=click.Path(path_type=Path), metavar="FILE", help="Write the answer to FILE instead of standard output."),
+        click.option("--output", type=click.Choice(["text", "json", "stream-json"]), default="text", show_default=True, help=OUTPUT),
     ):
         command = option(command)
     return command
@@ -54,11 +54,11 @@ def drive_options(command: F) -> F:
     """The output's, and what may be other than it was."""
     for option in (
         *reversed(permission_options),
-        click.option("--on-ask", type=click.Choice(["deny", "wait"]), help="What a call meets that needs a person: a no, or the run waits."),
-        click.option("--timeout", type=click.FloatRange(0, min_open=True), metavar="S", help="Seconds of the whole run."),
+        click.option("--on-ask", type=click.Choice(["deny", "wait"]), help=ON_ASK),
+        click.option("--timeout", type=click.FloatRange(0, min_open=True), metavar="SECONDS", help="At most so long for the whole run."),
         click.option("--cwd", type=click.Path(path_type=Path), metavar="DIR", help="Another directory."),
-        click.option("--mode", type=click.Choice(get_args(Mode)), help="Another mode."),
-        click.option("--model", metavar="M", help="Another model."),
+        click.option("--mode", type=click.Choice(get_args(Mode)), help="Another mode, as for `treadle run`."),
+        click.option("--model", metavar="MODEL", help="Another model, as for `treadle run`."),
     ):
         command = option(command)
     return command

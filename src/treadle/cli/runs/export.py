@@ -15,7 +15,7 @@ from treadle.cli.runs.lines import export_lines
 
 @click.command(context_settings=HELP)
 @run_argument
-@click.option("-o", "output_file", type=click.Path(path_type=Path), metavar="FILE", help="Write it there.")
+@click.option("-o", "output_file", type=click.Path(path_type=Path), metavar="FILE", help="Write to FILE instead of standard output.")
 @journal_option
 def export(run: str, output_file: Path | None, journal: str | None) -> None:
     """A run as JSON lines, one for each entry: seq, type, call_id where it is about a call, and the entry as it is stored.

@@ -16,9 +16,11 @@ from treadle.types import Limits
 
 @click.command(context_settings=HELP)
 @run_argument
-@click.option("--turn", type=click.IntRange(0), metavar="N", required=True, help="How many of its turns are kept; 0 is before the first.")
-@click.option("--text", metavar="T", help="What is said next; with --turn 0, instead of the prompt.")
-@click.option("--result", metavar="CALL=TEXT", multiple=True, help="What a call of the last turn that is kept gave instead; repeatable.")
+@click.option(
+    "--turn", type=click.IntRange(0), metavar="N", required=True, help="How many of its turns are kept, as `runs show` counts them; 0 is before the first."
+)
+@click.option("--text", metavar="TEXT", help="What is said next; with --turn 0, instead of the prompt.")
+@click.option("--result", metavar="CALL=TEXT", multiple=True, help="Another result for a call of the last turn that is kept, by its id; repeatable.")
 @drive_options
 @output_options
 def fork(turn: int, text: str | None, result: tuple[str, ...], **rest: Any) -> None:

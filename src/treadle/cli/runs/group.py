@@ -8,17 +8,17 @@ from treadle.cli.commands import Commands
 from treadle.cli.help import HELP
 
 COMMANDS = {
-    "list": ("treadle.cli.runs.listing:list_", "The newest runs."),
+    "list": ("treadle.cli.runs.listing:list_", "List the newest runs."),
     "show": ("treadle.cli.runs.show:show", "Draw what happened in a run: turns, calls, crashes, what is unknown."),
     "resume": ("treadle.cli.runs.resume:resume", "Go on with a run that was stopped, or that waits for a person."),
     "replay": ("treadle.cli.runs.replay:replay", "Print a run as it was. Asks no model, runs no tool."),
-    "fork": ("treadle.cli.runs.fork:fork", "A new run that goes on from a turn of another one."),
-    "diff": ("treadle.cli.runs.diff:diff", "Where two runs part, and how they ended."),
+    "fork": ("treadle.cli.runs.fork:fork", "Begin a new run that goes on from a turn of another one."),
+    "diff": ("treadle.cli.runs.diff:diff", "Show where two runs part, and how they ended."),
     "kill": ("treadle.cli.runs.kill:kill", "End a run, in whatever process it runs."),
     "undo": ("treadle.cli.runs.undo:undo", "Put back the files that a run changed."),
-    "cost": ("treadle.cli.runs.cost:cost", "What runs have taken, by day, model or session."),
-    "export": ("treadle.cli.runs.export:export", "A run as JSON lines."),
-    "import": ("treadle.cli.runs.import_:import_", "Take in what export gave."),
+    "cost": ("treadle.cli.runs.cost:cost", "Sum up tokens and money that runs have taken, by day, model or session."),
+    "export": ("treadle.cli.runs.export:export", "Print a run as JSON lines."),
+    "import": ("treadle.cli.runs.import_:import_", "Take in a run that `runs export` gave."),
     "prune": ("treadle.cli.runs.prune:prune", "Delete old runs; says first what that frees."),
 }
 
@@ -27,5 +27,5 @@ COMMANDS = {
 def runs() -> None:
     """List, show, resume, replay, fork and keep runs.
 
-    ID is a run's id, the beginning of one, or `last` for the newest run.
+    A run is one prompt, worked to its end. ID is a run's id, the beginning of one, or `last` for the newest run.
     """

@@ -22,10 +22,10 @@ from treadle.redaction import Redactor
 
 @click.command("import", context_settings=HELP)
 @click.argument("file", type=click.Path(path_type=Path))
-@click.option("--json", "as_json", is_flag=True, help="The run, as `list` has it.")
+@click.option("--json", "as_json", is_flag=True, help="As JSON: the run as `runs list` has it.")
 @journal_option
 def import_(file: Path, as_json: bool, journal: str | None) -> None:
-    """Take in a run that `export` gave, here or elsewhere; - is standard input. Where a line is broken, nothing is taken in.
+    """Take in a run that `runs export` gave, here or elsewhere. FILE - is standard input. Where a line is broken, nothing is taken in.
 
     One that was not finished can be resumed here, in its directory or in another one.
     """

@@ -19,7 +19,7 @@ from treadle.redaction import Redactor
 @click.command(context_settings=HELP)
 @run_argument
 @click.option("--force", is_flag=True, help="Take the run away from a process that does not answer.")
-@click.option("--json", "as_json", is_flag=True, help="The run, as `list` has it.")
+@click.option("--json", "as_json", is_flag=True, help="As JSON: the run as `runs list` has it.")
 @journal_option
 def kill(run: str, force: bool, as_json: bool, journal: str | None) -> None:
     """End a run as `cancelled`, in whatever process it runs; its open calls get a result. A finished run stays as it is."""

@@ -21,10 +21,10 @@ NUMBERS = frozenset({"age", "turns", "calls", "tokens", "cost"})
 
 
 @click.command("list", context_settings=HELP)
-@click.option("--json", "as_json", is_flag=True, help="As a list of objects.")
-@click.option("--limit", type=click.IntRange(1), metavar="N", default=20, show_default=True, help="At most so many.")
-@click.option("--all", "everything", is_flag=True, help="Without a limit.")
-@click.option("--session", metavar="ID", help="Of this conversation alone.")
+@click.option("--json", "as_json", is_flag=True, help="As JSON: a list of runs.")
+@click.option("--limit", type=click.IntRange(1), metavar="N", default=20, show_default=True, help="At most so many runs.")
+@click.option("--all", "everything", is_flag=True, help="All runs, without a limit.")
+@click.option("--session", metavar="ID", help="Only runs of this conversation.")
 @journal_option
 def list_(as_json: bool, limit: int, everything: bool, session: str | None, journal: str | None) -> None:
     """The newest runs. ↳ marks one that another run started, ⑂ one that was forked from another."""

@@ -19,9 +19,9 @@ from treadle.undo import UNDO_FOLDER, Undo
 
 
 @click.command(context_settings=HELP)
-@click.option("--older-than", "age", metavar="AGE", required=True, help="How old the last entry of a run must be: 12h, 30d, 8w.")
+@click.option("--older-than", "age", metavar="AGE", required=True, help="Only runs in which nothing happened for so long: 12h, 30d or 8w (hours, days, weeks).")
 @click.option("--yes", is_flag=True, help="Without asking.")
-@click.option("--json", "as_json", is_flag=True, help="What was freed; needs --yes.")
+@click.option("--json", "as_json", is_flag=True, help="As JSON: what was freed; needs --yes.")
 @journal_option
 def prune(age: str, yes: bool, as_json: bool, journal: str | None) -> None:
     """Delete finished runs that are old enough, with what was said in them. Says first what that frees, then asks.

@@ -7,6 +7,7 @@ from typing import Any, get_args
 import click
 
 from treadle.cli.help import HELP
+from treadle.cli.run_options import ON_UNKNOWN
 from treadle.cli.runs.answers import check_once, reasons, texts
 from treadle.cli.runs.driving import Drive, Opened, code_of, drive_options, driven, end_of, output_options
 from treadle.cli.runs.finding import run_argument
@@ -18,13 +19,9 @@ from treadle.types import Limits
 @click.command(context_settings=HELP)
 @run_argument
 @click.option("--approve", metavar="CALL", multiple=True, help="This call may run; repeatable. One that had begun is run again.")
-@click.option("--deny", metavar="CALL[=REASON]", multiple=True, help="This one may not.")
-@click.option("--result", metavar="CALL=TEXT", multiple=True, help="What this one gave, as you found out.")
-@click.option(
-    "--on-unknown",
-    type=click.Choice(get_args(OnUnknown)),
-    help="Where nobody knows whether a call took effect: tell the model, wait for a person, or fail.",
-)
+@click.option("--deny", metavar="CALL[=REASON]", multiple=True, help="This call may not run, and the model is told so; repeatable.")
+@click.option("--result", metavar="CALL=TEXT", multiple=True, help="What this call gave, where you found out; it is not run; repeatable.")
+@click.option("--on-unknown", type=click.Choice(get_args(OnUnknown)), help=ON_UNKNOWN)
 @drive_options
 @output_options
 def resume(approve: tuple[str, ...], deny: tuple[str, ...], result: tuple[str, ...], on_unknown: OnUnknown | None, **rest: Any) -> None:
@@ -32,6 +29,8 @@ def resume(approve: tuple[str, ...], deny: tuple[str, ...], result: tuple[str, .
 
     A call that has its result is not run again. One that was running is, where that does no harm; of any other the model is told that
     nobody knows whether it took effect, or what --on-unknown says. A finished run is left alone, and its result is printed.
+
+    CALL is the id of a call, which the run told when it began to wait; without an answer the run waits on, and tells it again.
 
     Exits as `treadle run` does: with 4 where the run waits for a person, and says for what.
     """

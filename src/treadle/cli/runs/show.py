@@ -22,8 +22,8 @@ from treadle.redaction import Redactor
 
 @click.command(context_settings=HELP)
 @run_argument
-@click.option("--json", "as_json", is_flag=True, help="One object: the run as `list` has it, and its entries as `export` has them.")
-@click.option("-v", "verbose", is_flag=True, help="Also reasoning, and what the tools gave.")
+@click.option("--json", "as_json", is_flag=True, help="As JSON: the run as `runs list` has it, and its entries as `runs export` has them.")
+@click.option("-v", "verbose", is_flag=True, help="Also the model's reasoning and the results of tools.")
 @journal_option
 def show(run: str, as_json: bool, verbose: bool, journal: str | None) -> None:
     """Draw what happened in a run: its turns and calls with their times, retries and approvals, where its process stopped, who

@@ -72,9 +72,9 @@ class Undone(Value, frozen=True, kw_only=True, omit_defaults=False):
 
 @click.command(context_settings=HELP)
 @run_argument
-@click.option("--turn", type=click.IntRange(1), metavar="N", help="Only what this turn changed.")
+@click.option("--turn", type=click.IntRange(1), metavar="N", help="Only what turn N changed; `runs show` counts them. Default: all turns.")
 @click.option("--dry-run", is_flag=True, help="Say what would be done, and do nothing.")
-@click.option("--json", "as_json", is_flag=True, help="One object: files, not_undoable, changed_meanwhile.")
+@click.option("--json", "as_json", is_flag=True, help="As JSON: files, not_undoable, changed_meanwhile.")
 @journal_option
 def undo(run: str, turn: int | None, dry_run: bool, as_json: bool, journal: str | None) -> None:
     """Put files back to what they were before write and edit changed them in a run.
