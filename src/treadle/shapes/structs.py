@@ -18,16 +18,16 @@ STRUCT: Final = "x-struct"
 """Key under which a Struct's schema stands in pydantic's until it is tidied: as JSON text, because pydantic follows references that it sees."""
 
 
-def with_structs(hint: Any) -> Any:
-    """The same annotation with each Struct in it told how to be validated and described."""
+def with_structs(hint: Any, *, strict: bool = False) -> Any:
+    """The same annotation with each Struct in it told how to be validated and described. Unless `strict`, "3" will do for a 3."""
     origin, inner = get_origin(hint), get_args(hint)
     if _is_struct(origin or hint):
-        return Annotated[hint, _Struct(hint)]
+        return Annotated[hint, _Struct(hint, strict)]
     if not inner or origin is Literal:
         return hint
     if origin is Annotated:
-        return Annotated[(with_structs(inner[0]), *inner[1:])]
-    told = tuple(with_structs(part) for part in inner)
+        return Annotated[(with_structs(inner[0], strict=strict), *inner[1:])]
+    told = tuple(with_structs(part, strict=strict) for part in inner)
     if told == inner:
         return hint
     if origin in (Union, UnionType):
@@ -42,8 +42,9 @@ def _is_struct(hint: object) -> bool:
 class _Struct:
     """What pydantic asks of a type that it does not know."""
 
-    def __init__(self, struct: Any) -> None:
+    def __init__(self, struct: Any, strict: bool) -> None:
         self.struct = struct
+        self.strict = strict
 
     def __get_pydantic_core_schema__(self, source: object, handler: GetCoreSchemaHandler) -> CoreSchema:
         met(self.struct)
@@ -56,8 +57,7 @@ class _Struct:
         return {STRUCT: msgspec.json.encode(held).decode()}
 
     def convert(self, value: object) -> object:
-        """As lenient as pydantic is: "3" will do for a 3."""
         try:
-            return msgspec.convert(value, self.struct, strict=False)
+            return msgspec.convert(value, self.struct, strict=self.strict)
         except (msgspec.ValidationError, RecursionError) as e:
             raise ValueError(str(e)) from e

@@ -1,6 +1,6 @@
 """pydantic's JSON Schema as a model should read it: no titles, and definitions in place where they are used once or are short.
 
-The meaning stays the same. Entry: `tidy`.
+The meaning stays the same. Entry: `tidy`, `closed`, `walked`.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ _Schema: TypeAlias = dict[str, Any]
 
 _REF: Final = "#/$defs/"
 _SHORT_CHARS: Final = 300
-_NAMED: Final = frozenset({"properties", "$defs", "patternProperties", "dependentSchemas"})
+_NAMED: Final = frozenset({"properties", "$defs", "definitions", "patternProperties", "dependentSchemas"})
 """Keywords whose keys are names, not keywords."""
 _VALUES: Final = frozenset({"default", "const", "enum", "examples", "required"})
 """Keywords that hold no schema."""
@@ -24,12 +24,12 @@ _VALUES: Final = frozenset({"default", "const", "enum", "examples", "required"})
 def tidy(schema: _Schema) -> _Schema:
     """A new schema; the given one is not changed."""
     definitions: dict[str, _Schema] = dict(schema.get("$defs", {}))
-    root = _walk({k: v for k, v in schema.items() if k != "$defs"}, lambda s: _lifted(s, definitions))
+    root = walked({k: v for k, v in schema.items() if k != "$defs"}, lambda s: _lifted(s, definitions))
     pending = list(definitions)
     done: dict[str, _Schema] = {}
     while pending:
         name = pending.pop()
-        done[name] = _walk(definitions[name], lambda s: _lifted(s, definitions))
+        done[name] = walked(definitions[name], lambda s: _lifted(s, definitions))
         pending.extend(n for n in definitions if n not in done and n not in pending)
     return _inlined(root, done)
 
@@ -56,9 +56,9 @@ def _inlined(root: _Schema, definitions: dict[str, _Schema]) -> _Schema:
             schema = {**definitions[name], **beside}
         return schema
 
-    out = _walk(root, put)
+    out = walked(root, put)
     if names:
-        out["$defs"] = {short: _walk(definitions[name], put) for name, short in names.items()}
+        out["$defs"] = {short: walked(definitions[name], put) for name, short in names.items()}
     return out
 
 
@@ -81,7 +81,7 @@ def _references(schema: _Schema) -> Iterator[str]:
             found.append(name)
         return s
 
-    _walk(schema, note)
+    walked(schema, note)
     yield from found
 
 
@@ -98,16 +98,25 @@ def _recursive(name: str, definitions: dict[str, _Schema]) -> bool:
     return False
 
 
-def _walk(schema: Any, change: Callable[[_Schema], _Schema]) -> Any:
+def closed(schema: _Schema) -> _Schema:
+    """A copy in which every object of named properties that says nothing of others has no others."""
+
+    def close(s: _Schema) -> _Schema:
+        return {**s, "additionalProperties": False} if s.get("type") == "object" and "properties" in s and "additionalProperties" not in s else s
+
+    return walked(schema, close)
+
+
+def walked(schema: Any, change: Callable[[_Schema], _Schema]) -> Any:
     """A copy, each schema in it changed from the outside in."""
     if isinstance(schema, list):
-        return [_walk(item, change) for item in cast("list[Any]", schema)]
+        return [walked(item, change) for item in cast("list[Any]", schema)]
     if not isinstance(schema, dict):
         return schema
     out: _Schema = {}
     for key, value in change(cast("_Schema", schema)).items():
         if key in _NAMED and isinstance(value, dict):
-            out[key] = {name: _walk(inner, change) for name, inner in cast("_Schema", value).items()}
+            out[key] = {name: walked(inner, change) for name, inner in cast("_Schema", value).items()}
         else:
-            out[key] = value if key in _VALUES else _walk(value, change)
+            out[key] = value if key in _VALUES else walked(value, change)
     return out
