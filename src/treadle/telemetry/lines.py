@@ -78,7 +78,7 @@ def _clean(value: Any) -> Any:
             return text if len(text) <= SAID_MAX else f"{text[:SAID_MAX]}… ({len(text)} characters)"
         case dict():
             return {key: _clean(inner) for key, inner in cast("dict[str, Any]", value).items()}
-        case list():
-            return [_clean(inner) for inner in cast("list[Any]", value)]
+        case list() | tuple():
+            return [_clean(inner) for inner in cast("list[Any] | tuple[Any, ...]", value)]
         case _:
             return value
