@@ -119,7 +119,7 @@ class Cut(Value, frozen=True, kw_only=True):
 def _shown_size(result: ToolResult) -> str:
     pictures = sum(isinstance(part, MediaPart) for part in result.content) if not isinstance(result.content, str) else 0
     chars = f"{len(result.text):,} character{'' if len(result.text) == 1 else 's'}"
-    images = f"{pictures} image{'' if pictures == 1 else 's'} or files"
+    images = "1 image or file" if pictures == 1 else f"{pictures} images or files"
     return chars if not pictures else f"{chars} and {images}" if result.text else images
 
 
