@@ -121,7 +121,7 @@ class Toolbox:
         """Runs it. Whatever it does, short of cancellation, is a result."""
         begun = self.clock.monotonic()
         boundary()
-        with self.tracer.tool(self.traced, ready.call, getattr(ready.tool, "traced_as", {})) as span:
+        with self.tracer.tool(self.traced, ready.call, getattr(ready.tool, "trace", {})) as span:
             result, ends_run = await self._result(ready)
             span.finished(result)
         boundary()

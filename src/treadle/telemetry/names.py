@@ -70,14 +70,19 @@ RETRY_WAIT_S: Final = "treadle.retry.wait_s"
 MESSAGES_LEFT_OUT: Final = "treadle.messages_left_out"
 """How many of the oldest `gen_ai.input.messages` did not fit."""
 MCP_SERVER: Final = "treadle.mcp.server"
+MCP_TOOL: Final = "treadle.mcp.tool"
+"""By the server's own name."""
 TOOL_AGENT: Final = "treadle.tool.agent"
 
 OURS: Final = frozenset(
-    {RUN_ID, PARENT_RUN_ID, OUTCOME, TURNS, TOOL_CALLS, RETRIES, COST_USD, STOP_REASON, RETRY_WAIT_S, MESSAGES_LEFT_OUT, MCP_SERVER, TOOL_AGENT}
+    {RUN_ID, PARENT_RUN_ID, OUTCOME, TURNS, TOOL_CALLS, RETRIES, COST_USD, STOP_REASON, RETRY_WAIT_S, MESSAGES_LEFT_OUT, MCP_SERVER, MCP_TOOL, TOOL_AGENT}
 )
 
-TOOL_KIND: Final = {"type": TOOL_TYPE, "mcp_server": MCP_SERVER, "agent": TOOL_AGENT}
+TOOL_KIND: Final = {"mcp.server": MCP_SERVER, "mcp.tool": MCP_TOOL, "agent": TOOL_AGENT}
 """What a tool may say of itself for a trace -> the attribute that holds it."""
+FUNCTION: Final = "function"
+EXTENSION: Final = "extension"
+"""`gen_ai.tool.type` of a tool that somebody else runs."""
 
 # ---------------------------------------------------------------- events in a span, and metrics
 

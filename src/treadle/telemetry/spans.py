@@ -251,7 +251,8 @@ class ToolCallSpan(_Open):
         name = sendable(self._call.name)
         self._measured[names.TOOL_NAME] = name
         told = {names.TOOL_KIND[word]: value for word, value in self._kind.items() if word in names.TOOL_KIND}
-        attributes: Attributes = {names.TOOL_TYPE: "function", names.TOOL_NAME: name, names.TOOL_CALL_ID: sendable(self._call.id), **told}
+        kind = names.EXTENSION if names.MCP_SERVER in told else names.FUNCTION
+        attributes: Attributes = {names.TOOL_TYPE: kind, names.TOOL_NAME: name, names.TOOL_CALL_ID: sendable(self._call.id), **told}
         span = self._start(f"{names.EXECUTE_TOOL} {name}", SpanKind.INTERNAL, attributes)
         if span.is_recording() and (content := self._owner.content(self._run.run_id)) is not None:
             span.set_attribute(names.TOOL_ARGUMENTS, content.text(self._call.arguments_json))
