@@ -26,7 +26,7 @@ def plain(event: Event) -> Any:
     return json.loads(without_half_pairs(encode_json(event)))
 
 
-@pytest.mark.parametrize("name", ["stream-json", "json"])
+@pytest.mark.parametrize("name", ["stream-json", "json", "agent"])
 def test_the_files_in_the_package_are_up_to_date(name: str, tmp_path: Path) -> None:
     """Where this fails: `make docs` writes them."""
     write(tmp_path)

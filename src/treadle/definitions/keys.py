@@ -13,7 +13,7 @@ from typing import Any, cast, get_args
 from treadle.agent import Input
 from treadle.config.document import Entry, Node
 from treadle.config.keys import refusal, shown
-from treadle.config.readers import Reader, Wrong, nearest, positive, text, whole, yes_or_no
+from treadle.config.readers import Reader, Wrong, nearest, one_of, positive, text, whole, yes_or_no
 from treadle.definitions.inputs import InputType, misfit
 from treadle.definitions.places import DefinitionFile, Problem
 from treadle.definitions.text import Text
@@ -56,7 +56,7 @@ def read_keys(file: DefinitionFile, written: Text) -> tuple[Definition | None, l
     """The definition, or None where something is wrong; then all that is."""
     reading = _Reading(file, written)
     definition = reading.definition()
-    return (None if reading.problems else definition), reading.problems
+    return (None if reading.problems else definition), sorted(reading.problems, key=lambda problem: problem.line or 0)
 
 
 @dataclass
@@ -160,7 +160,10 @@ class _Reading:
         return inputs
 
     def _input(self, name: str, entry: Entry) -> Input | None:
-        place, entries, before = ("inputs", name), self._entries(entry, f"inputs.{name}"), len(self.problems)
+        place, before = ("inputs", name), len(self.problems)
+        entries = self._mapping(entry.node, f"inputs.{name}", entry.key.line)
+        if len(self.problems) > before:
+            return None
         self._known(entries, INPUT_KEYS, f"inputs.{name}")
         if not (kind := self._type(entries.get("type"), place, entry)):
             return None
@@ -174,14 +177,10 @@ class _Reading:
         return Input(type=kind, required=required is not False, default=default, description=description.text if description else "")
 
     def _type(self, entry: Entry | None, place: tuple[str, ...], above: Entry) -> InputType | None:
-        given = entry.node.plain() if entry is not None else None
-        if isinstance(given, str) and given in INPUT_TYPES:
-            return cast("InputType", given)
-        near = nearest(given, INPUT_TYPES) if isinstance(given, str) else None
-        said = "" if given is None else f", not {shown(given)}"
-        hint = f": did you mean {near!r}?" if near else ""
-        self._wrong((entry or above).key.line, f"{'.'.join(place)} needs a type: one of {', '.join(INPUT_TYPES)}{said}{hint}")
-        return None
+        if entry is None:
+            self._wrong(above.key.line, f"{'.'.join(place)} needs a type: one of {', '.join(INPUT_TYPES)}")
+            return None
+        return self._value(entry, (*place, "type"), one_of(*INPUT_TYPES))
 
     # ------------------------------------------------------------ shapes
 

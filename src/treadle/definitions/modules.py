@@ -8,6 +8,7 @@ from __future__ import annotations
 import contextlib
 import importlib
 import sys
+import sysconfig
 import traceback
 from collections.abc import Sequence
 from dataclasses import dataclass, field
@@ -25,7 +26,8 @@ from treadle.tooling import Tool
 T = TypeVar("T")
 
 _TOOL_MEMBERS = get_protocol_members(Tool)
-_OURS = str(Path(__file__).parents[1])
+_LIBRARIES = (str(Path(__file__).parents[1]), *(path for key, path in sysconfig.get_paths().items() if key in ("stdlib", "platstdlib", "purelib", "platlib")))
+"""Where nobody looks for a mistake of theirs."""
 
 
 class Of(NamedTuple, Generic[T]):
@@ -83,14 +85,15 @@ def _told(name: str, error: BaseException, origin: Origin) -> Problem:
     if isinstance(error, ModuleNotFoundError) and error.name is not None and f"{name}.".startswith(f"{error.name}."):
         text = f"agents names the module {name!r}, and there is no {error.name!r}: install it for {sys.executable}, or add its folder to PYTHONPATH"
         return Problem(origin.name or origin.source, origin.line, text)
-    file, line = _place(error)
+    file, line = _place(name, error)
     return Problem(file or name, line, f"the module {name!r} cannot be imported: {type(error).__name__}: {str(error).partition(chr(10))[0]}")
 
 
-def _place(error: BaseException) -> tuple[str, int | None]:
-    """The innermost line that is neither Python's own nor ours."""
+def _place(name: str, error: BaseException) -> tuple[str, int | None]:
+    """The innermost line that somebody wrote who is to mend it: of no library, or else of the package that was named."""
     if isinstance(error, SyntaxError) and error.filename:
         return error.filename, error.lineno
-    frames = traceback.extract_tb(error.__traceback__)
-    theirs = [frame for frame in frames if not frame.filename.startswith(("<frozen", _OURS)) and frame.filename != importlib.__file__]
-    return (theirs[-1].filename, theirs[-1].lineno) if theirs else ("", None)
+    frames = [(frame.f_code.co_filename, line, str(frame.f_globals.get("__name__"))) for frame, line in traceback.walk_tb(error.__traceback__)]
+    written = [(file, line) for file, line, _ in frames if not file.startswith(("<", *_LIBRARIES))]
+    of_package = [(file, line) for file, line, module in frames if module.partition(".")[0] == name.partition(".")[0]]
+    return (written or of_package or [("", None)])[-1]

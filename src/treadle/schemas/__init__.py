@@ -1,8 +1,9 @@
-"""The JSON Schemas of what `treadle run` prints, made from the events themselves and shipped beside this file.
+"""The JSON Schemas that ship beside this file: of what `treadle run` prints, made from the events themselves, and of agents in files.
 
-What the events are stands in events.py. Entry: `stream_json_schema`, `json_schema`; `python -m treadle.schemas` writes the files.
+What the events are stands in events.py, the format of agents in definitions/. Entry: `stream_json_schema`, `json_schema`;
+`python -m treadle.schemas` writes the files.
 
-Schemas are open: a later version may say more in an event, and a reader must pass over what it does not know.
+Those of events are open: a later version may say more in an event, and a reader must pass over what it does not know.
 """
 
 from __future__ import annotations
@@ -30,8 +31,10 @@ def json_schema() -> dict[str, Any]:
 
 
 def write(folder: Path) -> None:
-    """Both, as files in `folder`."""
-    for name, schema in (("stream-json", stream_json_schema()), ("json", json_schema())):
+    """All of them, as files in `folder`."""
+    from treadle.definitions.format import definition_schema  # noqa: PLC0415  it brings the library for YAML, and only this needs it
+
+    for name, schema in (("stream-json", stream_json_schema()), ("json", json_schema()), ("agent", definition_schema())):
         (folder / f"{name}.schema.json").write_text(json.dumps(schema, indent=2) + "\n", encoding="utf-8")
 
 

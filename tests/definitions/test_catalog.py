@@ -1,0 +1,164 @@
+"""What the names of a definition mean, and the agents that come of it."""
+
+from __future__ import annotations
+
+import pytest
+
+from tests.definitions.defined import HEAD, Defined
+from treadle import AgentError, Limits, tool
+from treadle.definitions.catalog import NESTED_MAX
+
+
+def calls(*names: str) -> str:
+    return f"{HEAD}tools: [{', '.join(names)}]\n---\n"
+
+
+# ---------------------------------------------------------------- models and limits
+
+
+def test_large_and_small_are_the_models_of_the_configuration(defined: Defined) -> None:
+    defined.own_says("a.md", f"{HEAD}model: small\n---\n")
+    defined.own_says("b.md", f"{HEAD}model: large\n---\n")
+    catalog = defined.catalog("models: {small: 'gemini:flash'}\n")
+    assert catalog.agent("a").model == "gemini:flash"
+    assert catalog.agent("b").model is None
+
+
+@pytest.mark.parametrize("model", ["script:answers.json", "tape:tape.jsonl"])
+def test_a_project_cannot_answer_in_the_place_of_a_model(defined: Defined, model: str) -> None:
+    (said,) = defined.wrong(f"{HEAD}model: {model}\n---\n")
+    assert said.startswith(f"3: model: {model!r} is a file, and a project may not answer in the place of a model")
+    defined.own_says("mine.md", f"{HEAD}model: {model}\n---\n")
+    assert defined.catalog().problems("mine") == []
+
+
+def test_a_project_may_only_lower_the_limits_of_the_configuration(defined: Defined) -> None:
+    text = f"{HEAD}limits:\n  turns: 9\n  seconds: 5\n  tokens: 100\n---\n"
+    defined.own_says("mine.md", text)
+    path = defined.project_says("ours.md", text)
+    catalog = defined.catalog("limits: {turns: 6, seconds: 600}\n")
+    assert catalog.agent("mine").limits == Limits(turns=9, seconds=5, tokens=100)
+    assert catalog.warnings == []
+    assert catalog.agent("ours").limits == Limits(seconds=5, tokens=100)
+    assert catalog.warnings == [f"{path}:4: limits.turns is ignored: a workspace may only lower it, and it is 6 already"]
+
+
+# ---------------------------------------------------------------- tools of MCP servers
+
+SERVERS = "mcp_servers:\n  github: {command: [gh], tools: [search, read]}\n  github_more: {url: 'https://x.y'}\n"
+
+
+@tool(name="github_search")
+async def search(text: str) -> str:
+    """Searches."""
+    return text
+
+
+@tool(name="github_read")
+async def read_issue(number: int) -> str:
+    """Reads."""
+    return str(number)
+
+
+@pytest.mark.parametrize(
+    ("named", "servers", "tools"),
+    [
+        ("github_search", ("github",), ["github_search"]),
+        ("github", ("github",), ["github_search", "github_read"]),
+        ('"github_*"', ("github",), ["github_search", "github_read"]),
+        ("github_more_x", ("github_more",), None),
+    ],
+)
+def test_tools_of_a_configured_server_are_taken_from_it(defined: Defined, named: str, servers: tuple[str, ...], tools: list[str] | None) -> None:
+    defined.project_says("guide.md", calls(named))
+    catalog = defined.catalog(SERVERS)
+    assert catalog.problems("guide") == []
+    assert catalog.servers("guide") == servers
+    if tools is not None:
+        assert [one.name for one in catalog.agent("guide", {"github": [search, read_issue]}).tools] == tools
+
+
+def test_the_servers_of_an_agent_are_also_those_of_its_agents(defined: Defined) -> None:
+    defined.project_says("a.md", calls("b", "read"))
+    defined.project_says("b.md", calls("github_search"))
+    assert defined.catalog(SERVERS).servers("a") == ("github",)
+
+
+def test_a_tool_that_the_configuration_does_not_let_through_is_refused(defined: Defined) -> None:
+    path = defined.project_says("guide.md", calls("github_delete"))
+    (problem,) = defined.catalog(SERVERS).problems("guide")
+    assert str(problem) == f"{path}:3: tools: mcp_servers.github.tools does not name 'delete': of that server there are github_search, github_read"
+
+
+def test_a_tool_that_the_server_does_not_have_is_told_with_the_nearest(defined: Defined) -> None:
+    path = defined.project_says("guide.md", calls("github_search"))
+    catalog = defined.catalog("mcp_servers: {github: {command: [gh]}}\n")
+    with pytest.raises(AgentError) as refused:
+        catalog.agent("guide", {"github": [read_issue]})
+    assert refused.value.message == f"{path}:3: the MCP server 'github' has no tool 'search': did you mean 'github_read'?"
+    with pytest.raises(AgentError, match="is not connected"):
+        catalog.agent("guide")
+
+
+def test_a_name_that_means_two_things_is_refused(defined: Defined) -> None:
+    defined.project_says("read.md", calls())
+    assert defined.wrong(calls("read")) == ["3: tools: 'read' is more than one thing, a coding tool and an agent: rename one of them"]
+
+
+# ---------------------------------------------------------------- agents of agents
+
+
+def test_a_circle_of_agents_is_refused_with_its_place_and_its_chain(defined: Defined) -> None:
+    defined.project_says("a.md", calls("b"))
+    path = defined.project_says("b.md", f"{HEAD}tools:\n  - read\n  - a\n---\n")
+    said = f"{path}:5: agents that call each other in a circle would never end: a -> b -> a. Take one out of the other's tools"
+    assert [str(problem) for problem in defined.catalog().problems()] == [said]
+    assert [str(problem) for problem in defined.catalog().problems("a")] == [said]
+    with pytest.raises(AgentError) as refused:
+        defined.catalog().agent("a")
+    assert refused.value.message == said
+
+
+def test_an_agent_that_calls_itself_is_a_circle(defined: Defined) -> None:
+    assert defined.wrong(calls("guide"))[0].startswith("3: agents that call each other in a circle would never end: guide -> guide.")
+
+
+def test_a_circle_further_down_is_found_too(defined: Defined) -> None:
+    for name, callee in (("a", "b"), ("b", "c"), ("c", "d"), ("d", "b")):
+        defined.project_says(f"{name}.md", calls(callee))
+    (problem,) = defined.catalog().problems("a")
+    assert "b -> c -> d -> b" in problem.text
+
+
+def test_agents_that_share_others_are_no_circle_and_are_quickly_looked_at(defined: Defined) -> None:
+    """Two to the power of 19 ways lead from the first to the last."""
+    for n in range(NESTED_MAX):
+        callees = [f"{side}{n + 1}" for side in "ab"] if n < NESTED_MAX - 1 else []
+        for side in "ab":
+            defined.project_says(f"{side}{n}.md", calls(*callees))
+    assert defined.catalog().problems() == []
+    assert defined.catalog().servers("a0") == ()
+
+
+def test_agents_are_nested_only_so_deep(defined: Defined) -> None:
+    for n in range(200):
+        defined.project_says(f"a{n}.md", calls(*([f"a{n + 1}"] if n < 199 else [])))
+    problems = defined.catalog().problems("a0")
+    assert problems
+    assert all("nested deeper than 20 levels" in problem.text for problem in problems)
+    assert defined.catalog().problems("a180") == []
+    assert defined.catalog().problems("a179")
+
+
+def test_what_is_wrong_below_is_wrong_with_the_caller_too(defined: Defined) -> None:
+    defined.project_says("a.md", calls("b"))
+    path = defined.project_says("b.md", calls("reed"))
+    assert [problem.place for problem in defined.catalog().problems("a")] == [str(path)]
+
+
+def test_what_is_wrong_elsewhere_does_not_matter_to_an_agent(defined: Defined) -> None:
+    defined.project_says("a.md", calls("read"))
+    defined.project_says("b.md", "nothing of the kind")
+    catalog = defined.catalog()
+    assert [one.name for one in catalog.agent("a").tools] == ["read"]
+    assert len(catalog.problems()) == 1

@@ -1,0 +1,83 @@
+"""Where definitions lie, and which of several of one name counts."""
+
+from __future__ import annotations
+
+import pytest
+
+from tests.definitions.defined import HEAD, Defined
+from tests.projects import written
+from treadle import AgentError
+
+TEXT = f"{HEAD}---\nHello.\n"
+
+
+def test_the_project_and_the_persons_own_folder_define_agents(defined: Defined) -> None:
+    defined.own_says("mine.md", TEXT)
+    defined.project_says("ours.yaml", "description: x\n")
+    written(defined.here / ".treadle" / "agents" / "near.yml", "description: x\n")
+    catalog = defined.catalog()
+    assert catalog.names() == ["mine", "near", "ours"]
+    assert catalog.problems() == []
+
+
+def test_of_one_name_the_nearest_counts_and_the_others_are_told(defined: Defined) -> None:
+    own = defined.own_says("guide.md", f"{HEAD}---\nOwn.\n")
+    project = defined.project_says("guide.md", f"{HEAD}---\nProject.\n")
+    near = written(defined.here / ".treadle" / "agents" / "guide.yaml", "description: x\ninstructions: Near.\n")
+    catalog = defined.catalog()
+    assert catalog.agent("guide").instructions == "Near."
+    assert [(file.path, by) for file, by in catalog.found.hidden] == [(own, project), (project, near)]
+
+
+def test_two_files_of_one_name_in_one_folder_are_refused_with_both(defined: Defined) -> None:
+    defined.own_says("guide.md", TEXT)
+    path = defined.project_says("guide.md", TEXT)
+    defined.project_says("guide.yaml", "description: x\n")
+    (problem,) = defined.catalog().problems()
+    assert str(problem) == f"{path}:1: guide.md and guide.yaml both define the agent 'guide': keep one of them"
+    with pytest.raises(AgentError, match=r"guide\.md and guide\.yaml"):
+        defined.catalog().agent("guide")
+
+
+def test_an_own_folder_that_is_also_a_projects_is_the_persons_own(defined: Defined) -> None:
+    (defined.home / ".git").mkdir()
+    defined.own_says("guide.md", TEXT)
+    from treadle.config import load
+    from treadle.definitions import Catalog
+
+    catalog = Catalog(load({"HOME": str(defined.home)}, cwd=defined.home), defined.home)
+    assert catalog.found.files["guide"].root is None
+    assert catalog.found.hidden == []
+
+
+def test_other_files_of_the_folder_define_nothing(defined: Defined) -> None:
+    for name in ("notes.txt", "_draft.md", ".hidden.md", "guide.md~", "folder.md/x.md"):
+        defined.project_says(name, "nothing of the kind")
+    assert defined.catalog().names() == []
+
+
+@pytest.mark.parametrize("name", ["two words", "ünder", "-x", "a" * 65])
+def test_a_file_whose_name_is_none_for_an_agent_is_refused(defined: Defined, name: str) -> None:
+    assert "is no name for an agent" in defined.wrong(TEXT, f"{name}.md")[0]
+
+
+def test_the_name_of_the_coding_assistant_is_taken(defined: Defined) -> None:
+    assert defined.wrong(TEXT, "treadle.md") == ["1: 'treadle' is the name of the coding assistant: give the file another one"]
+
+
+def test_an_unknown_agent_is_refused_with_the_nearest(defined: Defined) -> None:
+    with pytest.raises(AgentError, match=r"there is no agent 'guide': none is defined here: `treadle init`"):
+        defined.catalog().agent("guide")
+    defined.project_says("guide.md", TEXT)
+    with pytest.raises(AgentError, match="there is no agent 'gide': did you mean 'guide'"):
+        defined.catalog().agent("gide")
+    with pytest.raises(AgentError, match="there is no agent 'xyz': there are guide"):
+        defined.catalog().agent("xyz")
+
+
+def test_a_file_from_elsewhere_is_looked_at_as_if_it_lay_here(defined: Defined) -> None:
+    defined.project_says("helper.md", TEXT)
+    elsewhere = written(defined.home / "guide.md", f"{HEAD}tools: [helper, reed]\n---\n")
+    catalog = defined.catalog()
+    assert catalog.add(elsewhere) == "guide"
+    assert [str(problem) for problem in catalog.problems("guide")] == [f"{elsewhere}:3: tools: there is no tool 'reed': did you mean 'read'?"]
