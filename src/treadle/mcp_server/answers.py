@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable
-from typing import Any, Final
+from typing import Any, Final, cast
 
 from mcp.types import CallToolResult, TextContent
 
@@ -45,8 +45,8 @@ def answer_of(agent: str, result: RunResult[Any], structured: object | None, red
     if result.success and structured is None:
         return _result(result, redact(result.text))
     if result.success:
-        text = redact(json.dumps(structured, ensure_ascii=False))
-        return _result(result, text, structured=json.loads(text))
+        clean = _inside(structured, redact)
+        return _result(result, json.dumps(clean, ensure_ascii=False), structured=clean)
     said = result.text.strip()
     cut = said if len(said) <= MAX_TEXT_CHARS else f"{said[:MAX_TEXT_CHARS]}…"
     parts = [_why(agent, result), _next(result), f"What it had said: {cut}" if cut else ""]
@@ -73,3 +73,16 @@ def _next(result: RunResult[Any]) -> str:
 
 def _result(result: RunResult[Any], text: str, *, structured: object | None = None, is_error: bool = False) -> CallToolResult:
     return CallToolResult(content=[TextContent(text=text)], structured_content=structured, is_error=is_error, _meta={RUN_ID: result.run_id})
+
+
+def _inside(value: object, redact: Callable[[str], str]) -> object:
+    """The same data, its texts without secrets."""
+    match value:
+        case str():
+            return redact(value)
+        case list():
+            return [_inside(item, redact) for item in cast("list[object]", value)]
+        case dict():
+            return {name: _inside(item, redact) for name, item in cast("dict[str, object]", value).items()}
+        case _:
+            return value
