@@ -179,6 +179,8 @@ SCHEMA: dict[str, Schema] = {
             "url": Key(url, "when trusted"),
             "headers": Names(HEADER_NAME, Key(header, "when trusted", secret=True)),
             "tools": Key(texts, "when trusted"),
+            "timeout_s": Key(positive, "when trusted"),
+            "trust_hints": Key(yes_or_no),
         },
     ),
     "service": {

@@ -97,6 +97,10 @@ class McpServer(Guarded, frozen=True, kw_only=True):
     headers: dict[str, Secret] = msgspec.field(default_factory=dict[str, Secret])
     tools: tuple[str, ...] | None = None
     """None: all that it has."""
+    timeout_s: float = 60
+    """Of one call."""
+    trust_hints: bool = False
+    """Whether what it says of its tools counts: one that only reads is run unasked. No workspace may set it."""
 
 
 class ServiceLimits(msgspec.Struct, frozen=True, kw_only=True):

@@ -23,7 +23,7 @@ TIMEOUT_S = 60.0
 START_TIMEOUT_S = 30.0
 """Long, because `npx -y` downloads a server before it starts it."""
 
-_NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9_-]{0,31}")
+_NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9_-]{0,63}")
 _USER = re.compile(r"^[^/@]*@")
 
 SecretText: TypeAlias = "str | Secret"
@@ -69,7 +69,7 @@ class McpServer:
         """Raises AgentError(invalid) for what cannot be a server.
 
         Args:
-            name: Letters, digits, `_` and `-`, at most 32: what its tools' names begin with.
+            name: Letters, digits, `_` and `-`, at most 64: what its tools' names begin with.
             command: The program and its arguments, for a server on stdio.
             env: Added to its environment, which holds no provider's key. The values are secrets.
             cwd: Where it runs; the process's own working directory where nothing is said.
@@ -109,7 +109,7 @@ class McpServer:
 
     def _fault(self) -> str | None:
         if not _NAME.fullmatch(self.name):
-            return "its name is letters, digits, '_' and '-', at most 32, since its tools' names begin with it"
+            return "its name is letters, digits, '_' and '-', at most 64, since its tools' names begin with it"
         if bool(self.command) == (self.url is not None):
             return "give either a command or a url"
         if self.url is not None and (urlsplit(self.url).scheme not in ("http", "https") or not urlsplit(self.url).hostname):
