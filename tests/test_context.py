@@ -17,8 +17,9 @@ from msgspec.structs import replace
 from tests.doubles import check_history
 from tests.journals.runs import answers, asks, finished, gives, started, steers
 from tests.test_run_state import check_state
+from treadle.cli.story import Note, Story
 from treadle.context import AGAIN, HEAD_CHARS, LINES, RAN, TOO_LONG, Cleared, Cut, Receipt, Spent, Summary, folded, newest, old_results, read_receipt, size_of
-from treadle.entries import Compaction, Entry, RunStarted
+from treadle.entries import Compaction, Entry, Record, RunStarted
 from treadle.errors import AgentError
 from treadle.journals import open_journal
 from treadle.journals.memory import MemoryJournal
@@ -259,3 +260,20 @@ async def test_what_a_summary_took_is_in_the_runs_sums_also_where_it_was_of_no_u
     assert (state.ledger.usage.input_tokens, state.ledger.cost_usd, state.ledger.turns) == (110, 0.5, 1)
     assert {(day, model): one.cost_usd for (day, model), one in state.spending.items()} == {("2026-11-20", "m"): None, ("2026-11-20", "small"): 0.5}
     assert state.used_up["small"] == 1
+
+
+def test_a_person_reads_what_became_of_the_conversation() -> None:
+    receipts = [
+        Cleared(cuts=(Cut(call_id="c"),), tokens_before=9000, tokens_after=4000),
+        Cleared(cuts=(), failed="small: no key", tokens_before=9, tokens_after=9),
+        Summary(pinned=("a",), kept_from="b", dropped=12, message=summary_message(1), spent=SPENT, tokens_before=9000, tokens_after=4000),
+    ]
+    texts = [encode_json(receipt).decode() for receipt in receipts] + ['{"kind":"pruned"}']
+    entries = [started(), *(Compaction(at=AT, receipt=text) for text in texts)]
+    story = Story.of([Record(seq=seq, entry=entry) for seq, entry in enumerate(entries, 1)])
+    assert [item.text for item in story.items if isinstance(item, Note)] == [
+        "1 old result cleared to make room (about 9,000 tokens before, 4,000 after)",
+        "0 old results cleared to make room (about 9 tokens before, 9 after); no summary could be made: small: no key",
+        "12 older messages of the conversation summed up by small (about 9,000 tokens before, 4,000 after)",
+        "older messages left the model's view",
+    ]

@@ -183,11 +183,11 @@ class _Work:
         """In vain."""
         self._failed = ""
 
-    def entries(self) -> list[Compaction]:
+    def entries(self) -> tuple[Compaction, ...]:
         """What was spent in vain is in one of them."""
         if self._spent is not None:
             self._take(Cleared())
-        return [Compaction(at=now(), receipt=encode_json(receipt).decode()) for receipt in self._receipts]
+        return tuple(Compaction(at=now(), receipt=encode_json(receipt).decode()) for receipt in self._receipts)
 
     @property
     def is_small(self) -> bool:

@@ -9,6 +9,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import Literal, TypeAlias
 
+from treadle.context import Cleared, Summary, read_receipt
 from treadle.entries import (
     ApprovalAnswered,
     ApprovalAsked,
@@ -27,9 +28,9 @@ from treadle.entries import (
     ToolLate,
     ToolStarted,
 )
-from treadle.json_text import JsonText, decode_json
+from treadle.errors import AgentError
+from treadle.json_text import JsonText
 from treadle.types import Time
-from treadle.window import Window
 
 
 @dataclass(slots=True)
@@ -205,7 +206,23 @@ class Story:
 
 def _view(entry: Compaction) -> str:
     try:
-        dropped = decode_json(entry.receipt.encode(), Window).dropped
-    except ValueError:  # of a kind that this version does not know
+        receipt = read_receipt(entry.receipt)
+    except AgentError:  # of a kind that this version does not know
         return "older messages left the model's view"
-    return f"{dropped} older message{'' if dropped == 1 else 's'} of the conversation left the model's view"
+    match receipt:
+        case Cleared():
+            cleared = f"{len(receipt.cuts)} old result{'' if len(receipt.cuts) == 1 else 's'} cleared to make room"
+            failed = f"; no summary could be made: {receipt.failed}" if receipt.failed else ""
+            return f"{cleared}{_tokens(receipt)}{failed}"
+        case Summary():
+            return f"{_messages(receipt.dropped)} summed up by {receipt.spent.model}{_tokens(receipt)}"
+        case _:
+            return f"{_messages(receipt.dropped)} left the model's view"
+
+
+def _messages(dropped: int) -> str:
+    return f"{dropped} older message{'' if dropped == 1 else 's'} of the conversation"
+
+
+def _tokens(receipt: Cleared | Summary) -> str:
+    return f" (about {receipt.tokens_before:,} tokens before, {receipt.tokens_after:,} after)"
