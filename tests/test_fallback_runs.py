@@ -52,7 +52,7 @@ async def test_the_switch_is_in_the_journal_and_told_and_kept_for_the_rest_of_th
     again = entries[entries.index(switched) + 1]
     assert isinstance(again, ModelRequested)
     assert again.failed is not None
-    assert (again.attempt, again.failed.kind, again.wait_s) == (2, "rate_limit", 0.0)
+    assert (again.attempt, again.failed.kind, again.failed.status, again.wait_s) == (2, "rate_limit", 429, 0.0)
     assert [event.kind for event in events if isinstance(event, Retry)] == ["rate_limit"]
     (warned,) = [event.text for event in events if isinstance(event, Warned)]
     assert warned.startswith("a:1 did not answer (rate_limit: ")

@@ -35,7 +35,7 @@ from treadle.entries import (
 )
 from treadle.errors import AgentError
 from treadle.events import ErrorInfo
-from treadle.journal import read_run
+from treadle.journal import read_run, unknown_run
 from treadle.message import Message, TextPart, ToolCall, ToolResult, UnknownPart
 from treadle.projection import events_of, shown_arguments
 from treadle.run_state import late_message
@@ -426,3 +426,12 @@ def _reads_or_refuses(data: bytes) -> None:
         assert read_entry(entry.to_json()) == entry
         return
     assert error.kind == "invalid"
+
+
+def test_at_most_three_ids_are_named_that_may_have_been_meant() -> None:
+    alike = [f"run_{n}" for n in range(9)]
+    assert "Did you mean run_0 or run_1 or run_2?" in unknown_run("run_", alike).message
+    assert unknown_run("rum_4", alike).message.count("run_") == 3
+    assert unknown_run("", alike).message == "there is no run '' here. `treadle runs list` shows them"
+    newest = unknown_run("rum_4", ["run_4", *(f"x{n}" for n in range(1000)), "run_5"]).message
+    assert newest.endswith("Did you mean run_5?"), "only the last thousand are compared"

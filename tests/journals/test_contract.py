@@ -741,8 +741,9 @@ async def test_what_runs_that_stay_were_forked_from_stays(journal: Journal) -> N
     freed = await journal.prune(at(3), apply=True)
     assert (freed.runs, set(freed.kept)) == (("other",), {"root", "branch"})
     assert [said.text for said in (await journal.load("leaf")).history] == ["hello", "hello", "and?", "so", "and?", "so"]
-    freed = await journal.prune(at(9), apply=True)
-    assert set(freed.runs) == {"root", "branch", "leaf"}
+    would = await journal.prune(at(9), apply=False)
+    assert (set(would.runs), would.kept) == ({"root", "branch", "leaf"}, ())
+    assert await journal.prune(at(9), apply=True) == would
 
 
 async def test_what_is_just_as_old_as_that_stays(journal: Journal) -> None:
@@ -760,6 +761,13 @@ async def test_closing_twice_is_closing_once(kind: Kind, tmp_path: Path) -> None
     await opened.begin(started())
     await opened.aclose()
     await opened.aclose()
+
+
+async def test_what_was_in_memory_is_gone_after_closing() -> None:
+    journal = MemoryJournal()
+    await says(journal, "run_1", "hello", "hello")
+    await journal.aclose()
+    assert await journal.runs() == []
 
 
 async def test_what_is_durable_is_there_after_closing(kind: Kind, tmp_path: Path) -> None:

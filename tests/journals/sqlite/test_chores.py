@@ -11,10 +11,11 @@ import anyio.lowlevel
 import apsw
 import pytest
 
-from tests.journals.runs import at, begun, fact, finished, gives, message, says, started
+from tests.journals.runs import at, begun, fact, finished, gives, message, refuses, says, started
 from tests.journals.sqlite.conftest import Look
 from tests.journals.sqlite.failing_disk import FailingDisk
 from treadle.entries import Fork
+from treadle.errors import AgentError
 from treadle.journal import RunWriter
 from treadle.journals.sqlite import SqliteJournal
 from treadle.journals.sqlite import journal as journals
@@ -164,6 +165,55 @@ async def test_what_is_done_outside_of_transactions_is_done_once_and_after_what_
             blocker.execute("commit")
     blocker.close()
     assert done == [(3, False)]
+    await journal.aclose()
+
+
+async def test_what_breaks_outside_of_transactions_leaves_none_open(journal: SqliteJournal) -> None:
+    writer = await journal.begin(started())
+
+    def breaks(db: Cursor) -> None:
+        db.execute("begin immediate; delete from runs")
+        raise apsw.IOError("in the middle")
+
+    with refuses("agent", "the disk failed"):
+        await journal._writer.write(breaks, alone=True)  # pyright: ignore[reportPrivateUsage]
+    assert await writer.append([fact("a")]) == 2
+
+
+async def test_when_the_file_fails_under_one_of_several_none_of_them_is_there(path: Path) -> None:
+    journal = SqliteJournal.open(path, busy_timeout_s=20)
+    writer = await journal.begin(started())
+    came: list[object] = []
+
+    async def append(word: str) -> None:
+        try:
+            came.append(await writer.append([fact(word)]))
+        except AgentError as e:
+            came.append(e.kind)
+
+    def breaks(db: Cursor) -> None:
+        raise apsw.FullError("in the middle")
+
+    async def fail() -> None:
+        with refuses("agent", "no space left"):
+            await journal._writer.write(breaks)  # pyright: ignore[reportPrivateUsage]
+
+    blocker = apsw.Connection(str(path))
+    blocker.execute("begin immediate")
+    with anyio.fail_after(20):
+        async with anyio.create_task_group() as group:
+            group.start_soon(append, "alone, as the thread was waiting")
+            await anyio.lowlevel.checkpoint()
+            while not journal._writer._queue.empty():  # pyright: ignore[reportPrivateUsage]  it has been taken
+                await anyio.lowlevel.checkpoint()
+            group.start_soon(append, "before")
+            group.start_soon(fail)
+            group.start_soon(append, "after")
+            await anyio.lowlevel.checkpoint()
+            blocker.execute("commit")
+    blocker.close()
+    assert sorted(map(str, came)) == ["2", "agent", "agent"]
+    assert await writer.append([fact("b")]) == 3
     await journal.aclose()
 
 

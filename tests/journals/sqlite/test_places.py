@@ -104,13 +104,19 @@ def test_a_file_that_cannot_be_made_is_told_with_the_reason(tmp_path: Path, monk
 
 
 @pytest.mark.parametrize(
-    ("place", "said"), [("", "the directory '.*' of the journal cannot be written"), ("journal.db", "'.*journal.db' cannot be read and written")]
+    ("place", "right", "said"),
+    [
+        ("", os.W_OK, "the directory '.*' of the journal cannot be written"),
+        ("", os.X_OK, "the directory '.*' of the journal cannot be written"),
+        ("journal.db", os.R_OK, "'.*journal.db' cannot be read and written"),
+        ("journal.db", os.W_OK, "'.*journal.db' cannot be read and written"),
+    ],
 )
-def test_what_this_user_may_not_use_is_told(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, place: str, said: str) -> None:
+def test_what_this_user_may_not_use_is_told(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, place: str, right: int, said: str) -> None:
     """Also to the superuser, who may everything but what the file system refuses."""
     (tmp_path / "journal.db").touch()
     forbidden, real = tmp_path / place, os.access
-    monkeypatch.setattr(os, "access", lambda path, mode: path != forbidden and real(path, mode))
+    monkeypatch.setattr(os, "access", lambda path, mode: real(path, mode) and not (path == forbidden and mode & right))
     with refuses("invalid", said):
         SqliteJournal.open(tmp_path / "journal.db")
 

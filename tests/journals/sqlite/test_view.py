@@ -337,3 +337,17 @@ async def test_a_fork_knows_how_much_of_its_past_belongs_to_runs_that_have_ended
     inside, anew = await journal.load_fork(Fork(run_id="run_2", turn=1, seq=2)), await journal.load_fork(Fork(run_id="run_2", turn=0, seq=1))
     assert [said.text for said in inside.history] == ["hello", "hi", "and now?", "now"]
     assert (len(anew.history), anew.history.settled, inside.history.settled) == (2, 2, 2)
+
+
+async def test_parts_of_what_a_fork_needs_of_a_deleted_session_go_with_it(journal: SqliteJournal, look: Look) -> None:
+    writer = await journal.begin(started(session="ada"))
+    part = await journal.begin(started("part", "look there", session="ada", parent="run_1"))
+    await part.append([*answers("part", "nothing there"), finished(turns=1)])
+    await writer.append([*answers("run_1", "hi"), finished(turns=1)])
+    await says(journal, "run_2", "and now?", "now", session="ada")
+    await says(journal, "fork", "rather this", "that", session="new", fork=Fork(run_id="run_1", turn=1, seq=2))
+    assert journal.sessions.delete("ada")
+    assert texts(journal, "new") == ["hello", "hi", "rather this", "that"]
+    assert {run.run_id for run in await journal.runs()} == {"run_1", "part", "fork"}
+    assert journal.sessions.delete("new")
+    assert look("select count(*) from runs") == look("select count(*) from sessions") == look("select count(*) from entries") == [(0,)]
