@@ -18,7 +18,7 @@ from typing_extensions import override
 
 from treadle.tools.mcp.failures import Unreachable, own_error
 from treadle.tools.mcp.lines import LINE_BYTES
-from treadle.tools.mcp.server import McpServer
+from treadle.tools.mcp.server import McpServer, revealed
 from treadle.tools.mcp.traffic import Streams
 
 CONNECT_S = 10.0
@@ -35,7 +35,7 @@ async def http(server: McpServer) -> AsyncGenerator[Streams]:
     """Raises Unreachable for an address that cannot be one."""
     assert server.url is not None, "a server of this kind has one"
     timeout = httpx2.Timeout(CONNECT_S, read=max(IDLE_S, server.timeout_s + SIDE_S), write=30.0)
-    headers = {"accept-encoding": "identity", **server.headers()}
+    headers = {"accept-encoding": "identity", **revealed(server.headers)}
     try:
         client = _Client(server.url, headers=headers, auth=server.auth, timeout=timeout)
     except (httpx2.HTTPError, ValueError, TypeError, httpx2.InvalidURL) as e:

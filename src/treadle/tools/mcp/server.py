@@ -9,9 +9,13 @@ import hashlib
 import json
 import re
 from collections.abc import Mapping, Sequence
+from functools import cached_property
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Protocol, TypeAlias
+from typing import TYPE_CHECKING, Any, Literal, Protocol, TypeAlias
 from urllib.parse import urlsplit, urlunsplit
+
+import msgspec
+from typing_extensions import override
 
 from treadle.errors import AgentError
 from treadle.redaction import Redactor, Secret
@@ -48,55 +52,46 @@ class Settings(Protocol):
     def timeout_s(self) -> float: ...
 
 
-class McpServer:
-    """Immutable. Either `command` or `url`. Its tools are named NAME_TOOL; it is started when they are first wanted."""
+class McpServer(msgspec.Struct, frozen=True, kw_only=True, eq=False, dict=True):
+    """Either `command` or `url`. Its tools are named NAME_TOOL; it is started when they are first wanted.
 
-    def __init__(  # noqa: PLR0913  what can be said of a server, by keyword, all with defaults
-        self,
-        name: str,
-        *,
-        command: Sequence[str] = (),
-        env: Mapping[str, SecretText] | None = None,
-        cwd: Path | str | None = None,
-        url: str | None = None,
-        headers: Mapping[str, SecretText] | None = None,
-        auth: httpx2.Auth | None = None,
-        tools: Sequence[str] | None = None,
-        timeout_s: float = TIMEOUT_S,
-        start_timeout_s: float = START_TIMEOUT_S,
-        trust_hints: bool = False,
-    ) -> None:
-        """Raises AgentError(invalid) for what cannot be a server.
+    Making one raises AgentError(invalid) for what cannot be a server.
+    """
 
-        Args:
-            name: Letters, digits, `_` and `-`, at most 64: what its tools' names begin with.
-            command: The program and its arguments, for a server on stdio.
-            env: Added to its environment, which holds no provider's key. The values are secrets.
-            cwd: Where it runs; the process's own working directory where nothing is said.
-            url: Of a server on streamable HTTP.
-            headers: Sent to that host and to no other. The values are secrets.
-            auth: One of the SDK's OAuth providers (`mcp.client.auth`).
-            tools: The only tools that are offered, by the server's own names. None: all.
-            timeout_s: Seconds of one call, without those in which a person is asked something.
-            start_timeout_s: Seconds from its start until it has said what it is.
-            trust_hints: Whether its readOnlyHint and idempotentHint count: such a call is then run unasked, or run again after a crash.
-        """
-        self.name, self.command, self.url = name, tuple(command), url
-        self.cwd = None if cwd is None else Path(cwd)
-        self.tools = None if tools is None else tuple(tools)
-        self.timeout_s, self.start_timeout_s, self.trust_hints = timeout_s, start_timeout_s, trust_hints
-        self.auth = auth
-        self._env = {key: _secret(value) for key, value in (env or {}).items()}
-        self._headers = {key: _secret(value) for key, value in (headers or {}).items()}
+    name: str
+    """Letters, digits, `_` and `-`, at most 64: what its tools' names begin with."""
+    command: Sequence[str] = ()
+    """The program and its arguments, for a server on stdio."""
+    env: Mapping[str, SecretText] = {}
+    """Added to its environment, which holds no provider's key. The values are secrets."""
+    cwd: Path | str | None = None
+    """Where it runs; the process's own working directory where nothing is said."""
+    url: str | None = None
+    """Of a server on streamable HTTP."""
+    headers: Mapping[str, SecretText] = {}
+    """Sent to that host and to no other. The values are secrets."""
+    auth: httpx2.Auth | None = None
+    """One of the SDK's OAuth providers (`mcp.client.auth`)."""
+    tools: Sequence[str] | None = None
+    """The only tools that are offered, by the server's own names. None: all."""
+    timeout_s: float = TIMEOUT_S
+    """Of one call, without the time in which a person is asked something."""
+    start_timeout_s: float = START_TIMEOUT_S
+    """From its start until it has said what it is."""
+    trust_hints: bool = False
+    """Whether its readOnlyHint and idempotentHint count: such a call is then run unasked, or run again after a crash."""
+    protocol: Literal["auto", "legacy"] = "auto"
+    """legacy: the handshake of 2025 and before, for a server that cannot be asked which one it speaks."""
+
+    def __post_init__(self) -> None:
         if fault := self._fault():
-            raise AgentError("invalid", f"the MCP server {name!r}: {fault}")
-        self.redactor = Redactor(self.secrets())
+            raise AgentError("invalid", f"the MCP server {self.name!r}: {fault}")
 
     @classmethod
     def of(cls, name: str, settings: Settings, *, cwd: Path | None = None) -> McpServer:
         """As the configuration says. Raises AgentError(invalid)."""
         return cls(
-            name,
+            name=name,
             command=settings.command,
             env=settings.env,
             cwd=cwd if settings.command else None,
@@ -114,27 +109,20 @@ class McpServer:
             return "give either a command or a url"
         if self.url is not None and (urlsplit(self.url).scheme not in ("http", "https") or not urlsplit(self.url).hostname):
             return "its url must be one of http or https, with a host"
-        if self.url is None and (self._headers or self.auth):
+        if self.url is None and (self.headers or self.auth):
             return "headers and auth are for a server with a url"
-        if self.url is not None and (self._env or self.cwd):
+        if self.url is not None and (self.env or self.cwd):
             return "env and cwd are for a server with a command"
-        if any("\0" in word for word in (*self.command, *self._env, *self.env().values())):
+        if any("\0" in word for word in (*self.command, *self.env, *revealed(self.env).values())):
             return "no program takes a NUL character in its arguments or environment"
         return None if self.timeout_s > 0 and self.start_timeout_s > 0 else "timeout_s and start_timeout_s must be more than 0"
 
-    def env(self) -> dict[str, str]:
-        """With the secrets."""
-        return {key: secret.reveal() for key, secret in self._env.items()}
-
-    def headers(self) -> dict[str, str]:
-        """With the secrets."""
-        return {key: secret.reveal() for key, secret in self._headers.items()}
-
-    def secrets(self) -> frozenset[str]:
-        """What nobody may read of it: values of `env` and `headers`, and what its URL holds beside the place."""
-        from_url = [] if self.url is None else _secrets_in(self.url)
-        bare = [value.partition(" ")[2] for value in self.headers().values()]  # of "Bearer x", x
-        return frozenset(text for text in (*self.env().values(), *self.headers().values(), *bare, *from_url) if text)
+    @cached_property
+    def redactor(self) -> Redactor:
+        """Without what nobody may read of it: values of `env` and `headers`, and what its URL holds beside the place."""
+        sent = revealed(self.headers).values()
+        bare = [value.partition(" ")[2] for value in sent]  # of "Bearer x", x
+        return Redactor([*revealed(self.env).values(), *sent, *bare, *([] if self.url is None else _secrets_in(self.url))])
 
     @property
     def place(self) -> str:
@@ -147,12 +135,14 @@ class McpServer:
         where: list[Any] = [self.name, _place(self.url)] if self.url is not None else [self.name, *self.command, str(self.cwd or "")]
         return hashlib.sha256(json.dumps(where).encode("utf-8", "surrogatepass")).hexdigest()
 
+    @override
     def __repr__(self) -> str:
         return f"<McpServer {self.name!r} at {self.redactor.text(self.place)}>"
 
 
-def _secret(value: SecretText) -> Secret:
-    return value if isinstance(value, Secret) else Secret(value)
+def revealed(values: Mapping[str, SecretText]) -> dict[str, str]:
+    """With the secrets."""
+    return {key: value.reveal() if isinstance(value, Secret) else value for key, value in values.items()}
 
 
 def _place(url: str) -> str:

@@ -19,7 +19,7 @@ from mcp_types import ErrorData, JSONRPCError, jsonrpc_message_adapter
 
 from treadle.tools.mcp.failures import Unreachable, own_error
 from treadle.tools.mcp.lines import LINE_BYTES, Line, Lines, answered_id
-from treadle.tools.mcp.server import McpServer
+from treadle.tools.mcp.server import McpServer, revealed
 from treadle.tools.mcp.traffic import Streams, Traffic
 from treadle.tools.mcp.words import one_line
 from treadle.tools.processes import MARK, Tree, tree_of
@@ -42,7 +42,7 @@ _GONE = (anyio.EndOfStream, anyio.ClosedResourceError, anyio.BrokenResourceError
 async def stdio(server: McpServer, environment: Mapping[str, str], traffic: Traffic) -> AsyncGenerator[Streams]:
     """Runs it until the block is left; then nothing of it is left. Raises Unreachable where it cannot be started."""
     mark = os.urandom(16).hex()
-    program = await _started(server, {**environment, **server.env(), MARK: mark})
+    program = await _started(server, {**environment, **revealed(server.env), MARK: mark})
     tree = tree_of(program.pid, mark)
     into, reading = anyio.create_memory_object_stream[SessionMessage | Exception](0)
     writing, out = anyio.create_memory_object_stream[SessionMessage](QUEUE)

@@ -36,7 +36,7 @@ class Upkeep:
         self.server = server
         self._connect = connect
         self._backoff = Backoff(anyio.current_time)
-        self._era: Era = "auto"
+        self._era: Era = server.protocol
         self._now: Connection | None = None
         self._listed: tuple[Connection, Listing, float] | None = None
         self._listing = anyio.Lock()
@@ -107,7 +107,7 @@ class Upkeep:
             self._now = None
             if connection.answered:
                 self._backoff.worked()
-            elif self._listed is None and self.server.command:
+            elif self._listed is None and self.server.command and self.server.protocol == "auto":
                 self._era = "auto" if self._era == "legacy" else "legacy"  # some old servers die of the newer protocol's first word
             self._backoff.failed()
 
