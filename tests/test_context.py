@@ -18,7 +18,24 @@ from tests.doubles import check_history
 from tests.journals.runs import answers, asks, finished, gives, started, steers
 from tests.test_run_state import check_state
 from treadle.cli.story import Note, Story
-from treadle.context import AGAIN, HEAD_CHARS, LINES, RAN, TOO_LONG, Cleared, Cut, Receipt, Spent, Summary, folded, newest, old_results, read_receipt, size_of
+from treadle.context import (
+    AGAIN,
+    HEAD_CHARS,
+    LINES,
+    RAN,
+    TOO_LONG,
+    Cleared,
+    Cut,
+    Receipt,
+    Spent,
+    Summary,
+    folded,
+    last_turn,
+    newest,
+    old_results,
+    read_receipt,
+    size_of,
+)
 from treadle.entries import Compaction, Entry, Record, RunStarted
 from treadle.errors import AgentError
 from treadle.journals import open_journal
@@ -227,8 +244,22 @@ def test_the_newest_turns_are_whole_and_the_last_one_is_among_them(messages: lis
     assert start < len(messages)
     assert messages[start].role != "tool"
     check_history(messages[start:])
-    assert size_of(messages[start:]).tokens <= tokens or all(message.role == "tool" for message in messages[start + 1 :])
+    assert start <= last_turn(messages)
+    assert size_of(messages[start:]).tokens <= tokens or start == last_turn(messages)
     assert start == 0 or size_of(messages[start - 1 :]).tokens > tokens or messages[start - 1].role == "tool"
+
+
+def test_results_that_the_model_has_not_read_belong_to_the_last_turn() -> None:
+    asked, said = Message.user("a"), Message.assistant("done")
+    calls = turn("c", "x")
+    assert [last_turn(one) for one in ([], [asked], [asked, *calls], [asked, *calls, asked], [asked, *calls, said], [asked, *calls, said, asked])] == [
+        0,
+        0,
+        1,
+        1,
+        3,
+        4,
+    ]
 
 
 def test_the_to_do_list_stands_on_in_a_summary() -> None:

@@ -11,7 +11,7 @@ from typing import NamedTuple
 import msgspec
 
 from treadle.clock import Clock
-from treadle.context import Cleared, Cut, Receipt, Spent, Summary, long_results, newest, old_results, size_of
+from treadle.context import Cleared, Cut, Receipt, Spent, Summary, last_turn, long_results, newest, old_results, size_of
 from treadle.entries import Compaction
 from treadle.errors import AgentError
 from treadle.json_text import encode_json
@@ -204,7 +204,7 @@ class _Work:
 
     def clear_more(self) -> None:
         """Also those of the newest turns; where that is not enough, what is too long in the last one, which the model has not read yet."""
-        last = newest(self._messages, 0)
+        last = last_turn(self._messages)
         self._clear(old_results(self._messages[:last], self._state.repeatable.__contains__))
         if not self.fits:
             others = [*self._messages[:last], *(message for message in self._messages[last:] if message.role != "tool")]

@@ -214,16 +214,24 @@ def folded(messages: Sequence[Message], said: Iterable[Said]) -> list[Message]:
 # ---------------------------------------------------------------- what goes
 
 
+def last_turn(messages: Sequence[Message]) -> int:
+    """Where what the model has not answered yet begins: with its own calls, where their results are the last it has not read."""
+    for i in range(len(messages) - 1, -1, -1):
+        if messages[i].role == "assistant":
+            return i if messages[i].tool_calls or i == len(messages) - 1 else i + 1
+    return 0
+
+
 def newest(messages: Sequence[Message], tokens_max: int) -> int:
     """The index from which on are the newest whole turns that fit; the last one is among them whatever its size."""
-    start, tokens = len(messages), 0
-    for i in range(len(messages) - 1, -1, -1):
+    start = last_turn(messages)
+    tokens = size_of(messages[start:]).tokens
+    for i in range(start - 1, -1, -1):
         tokens += size_of(messages[i : i + 1]).tokens
-        if messages[i].role == "tool":  # nothing comes between a call and its result
-            continue
-        if tokens > tokens_max and start < len(messages):
+        if tokens > tokens_max:
             break
-        start = i
+        if messages[i].role != "tool":  # nothing comes between a call and its result
+            start = i
     return start
 
 
