@@ -39,13 +39,18 @@ benchmarks:
 	$(BIN)python benchmarks/sandbox.py
 	$(BIN)python benchmarks/grep.py
 
-# The servers of others that tests/peers runs against: a node package into .peers, wheels beside our own.
+# What tests/peers runs against: servers of others, a node package into .peers and wheels beside our own; and the JSON Schema Test Suite, which
+# the source package of jsonschema brings along.
+SUITE := jsonschema-4.26.0
 peers:
 	mkdir -p .peers && cp tests/peers/package.json .peers/
 	npm install --prefix .peers --no-package-lock --no-audit --no-fund --loglevel error
 	$(BIN)python -c 'import tomllib; print(*tomllib.load(open("pyproject.toml", "rb"))["dependency-groups"]["peers"], sep="\n")' > .peers/requirements.txt
 	if $(BIN)python -c 'import pip' 2>/dev/null; then $(BIN)python -m pip install --quiet --requirement .peers/requirements.txt; \
 	else uv pip install --quiet --requirement .peers/requirements.txt; fi
+	if $(BIN)python -c 'import pip' 2>/dev/null; then pip="$(BIN)python -m pip"; else pip="uvx pip"; fi; \
+	$$pip download --quiet --no-deps --no-binary jsonschema --dest .peers $(subst -,==,$(SUITE))
+	mkdir -p .peers/json-schema-suite && tar -xzf .peers/$(SUITE).tar.gz -C .peers/json-schema-suite --strip-components 2 $(SUITE)/json
 
 # Pins for README's commands; uv writes no index lines into it.
 lock:

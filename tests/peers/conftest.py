@@ -22,7 +22,7 @@ REQUIRED = "TREADLE_TEST_PEERS"
 """Set to `required` where they have to be there: then their absence fails."""
 
 
-def _absent(reason: str) -> NoReturn:
+def absent(reason: str) -> NoReturn:
     if os.environ.get(REQUIRED) == "required":
         pytest.fail(f"{REQUIRED}=required, and {reason}")
     pytest.skip(reason)
@@ -40,7 +40,7 @@ def _plain_environment(monkeypatch: pytest.MonkeyPatch) -> None:
 def aimock_url(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
     program = find_aimock()
     if isinstance(program, str):
-        _absent(program)
+        absent(program)
     with serving(aimock_command(program), tmp_path_factory.mktemp("aimock") / "log") as url:
         yield url
 
@@ -56,7 +56,7 @@ def aimock(aimock_url: str) -> Iterator[Aimock]:
 @pytest.fixture(scope="session")
 def llama_url(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
     if missing := [name for name in ("xllamacpp", "gguf", "numpy") if importlib.util.find_spec(name) is None]:
-        _absent(f"not installed: {', '.join(missing)}; `make peers` installs them")
+        absent(f"not installed: {', '.join(missing)}; `make peers` installs them")
     folder: Path = tmp_path_factory.mktemp("llama")
     with serving([sys.executable, "-m", "tests.peers.llama_server", folder / "tiny.gguf"], folder / "log") as url:
         yield url

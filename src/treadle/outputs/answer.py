@@ -8,7 +8,6 @@ from __future__ import annotations
 import json
 import threading
 from collections.abc import Callable, Mapping, Sequence
-from contextlib import suppress
 from typing import Any, Final, Generic, cast
 
 import msgspec
@@ -100,15 +99,7 @@ class Answer(Generic[OutOf]):
 
     def _value(self, made: _Made, text: JsonText) -> OutOf:
         check_sound(text)
-        inner = unwrapped(text) if made.wrapped else text
-        try:
-            return cast("OutOf", made.shape.read(inner))
-        except Exception:
-            if inner == text:
-                raise
-            with suppress(Exception):  # the first error says more
-                return cast("OutOf", made.shape.read(text))  # a value with a `result` of its own
-            raise
+        return cast("OutOf", made.shape.read(unwrapped(text) if made.wrapped else text))
 
 
 def _problems(made: _Made, text: JsonText, document: object, error: Exception) -> Sequence[Problem]:

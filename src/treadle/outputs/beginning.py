@@ -14,11 +14,12 @@ _NUMBER: Final = re.compile(r"-?\d[-+.\deE]*$|-$")
 _ESCAPED: Final = re.compile(r"\\.", re.DOTALL)
 _ESCAPE: Final = re.compile(
     r"\\(?:u[dD][89abAB][0-9a-fA-F]{2}\\u[dD][c-fC-F][0-9a-fA-F]{2}"
-    r"|(u[dD][89a-fA-F][0-9a-fA-F]{2})(?!(?:\\(?:u(?:[dD](?:[c-fC-F][0-9a-fA-F]?)?)?)?)?$)"
+    r"|(u[dD](?:[c-fC-F][0-9a-fA-F]{2}|[89abAB][0-9a-fA-F]{2}(?!(?:\\(?:u(?:[dD](?:[c-fC-F][0-9a-fA-F]?)?)?)?)?$)))"
     r"|.)",
     re.DOTALL,
 )
 """Whole escapes, in a group where one is half a surrogate pair whose other half cannot follow any more."""
+_HALF: Final = re.compile("[\ud800-\udfff]")
 _NOTHING: Final = object()
 
 
@@ -51,7 +52,7 @@ def _parsed(text: str) -> object:
 
     try:
         return from_json(text, allow_partial="trailing-strings")
-    except (ValueError, RecursionError):
+    except (ValueError, TypeError, RecursionError):  # a TypeError is about text that UTF-8 cannot hold
         return _NOTHING
 
 
@@ -65,7 +66,7 @@ def _without_open_number(text: str) -> str:
 
 def _mended(text: str) -> str:
     """Half surrogate pairs, of which no text can be made, as the sign for what cannot be shown."""
-    return _ESCAPE.sub(lambda escape: "\\ufffd" if escape[1] else escape[0], text)
+    return _HALF.sub("\ufffd", _ESCAPE.sub(lambda escape: "\\ufffd" if escape[1] else escape[0], text))
 
 
 def _whole(text: str) -> object | None:

@@ -64,6 +64,8 @@ def _described(kind: object, scope: Mapping[str, object]) -> Shape:
             return family(kind, scope)
         except Exception as e:  # noqa: BLE001  annotations run anybody's code, and it is the caller's to mend
             first = first or e
+            if getattr(e, "code", None) == "typed-dict-version":  # msgspec would take it
+                break
     assert first is not None
     raise AgentError("invalid", f"output={_named(kind)} cannot be described as JSON ({_reason(first)}): {_HINT}") from first
 

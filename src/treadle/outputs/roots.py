@@ -16,10 +16,13 @@ _Schema: TypeAlias = dict[str, Any]
 
 RESULT: Final = "result"
 """The one property of a wrapped answer."""
-_LOCAL: Final = re.compile(r"#/(\$defs|definitions)/([^/]+)")
+_LOCAL: Final = re.compile(r"#/(\$defs|definitions)(?:/([^/]*)|$)")
 _WRAPPED: Final = re.compile(rf'\{{\s*"{RESULT}"\s*:')
 _STAYS: Final = ("$defs", "definitions", "$schema")
 """At the root also of what is wrapped: references to definitions mean the same then."""
+
+_BESIDE: Final = frozenset({"$ref", "title", "description", "default", "examples", *_STAYS})
+"""What may stand beside a root's reference without saying more than it."""
 
 
 def rooted(schema: _Schema) -> tuple[_Schema, bool]:
@@ -37,11 +40,11 @@ def unwrapped(text: JsonText) -> JsonText:
 
 
 def _with_definition(schema: _Schema) -> _Schema:
-    """With the definition that the root refers to in its place."""
+    """With the definition that the root refers to in its place, where it says nothing else."""
     for _ in range(10):
         found = _LOCAL.fullmatch(str(schema.get("$ref")))
         definition = cast("object", schema.get(found[1], {}).get(found[2])) if found else None
-        if not isinstance(definition, Mapping):
+        if not isinstance(definition, Mapping) or "$id" in definition or not schema.keys() <= _BESIDE:
             break
         beside = {name: value for name, value in schema.items() if name != "$ref"}
         schema = {**cast("Mapping[str, Any]", definition), **beside}
@@ -51,7 +54,7 @@ def _with_definition(schema: _Schema) -> _Schema:
 def _wrapped(schema: _Schema) -> _Schema:
     own: _Schema = {"type": "object", "properties": {}, "required": [RESULT], "additionalProperties": False}
     if "$id" in schema:  # its references are its own
-        return {**own, "properties": {RESULT: schema}}
+        return {**own, "properties": {RESULT: schema}, **({"$schema": schema["$schema"]} if "$schema" in schema else {})}
     held = {name: value for name, value in schema.items() if name not in _STAYS}
     stays = {name: schema[name] for name in _STAYS if name in schema}
     return walked({**own, "properties": {RESULT: held}, **stays}, _moved)

@@ -45,7 +45,7 @@ class Typed:
 
 def _adapter(kind: Any, scope: Mapping[str, object]) -> TypeAdapter[Any]:
     adapter = TypeAdapter(kind)
-    if scope and not adapter.pydantic_complete:
+    if not adapter.pydantic_complete:
         adapter.rebuild(_types_namespace=dict(scope), raise_errors=True)
     return adapter
 

@@ -17,6 +17,8 @@ _ODD: Final = re.compile(r"NaN|Infinity|[eE]\+?\d{3}|\d{200}|\\u[dD][89a-fA-F]")
 _FENCE: Final = re.compile(r"^[ \t]*```[ \t]*[\w+-]*[ \t]*\r?\n(.*?)^[ \t]*```[ \t]*$", re.DOTALL | re.MULTILINE)
 _OBJECT: Final = re.compile(r"\{(?=\s*[\"}])")
 """Where an object may begin; the braces of `{name}` are none."""
+_ARRAY: Final = re.compile(r"\[\s*(?:[\"\d{\[-]|true\b|false\b|null\b)")
+"""How an array begins; `[note]` is none."""
 _HALF: Final = "it holds half a surrogate pair, which no text may"
 
 
@@ -51,7 +53,8 @@ def find(text: str) -> tuple[JsonText, object]:
     except NotJson as e:
         if (fenced := _fenced(text)) is not None:
             return fenced
-        if (begin := _OBJECT.search(text)) is None:
+        begin = _OBJECT.search(text)
+        if begin is None or _ARRAY.match(text):
             raise
         return _surrounded(text, begin.start(), e)
 

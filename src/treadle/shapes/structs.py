@@ -6,16 +6,14 @@ Structs that are fields of pydantic models or dataclasses are not reached. Entry
 from __future__ import annotations
 
 from types import UnionType
-from typing import Annotated, Any, Final, Literal, Union, cast, get_args, get_origin
+from typing import Annotated, Any, Literal, Union, cast, get_args, get_origin
 
 import msgspec
 from pydantic import GetCoreSchemaHandler, GetJsonSchemaHandler
 from pydantic_core import CoreSchema, core_schema
 
 from treadle.json_text import met
-
-STRUCT: Final = "x-struct"
-"""Key under which a Struct's schema stands in pydantic's until it is tidied: as JSON text, because pydantic follows references that it sees."""
+from treadle.shapes.tidy import STRUCT
 
 
 def with_structs(hint: Any, *, strict: bool = False) -> Any:

@@ -9,10 +9,10 @@ import json
 from collections.abc import Callable, Iterator
 from typing import Any, Final, TypeAlias, cast
 
-from treadle.shapes.structs import STRUCT
-
 _Schema: TypeAlias = dict[str, Any]
 
+STRUCT: Final = "x-struct"
+"""Key under which a Struct's schema stands in pydantic's until it is tidied (structs.py): as text, because pydantic follows references that it sees."""
 _REF: Final = "#/$defs/"
 _SHORT_CHARS: Final = 300
 _NAMED: Final = frozenset({"properties", "$defs", "definitions", "patternProperties", "dependentSchemas"})

@@ -27,7 +27,7 @@ async def pay() -> str:
     return "paid"
 
 
-@tool
+@tool(effect="pure")
 async def climb(ctx: ToolContext) -> str:
     """Climbs."""
     for step in (1, 2):
@@ -47,7 +47,7 @@ SCRIPTS: dict[str, list[dict[str, Any]]] = {
     "test_tool_with_progress": [calls("climb"), calls("climb"), {"text": "done"}],
     "test_elicitation": PAYS,
     "test_streaming_elicitation": PAYS,
-    "test_input_required_result_elicitation": PAYS,
+    "test_input_required_result_elicitation": [{"tool_calls": [{"name": "pay", "id": "user_name"}]}, {"text": "done"}],
     "test_input_required_result_request_state": PAYS,
     "test_input_required_result_tampered_state": PAYS,
     "test_input_required_result_multiple_inputs": [{"tool_calls": [{"name": "pay"}, {"name": "pay"}, {"name": "pay"}]}, {"text": "done"}],

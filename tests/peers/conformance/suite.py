@@ -1,0 +1,90 @@
+"""The conformance suite of the Model Context Protocol, `@modelcontextprotocol/conformance`, run by a node of its own, which it needs to be 22.
+
+Its version and node's stand in ../package.json; both are looked for where `make peers` installs them. Entry: `find_suite`, `Suite`.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+from dataclasses import dataclass
+from pathlib import Path
+
+import yaml
+
+from tests.peers.child import ROOT
+
+MODULES = ROOT / ".peers" / "node_modules"
+EXPECTED = Path(__file__).with_name("expected_failures.yml")
+DRIVER = f"{sys.executable} -m tests.peers.conformance.driver"
+FAILED = ("FAILURE", "WARNING")
+Failures = dict[str, frozenset[str]]
+"""By scenario: the ids of checks that failed."""
+
+
+def find_suite() -> Suite | str:
+    """Or why there is none."""
+    node, program = MODULES / "node" / "bin" / "node", MODULES / "@modelcontextprotocol" / "conformance" / "dist" / "index.js"
+    missing = [path for path in (node, program) if not path.is_file()]
+    return f"{missing[0]} is not there: `make peers` installs it" if missing else Suite(node, program)
+
+
+def expected(part: str) -> Failures:
+    """Of one part of what is tried."""
+    found: dict[str, set[str]] = {}
+    for group in yaml.safe_load(EXPECTED.read_text(encoding="utf-8")):
+        for entry in group["fails"] if part in group["of"] else []:
+            scenario, _, check = entry.partition(":")
+            found.setdefault(scenario, set()).add(check)
+    return {scenario: frozenset(checks) for scenario, checks in found.items()}
+
+
+@dataclass(frozen=True)
+class Suite:
+    node: Path
+    program: Path
+
+    def client_scenarios(self, version: str) -> list[str]:
+        """What a client is asked at this revision, scored or not."""
+        of_clients, found = False, list[str]()
+        for line in self._run("list", "--requirements", version).stdout.splitlines():
+            of_clients = line.startswith("Client") or (of_clients and bool(line.strip()))
+            if line.strip().startswith("- ") and (of_clients or line.endswith("[client]")):
+                found.append(line.strip(" -").partition(" ")[0])
+        assert found, "the suite lists its scenarios in another way now"
+        return found
+
+    def try_server(self, url: str, version: str, results: Path) -> Failures:
+        """All scenarios of this revision."""
+        done = self._run("server", "--url", f"{url}/mcp", "--requirements", version, "--output-dir", str(results))
+        return _failures(results, "server-", done)
+
+    def try_client(self, scenario: str, version: str, results: Path) -> Failures:
+        """One scenario, since all of them at once are too many processes for a small machine."""
+        wanted = ["--scenario", scenario, "--spec-version", version, "--force"]
+        done = self._run("client", "--command", DRIVER, *wanted, "--timeout", "60000", "--output-dir", str(results))
+        return _failures(results, "", done)
+
+    def _run(self, *arguments: str) -> subprocess.CompletedProcess[str]:
+        plain = {name: value for name, value in os.environ.items() if name in ("PATH", "HOME", "LANG", "TMPDIR")}
+        return subprocess.run([self.node, self.program, *arguments], cwd=ROOT, env=plain, capture_output=True, text=True, timeout=170)
+
+
+def _failures(results: Path, prefix: str, done: subprocess.CompletedProcess[str]) -> Failures:
+    """What the suite has written, a folder for each scenario. Nothing written is a failure of the suite's own."""
+    found: Failures = {}
+    files = sorted(results.rglob("checks.json"))
+    assert files, done.stdout + done.stderr
+    for file in files:
+        scenario = str(file.parent.relative_to(results)).removeprefix(prefix)[: -len("-2026-11-20T23-09-41-373Z")]
+        checks = json.loads(file.read_text(encoding="utf-8"))
+        assert checks or scenario in SILENT, f"{scenario} checked nothing: {done.stdout}"
+        if failed := frozenset(check["id"] for check in checks if check["status"] in FAILED):
+            found[scenario] = failed
+    return found
+
+
+SILENT = ("tasks-status-notifications",)
+"""Skipped by the suite itself."""
