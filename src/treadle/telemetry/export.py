@@ -70,7 +70,10 @@ def _exporter(signal: str, name: str, variable: str) -> Any:
     group = f"opentelemetry_{signal}_exporter"
     for known in _otlp(signal) if name == "otlp" else (name,):
         for found in entry_points(group=group, name=known):
-            return found.load()()
+            try:
+                return found.load()()
+            except Exception as e:
+                raise AgentError("invalid", f"telemetry.otel: the exporter {name!r} for {signal} cannot be used: {type(e).__name__}: {e}") from e
     package = _PACKAGES.get(_otlp(signal)[0] if name == "otlp" else name)
     do = f"pip install {package}" if package else f"name one that is installed in {variable}, or none"
     raise AgentError("invalid", f"telemetry.otel: the exporter {name!r} for {signal} is not installed: {do}")

@@ -14,11 +14,13 @@ class LogFile:
     def __init__(self, path: str) -> None:
         """Raises AgentError(invalid) where it cannot be opened."""
         file = Path(path).expanduser()
-        try:  # without waiting: a pipe that nobody reads would hold us up
-            self._fd = os.open(file, os.O_WRONLY | os.O_APPEND | os.O_CREAT | os.O_CLOEXEC | os.O_NONBLOCK, 0o600)
+        at_once: int = getattr(os, "O_NONBLOCK", 0)  # a pipe that nobody reads would hold us up; not on Windows
+        try:
+            self._fd = os.open(file, os.O_WRONLY | os.O_APPEND | os.O_CREAT | at_once, 0o600)
         except OSError as e:
             raise AgentError("invalid", f"telemetry.log_file: {str(file)!r} cannot be written: {e.strerror}") from e
-        os.set_blocking(self._fd, True)
+        if at_once:
+            os.set_blocking(self._fd, True)
 
     def write(self, text: str) -> int:
         data = text.encode("utf-8", "backslashreplace")
