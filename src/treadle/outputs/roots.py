@@ -53,7 +53,7 @@ def _with_definition(schema: _Schema) -> _Schema:
 
 def _wrapped(schema: _Schema) -> _Schema:
     own: _Schema = {"type": "object", "properties": {}, "required": [RESULT], "additionalProperties": False}
-    if "$id" in schema:  # its references are its own
+    if "$id" in schema or ("id" in schema and "/draft-04/" in str(schema.get("$schema"))):  # its references are its own
         return {**own, "properties": {RESULT: schema}, **({"$schema": schema["$schema"]} if "$schema" in schema else {})}
     held = {name: value for name, value in schema.items() if name not in _STAYS}
     stays = {name: schema[name] for name in _STAYS if name in schema}
