@@ -16,7 +16,7 @@ from treadle.tracing import NO_TRACER, Tracer
 
 logger = logging.getLogger("treadle")
 
-CLOSE_S = 6.0
+CLOSE_S = 4.0
 """How long closing waits, at most, for a slow log and a slow exporter together."""
 
 
@@ -42,10 +42,7 @@ class Telemetry:
             from treadle.telemetry.logs import log_events  # noqa: PLC0415  likewise
 
             self._idle = False
-            file = None
-            if asked.log_file is not None:
-                file = LogFile(asked.log_file)
-                self._ending.callback(file.close)
+            file = None if asked.log_file is None else LogFile(asked.log_file)
             self._ending.enter_context(log_events(hub, form=asked.logs, file=file, content=asked.content))
 
     async def aclose(self) -> None:

@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     from opentelemetry.sdk.metrics import MeterProvider
     from opentelemetry.sdk.trace import TracerProvider
 
-FLUSH_MS = 3_000
+FLUSH_MS = 2_000
 _PROTOCOLS = {"grpc": "otlp_proto_grpc", "http/protobuf": "otlp_proto_http"}
 _PACKAGES = {"otlp_proto_grpc": "opentelemetry-exporter-otlp-proto-grpc", "otlp_proto_http": "opentelemetry-exporter-otlp-proto-http"}
 

@@ -9,7 +9,7 @@ import logging
 import queue
 import sys
 import threading
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from contextlib import suppress
 from typing import TYPE_CHECKING, Any, Literal, Self, TextIO, TypeAlias, cast
 
@@ -29,7 +29,7 @@ Form: TypeAlias = Literal["text", "json"]
 Sink: TypeAlias = "TextIO | LogFile"
 WAITING_MAX = 10_000
 """Lines that may wait for a slow sink; what comes then is counted, and left out."""
-GRACE_S = 2.0
+GRACE_S = 1.5
 """How long closing waits for a slow sink."""
 
 _LEFT_OUT = (*DELTAS, ReasoningStart, ReasoningEnd)
@@ -44,7 +44,10 @@ def log_events(hub: Hub, *, form: Form = "json", file: Sink | None = None, conte
     lines, without known secrets; else only how long it is. `deltas`: the pieces of responses too. `writer`: a structlog logger of the
     application's, which is called in a thread; `form` and `file` are its own then.
     """
-    return EventLog(hub, writer or structured(form, file if file is not None else sys.stderr), content=content, deltas=deltas)
+    from treadle.telemetry.files import LogFile  # noqa: PLC0415  nothing else needs it
+
+    at_end = file.close if isinstance(file, LogFile) else None
+    return EventLog(hub, writer or structured(form, file if file is not None else sys.stderr), content=content, deltas=deltas, at_end=at_end)
 
 
 def structured(form: Form, file: Sink) -> Any:
@@ -64,10 +67,19 @@ def structured(form: Form, file: Sink) -> Any:
 class EventLog:
     """A listener of a hub whose lines a thread of its own writes. `put` may be called from any thread and never blocks."""
 
-    def __init__(self, hub: Hub, writer: Any, *, content: bool = False, deltas: bool = False, waiting_max: int = WAITING_MAX) -> None:
-        """Begins at once. `writer`: a structlog logger."""
+    def __init__(
+        self,
+        hub: Hub,
+        writer: Any,
+        *,
+        content: bool = False,
+        deltas: bool = False,
+        waiting_max: int = WAITING_MAX,
+        at_end: Callable[[], object] | None = None,
+    ) -> None:
+        """Begins at once. `writer`: a structlog logger; `at_end`: called once nothing more is written, by the thread that wrote."""
         self._hub = hub
-        self._writer, self._content, self._deltas = writer, content, deltas
+        self._writer, self._content, self._deltas, self._at_end = writer, content, deltas, at_end
         self._lines: queue.Queue[Waiting] = queue.Queue(waiting_max)
         self._lock = threading.Lock()
         """Guards `_missed`: what was missed is said once, right before what comes after it."""
@@ -133,6 +145,8 @@ class EventLog:
             lost += self._missed
         if lost:
             self._write(missed(lost))
+        if self._at_end is not None:
+            self._at_end()
 
     def _next(self) -> Waiting:
         if self._over.is_set():
