@@ -250,7 +250,7 @@ def test_a_key_is_in_no_answer(cli: Cli):
 def test_wrong_use_is_told_in_one_sentence(cli: Cli):
     unknown = cli("mcp", "--agent", "nobody")
     assert (unknown.code, unknown.out) == (2, "")
-    assert "there is no agent 'nobody': there is treadle" in unknown.err
+    assert "there is no agent 'nobody'" in unknown.err
     assert cli("mcp", "--cwd", "/nowhere/at/all").code == 2
     assert cli("mcp", "--file", "x").code == 2
 
@@ -284,3 +284,24 @@ async def test_many_calls_at_once_are_each_a_run(cli: Cli):
             group.start_soon(client.call_tool, "treadle", PROMPT)
     runs = listed(cli)
     assert [run["outcome"] for run in runs] == ["completed"] * 8
+
+
+def define(cli: Cli, name: str, text: str) -> None:
+    folder = cli.home / ".treadle" / "agents"
+    folder.mkdir(parents=True, exist_ok=True)
+    (folder / f"{name}.md").write_text(text)
+
+
+async def test_agents_in_files_are_served_instead_with_their_inputs(cli: Cli):
+    define(cli, "poet", "---\ndescription: Writes poems\ninputs:\n  about:\n    type: string\n---\nWrite about ${about}.\n")
+    define(cli, "broken", "---\nno: such key\n---\n")
+    async with Client(parameters(cli, "--model", cli.script({"text": "A rose"}))) as client:
+        (poet,) = (await client.list_tools()).tools
+        result = await client.call_tool("poet", {**PROMPT, "about": "roses"})
+        missing = await client.call_tool("poet", PROMPT)
+    assert (poet.name, poet.description, poet.input_schema["required"]) == ("poet", "Writes poems", ["prompt", "about"])
+    assert text_of(result) == "A rose"
+    assert "about" in text_of(missing)
+    async with Client(parameters(cli, "--agent", "poet", "--agent", "treadle")) as client:
+        assert [one.name for one in (await client.list_tools()).tools] == ["poet", "treadle"]
+    assert cli("mcp", "--agent", "broken").code == 2

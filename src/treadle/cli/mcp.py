@@ -8,23 +8,24 @@ from __future__ import annotations
 import signal
 import sys
 from collections.abc import Sequence
-from pathlib import Path
+from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 import anyio
 import click
 
+from treadle.cli.agent_option import ASSISTANT, Chosen, chosen_agent, defined_agent
 from treadle.cli.exits import Failed, failing
 from treadle.cli.help import HELP
 from treadle.cli.journal_option import journal_url, open_runtime
 from treadle.cli.render import plain
 from treadle.cli.run_options import check_directory, configured, run_options, settings_of
 from treadle.config import Config
+from treadle.errors import AgentError
 from treadle.redaction import Redactor
 
 if TYPE_CHECKING:
-    from treadle.agent import Agent
-    from treadle.runtime import Runtime
+    from treadle.definitions import Catalog
     from treadle.session import SessionOptions
 
 INSTRUCTIONS = "Each tool is an agent of Treadle, which works on its prompt by itself, with tools of its own, and gives its answer."
@@ -49,28 +50,30 @@ def mcp(names: tuple[str, ...], **options: Any) -> None:
     with failing():
         require_sdk()
         config = configured(options, cwd=options["cwd"])
-        for warning in config.warnings:
+        agents = _agents(config, names, options)
+        for warning in dict.fromkeys((*config.warnings, *(warning for chosen in agents for warning in chosen.warnings))):
             _say(Redactor(config.secrets()).exact(warning))
-        stopped = anyio.run(_serve, config, names, options)
+        stopped = anyio.run(_serve, config, agents, options)
     sys.exit(130 if stopped else 0)
 
 
 mcp.params[:] = [one for one in mcp.params if one.name != "attached"]  # there is no prompt that --file could add to
 
 
-async def _serve(config: Config, names: tuple[str, ...], options: dict[str, Any]) -> bool:
+async def _serve(config: Config, agents: Sequence[Chosen], options: dict[str, Any]) -> bool:
     """Whether a signal ended it."""
     from treadle.mcp_server.agents import AgentTool  # noqa: PLC0415  it brings the SDK
     from treadle.mcp_server.server import ToolServer  # noqa: PLC0415  likewise
     from treadle.mcp_server.stdio import serve_stdio  # noqa: PLC0415  likewise
 
     stopped = _Stopped()
-    cwd: Path = options["cwd"].resolve()
     async with open_runtime(config, journal_url(config, options["journal"])) as runtime:
-        agents = _chosen(names, _agents(config, runtime, cwd))
-        server = ToolServer([AgentTool(agent, runtime, _options(config, cwd, options)) for agent in agents], instructions=INSTRUCTIONS)
+        for name, agent in {agent.name: agent for chosen in agents for agent in (*chosen.others, chosen.agent)}.items():
+            if name not in runtime.agents:
+                runtime.agents.register(agent)
+        server = ToolServer([AgentTool(chosen.agent, runtime, _options(config, chosen, options)) for chosen in agents], instructions=INSTRUCTIONS)
         if sys.stdin.isatty():
-            _say(f"serving {', '.join(agent.name for agent in agents)} to an MCP client on standard input: this is for programs; Ctrl-C ends it")
+            _say(f"serving {', '.join(chosen.agent.name for chosen in agents)} to an MCP client on standard input: this is for programs; Ctrl-C ends it")
         async with anyio.create_task_group() as group:
             group.start_soon(stopped.watch, group.cancel_scope)
             await serve_stdio(server)
@@ -95,32 +98,37 @@ class _Stopped:
                     signal.signal(number, signal.SIG_DFL)
 
 
-def _agents(config: Config, runtime: Runtime, cwd: Path) -> dict[str, Agent[Any, Any]]:
-    """Those that are defined; the coding assistant is always among them, last."""
-    from treadle.coding import coding_agent  # noqa: PLC0415  it brings the tools
+def _agents(config: Config, names: Sequence[str], options: dict[str, Any]) -> list[Chosen]:
+    """Those that were named; without names all that are defined, or the coding assistant where none is. Raises AgentError(invalid), and Failed."""
+    from treadle.definitions import Catalog  # noqa: PLC0415  it brings the library for YAML
 
-    assistant = coding_agent(config, cwd)
-    for warning in assistant.warnings:
-        _say(Redactor(config.secrets()).exact(warning))
-    return {**{agent.name: agent for agent in runtime.agents.get_all()}, assistant.agent.name: assistant.agent}
-
-
-def _chosen(names: tuple[str, ...], known: dict[str, Agent[Any, Any]]) -> Sequence[Agent[Any, Any]]:
-    """Raises Failed for one that there is not. Without names: what was defined, or else the only one."""
-    if missing := [name for name in names if name not in known]:
-        raise Failed(f"there is no agent {missing[0]!r}: there {'is' if len(known) == 1 else 'are'} {', '.join(sorted(known))}")
-    if names:
-        return [known[name] for name in dict.fromkeys(names)]
-    agents = list(known.values())
-    return agents[:-1] or agents
+    catalog = Catalog(config, options["cwd"].resolve())
+    found: list[Chosen] = []
+    for name in dict.fromkeys(names or catalog.names() or [ASSISTANT]):
+        try:
+            found.append(_agent(config, catalog, name, options))
+        except AgentError as e:
+            if names:
+                raise
+            _say(f"the agent {name} is not served: {e.message}")
+    if not found:
+        raise Failed("no agent can be served: mend their definitions, or name one that is right with --agent")
+    return found
 
 
-def _options(config: Config, cwd: Path, options: dict[str, Any]) -> SessionOptions:
+def _agent(config: Config, catalog: Catalog, name: str, options: dict[str, Any]) -> Chosen:
+    if name == ASSISTANT:
+        return chosen_agent(config, options["cwd"].resolve(), {**options, "agent": None, "inputs": ()})
+    chosen = defined_agent(config, catalog, name)
+    return chosen._replace(agent=replace(chosen.agent, model=options["model"])) if options["model"] else chosen
+
+
+def _options(config: Config, chosen: Chosen, options: dict[str, Any]) -> SessionOptions:
     return {
         "settings": settings_of(options),
-        "limits": config.limits,
+        "limits": chosen.limits,
         "mode": config.defaults.mode,
-        "cwd": cwd,
+        "cwd": options["cwd"].resolve(),
         "on_ask": options["on_ask"],
         "on_unknown": options["on_unknown"],
     }
