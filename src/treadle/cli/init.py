@@ -39,7 +39,7 @@ def init(folder: Path) -> None:
         f"""
 Next:
   treadle agents list{at}
-  treadle run{at} --agent reviewer "Review the newest change"
+  treadle run{at} --agent reviewer "Look for mistakes in this project"
   and change .treadle/agents/reviewer.md to what you need: `treadle agents check{at}` says what is wrong"""
     )
 
