@@ -3,15 +3,15 @@
 Entry: it is a program.
 """
 
-from __future__ import annotations
-
 import os
 import sys
-from typing import Any
+from typing import Annotated, Any
 
 import anyio
 from mcp.server import MCPServer
+from mcp.server.elicitation import ElicitationResult
 from mcp.server.mcpserver import Context
+from mcp.server.mcpserver.resolve import Elicit, Resolve
 from mcp_types import CallToolResult, EmbeddedResource, ImageContent, ResourceLink, TextContent, TextResourceContents, ToolAnnotations
 from opentelemetry.propagate import set_global_textmap
 from opentelemetry.trace.propagation.tracecontext import TraceContextTextMapPropagator
@@ -60,12 +60,12 @@ async def count(to: int, ctx: Context) -> str:
 @mcp.tool()
 async def wait(mark: str) -> str:
     """Waits until it is told to stop, and leaves a mark when it is."""
-    with open(mark + ".begun", "w") as file:  # noqa: ASYNC230  a test's server
+    with open(mark + ".begun", "w") as file:
         file.write("begun")
     try:
         await anyio.sleep_forever()
     except BaseException:
-        with open(mark, "w") as file:  # noqa: ASYNC230  as above
+        with open(mark, "w") as file:
             file.write("stopped")
         raise
     return "never"
@@ -75,11 +75,14 @@ class Name(BaseModel):
     name: str
 
 
+async def ask_for_name() -> Elicit[Name]:
+    return Elicit("Who are you?", Name)
+
+
 @mcp.tool()
-async def greet(ctx: Context) -> str:
-    """Asks a person for a name."""
-    answer = await ctx.elicit("Who are you?", Name)
-    return f"hello {answer.data.name}" if answer.action == "accept" else f"they said {answer.action}"
+async def meet(who: Annotated[ElicitationResult[Name], Resolve(ask_for_name)]) -> str:
+    """Asks a person for a name, in whichever way the protocol has."""
+    return f"hello {who.data.name}" if who.action == "accept" else f"they said {who.action}"
 
 
 @mcp.tool()

@@ -37,12 +37,11 @@ class Lines:
         """Of a line that is too long already, whose pieces are only its last."""
 
     def feed(self, data: bytes) -> Iterator[Line]:
-        """The lines that are whole now, without their ends. Empty ones are left out."""
+        """The lines that are whole now, without their ends."""
         *whole, rest = data.split(b"\n")
         for piece in whole:
             self._add(piece)
-            if line := self._take():
-                yield line
+            yield self._take()
         self._add(rest)
 
     def _add(self, piece: bytes) -> None:
@@ -53,10 +52,10 @@ class Lines:
             self._head = self._head or text[:_END]
             self._pieces = [text[-_END:]]
 
-    def _take(self) -> Line | None:
+    def _take(self) -> Line:
         line = Line(self._head + b"".join(self._pieces), self._size)
         self._pieces, self._size, self._head = [], 0, b""
-        return line if line.data.strip() else None
+        return line
 
 
 def answered_id(line: Line) -> int | None:

@@ -24,8 +24,9 @@ from treadle.tools.mcp.traffic import Streams, Traffic
 from treadle.tools.mcp.words import one_line
 from treadle.tools.processes import MARK, Tree, tree_of
 
-BABBLE_BYTES = 32 << 20
-"""What it may write between two messages that is none."""
+BABBLE_BYTES = 256 << 20
+"""What it may write between two messages that is none, each line counted as at least `BABBLE_LINE`."""
+BABBLE_LINE = 256
 QUEUE = 64
 """Messages that wait for it to read: whoever cancels a call must not wait for a program that does not."""
 GRACE_S = 1.0
@@ -100,8 +101,8 @@ class _Pipes:
     ) -> None:
         self._program, self._into, self._out, self._traffic = program, into, out, traffic
         self._babble = 0
-        self._nonsense = ""
-        """The last line that was no message."""
+        self._nonsense = b""
+        """The beginning of the last line that was no message."""
         self._words = b""
         """The end of what it wrote to stderr."""
 
@@ -113,7 +114,7 @@ class _Pipes:
             for line in lines.feed(data):
                 await self._hand_on(self._message(line))
             if self._babble > BABBLE_BYTES:
-                self._traffic.end(f"it wrote {BABBLE_BYTES >> 20} MiB to stdout that are no messages, the last: {self._nonsense!r}")
+                self._traffic.end(f"it does not stop writing to stdout what is no message, like {self._nonsense_in_words!r}")
         with anyio.move_on_after(_POLL_S * 10):  # its death and its last words come by other ways
             while self._program.returncode is None:  # noqa: ASYNC110  as in _end
                 await anyio.sleep(_POLL_S)
@@ -136,16 +137,20 @@ class _Pipes:
             else:
                 self._babble = 0
                 return SessionMessage(message)
-        self._babble += line.size
-        self._nonsense = one_line(data[:_QUOTED].decode(errors="replace"), 100)
+        self._babble += max(line.size, BABBLE_LINE)
+        self._nonsense = data[:_QUOTED]
         return self._unreadable(line) if line.is_cut or data.startswith(b"{") else None
 
     def _unreadable(self, line: Line) -> SessionMessage | None:
         """For the call that seems to be meant."""
         if (request := answered_id(line)) is None:
             return None
-        what = f"longer than {LINE_BYTES >> 20} MiB ({line.size:,} bytes)" if line.is_cut else f"no message of JSON-RPC: {self._nonsense!r}"
+        what = f"longer than {LINE_BYTES >> 20} MiB ({line.size:,} bytes)" if line.is_cut else f"no message of JSON-RPC: {self._nonsense_in_words!r}"
         return SessionMessage(JSONRPCError(jsonrpc="2.0", id=request, error=ErrorData(**own_error(f"its answer is {what}"))))
+
+    @property
+    def _nonsense_in_words(self) -> str:
+        return one_line(self._nonsense.decode(errors="replace"), 100)
 
     async def listen(self) -> None:
         while data := await _piece(self._program.stderr):
@@ -157,7 +162,7 @@ class _Pipes:
         said = [text for text in self._words.decode(errors="replace").splitlines() if text.strip()]
         if said:
             return f"{how}; its last words: {one_line(said[-1], _QUOTED)!r}"
-        return f"{how}; it wrote: {self._nonsense!r}" if self._nonsense else how
+        return f"{how}; it wrote: {self._nonsense_in_words!r}" if self._nonsense else how
 
     # ------------------------------------------------------------ what it is told
 

@@ -63,6 +63,7 @@ class Traffic:
                 return True
 
     def sends(self, item: SessionMessage) -> None:
+        """Called once for each that has left."""
         if isinstance(item.message, JSONRPCResponse | JSONRPCError):
             self.asking -= 1
 
@@ -111,5 +112,5 @@ class _Reading(_Stream):
 
 class _Writing(_Stream):
     async def send(self, item: SessionMessage) -> None:
-        self._traffic.sends(item)
         await self._inner.send(item)
+        self._traffic.sends(item)
