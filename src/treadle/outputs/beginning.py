@@ -10,7 +10,7 @@ from typing import Final
 
 _OBJECT: Final = re.compile(r"\{(?=\s*[\"}])")
 _OPENING: Final = re.compile(r"[\s\ufeff]*(?:```[ \t]*[\w+-]*[ \t]*\r?\n\s*)?")
-_NUMBER: Final = re.compile(r"-?\d[-+.\deE]*$|-$")
+_NUMERIC: Final = "-+.0123456789eE"
 _ESCAPED: Final = re.compile(r"\\.", re.DOTALL)
 _ESCAPE: Final = re.compile(
     r"\\(?:u[dD][89abAB][0-9a-fA-F]{2}\\u[dD][c-fC-F][0-9a-fA-F]{2}"
@@ -58,10 +58,11 @@ def _parsed(text: str) -> object:
 
 def _without_open_number(text: str) -> str:
     """12 may become 123, or 12.5."""
-    number = _NUMBER.search(text)
-    if number is None or _ESCAPED.sub("", text).count('"') % 2:
+    before = text.rstrip(_NUMERIC)
+    tail = text[len(before) :]
+    if tail.strip("eE.+") == "" or (_ESCAPED.sub("", text) if "\\" in text else text).count('"') % 2:  # the end of a word, or inside a string
         return text
-    return text[: number.start()]
+    return before
 
 
 def _mended(text: str) -> str:
