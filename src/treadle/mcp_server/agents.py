@@ -9,12 +9,15 @@ import anyio
 from mcp.types import CallToolRequestParams, CallToolResult, Tool
 
 from treadle.agent import Agent, Input
+from treadle.answer import AnswerType
 from treadle.errors import AgentError
 from treadle.events import Event
 from treadle.mcp_server.answers import answer_of, waiting
 from treadle.mcp_server.progress import reporting
 from treadle.mcp_server.questions import Question, Verdicts, Way, answers_in, ask_now, asked_again, questions_of, way_of
 from treadle.mcp_server.server import Context, Reply, refused
+from treadle.mcp_server.typed import structured
+from treadle.outputs import answer_type
 from treadle.result import RunResult
 from treadle.runtime import Runtime
 from treadle.session import SessionOptions
@@ -36,7 +39,8 @@ class AgentTool:
         if PROMPT in agent.inputs:
             raise AgentError("invalid", f"agent {agent.name!r} has an input {PROMPT!r}, which is what a tool's own argument is called: rename the input")
         self._agent, self._runtime, self._options = agent, runtime, options
-        self.definition: Final = _definition(agent)
+        self._answer: AnswerType[Any] | None = answer_type(agent.output)
+        self.definition: Final = _definition(agent, self._answer)
 
     async def call(self, context: Context, params: CallToolRequestParams) -> Reply:
         prompt, inputs = self._split(params.arguments or {})
@@ -89,7 +93,7 @@ class AgentTool:
             if way == "again":
                 return asked_again(questions, result.run_id)
             result = await self._resume(result.run_id, await self._asked(context, result.run_id, questions), way, hear)
-        return self._answer(result)
+        return self._ended(result)
 
     async def _questions(self, run_id: str) -> list[Question]:
         return questions_of(await self._runtime.journal.load(run_id), self._runtime.redact)
@@ -103,11 +107,12 @@ class AgentTool:
                 await self._runtime.kill(run_id)
             raise
 
-    def _answer(self, result: RunResult[Any]) -> CallToolResult:
-        return answer_of(self._agent.name, result, None, self._runtime.redact)
+    def _ended(self, result: RunResult[Any]) -> CallToolResult:
+        data = structured(self._answer, result.output) if self._answer is not None and result.success and result.validated else None
+        return answer_of(self._agent.name, result, data, self._runtime.redact)
 
 
-def _definition(agent: Agent[Any, Any]) -> Tool:
+def _definition(agent: Agent[Any, Any], answer: AnswerType[Any] | None) -> Tool:
     prompt = {"type": "string", "description": f"What the agent {agent.name} is to do, with all that it needs to know."}
     schema = {
         "type": "object",
@@ -115,7 +120,8 @@ def _definition(agent: Agent[Any, Any]) -> Tool:
         "required": [PROMPT, *(name for name, declared in agent.inputs.items() if declared.required and declared.default is None)],
         "additionalProperties": False,
     }
-    return Tool(name=agent.name, description=agent.description or f"Runs the agent {agent.name}.", input_schema=schema)
+    description = agent.description or f"Runs the agent {agent.name}."
+    return Tool(name=agent.name, description=description, input_schema=schema, output_schema=None if answer is None else answer.schema)
 
 
 def _schema_of(declared: Input) -> dict[str, Any]:

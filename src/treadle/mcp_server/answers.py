@@ -17,6 +17,7 @@ MAX_TEXT_CHARS: Final = 2000
 """How much of what an agent had said is told where it did not complete."""
 
 _WHY: Final = {
+    Outcome.COMPLETED: "gave an answer that does not fit its schema,",
     Outcome.TURN_LIMIT: "stopped at its limit of turns",
     Outcome.CALL_LIMIT: "stopped at its limit of tool calls",
     Outcome.TOKEN_LIMIT: "stopped at its limit of tokens",
@@ -42,9 +43,9 @@ _LIMITS: Final = (Outcome.TURN_LIMIT, Outcome.CALL_LIMIT, Outcome.TOKEN_LIMIT, O
 
 def answer_of(agent: str, result: RunResult[Any], structured: object | None, redact: Callable[[str], str]) -> CallToolResult:
     """`structured`: the typed answer as plain data, an object; None where the agent has no such. `redact` takes secrets out of all that is said."""
-    if result.success and structured is None:
+    if result.success and structured is None and result.validated:
         return _result(result, redact(result.text))
-    if result.success:
+    if result.success and structured is not None:
         clean = _inside(structured, redact)
         return _result(result, json.dumps(clean, ensure_ascii=False), structured=clean)
     said = result.text.strip()
