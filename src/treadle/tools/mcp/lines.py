@@ -12,7 +12,8 @@ from typing import NamedTuple
 LINE_BYTES = 8 << 20
 """Room for an image as models take it, in base64."""
 _END = 512
-_ID = re.compile(rb'"id"\s*:\s*(\d{1,15})\s*[,}]')
+_FIRST = re.compile(rb'\s*\{\s*(?:"jsonrpc"\s*:\s*"2\.0"\s*,\s*)?"id"\s*:\s*(\d{1,15})\s*[,}]')
+_LAST = re.compile(rb'"id"\s*:\s*(\d{1,15})\s*(?:,\s*"jsonrpc"\s*:\s*"2\.0"\s*)?\}\s*\Z')
 
 
 class Line(NamedTuple):
@@ -59,10 +60,6 @@ class Lines:
 
 
 def answered_id(line: Line) -> int | None:
-    """Which of our requests a line answers that is too long, or no message: by what stands at its end, else at its beginning.
-
-    A guess: an answer's id stands on the outside. None where there is none.
-    """
-    ends = _ID.findall(line.data[-_END:])
-    starts = _ID.findall(line.data[:_END])
-    return int(ends[-1]) if ends and line.data.rstrip().endswith(b"}") else int(starts[0]) if starts else None
+    """Which of our requests a line answers that is too long, or no message: by the `id` with which it begins or ends. None where neither is there."""
+    found = _FIRST.match(line.data[:_END]) or _LAST.search(line.data[-_END:])
+    return int(found[1]) if found else None

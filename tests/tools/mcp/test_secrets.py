@@ -1,0 +1,155 @@
+"""Keys of providers reach no server, and what is secret of a server reaches nobody else."""
+
+from __future__ import annotations
+
+import http.server
+import logging
+import threading
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from tests.tools.mcp.conftest import Use, ours
+from treadle.config import load
+from treadle.environment import child_environment
+from treadle.errors import AgentError
+from treadle.redaction import Secret
+from treadle.tooling import ToolFailed
+from treadle.tools.mcp import McpServer, McpServers
+
+pytestmark = [pytest.mark.anyio, pytest.mark.timeout(120)]
+
+CANARY = "CANARY-0123456789"
+
+
+async def test_a_program_has_its_own_variables_and_no_key_of_a_provider(call: Use, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("ANTHROPIC_API_KEY", "sk-ant-some-key-of-mine")
+    monkeypatch.setenv("MY_COPY", "xx-other-key-of-mine-xx")
+    async with McpServers(environment=child_environment(["other-key-of-mine"])) as servers:
+        tools = await servers.tools([ours(env={"PLAIN": "plain", "TOKEN": Secret(CANARY)})], warn=print)
+        assert await call(tools, "variable", name="ANTHROPIC_API_KEY") == "not there"
+        assert await call(tools, "variable", name="MY_COPY") == "not there"
+        assert await call(tools, "variable", name="PLAIN") == "plain"
+        assert await call(tools, "variable", name="TOKEN") == "[redacted]"
+
+
+async def test_headers_reach_the_server_and_nothing_else(servers: McpServers, our_url: str, call: Use) -> None:
+    server = McpServer(name="ours", url=our_url + f"?key={CANARY}", headers={"X-Token": CANARY, "Authorization": f"Bearer {CANARY}2", "X-Plain": "plain"})
+    tools = await servers.tools([server], warn=print)
+    assert await call(tools, "header", name="x-plain") == "[redacted]" or await call(tools, "header", name="x-plain") == "plain"
+    assert await call(tools, "header", name="x-token") == "[redacted]"
+    assert CANARY not in await call(tools, "header", name="authorization")
+    assert CANARY not in repr(server) + server.place
+
+
+class _Redirecting(http.server.BaseHTTPRequestHandler):
+    """To another port of this host, which is another origin."""
+
+    seen: list[str]
+    elsewhere: str
+    status: int
+
+    def do_POST(self) -> None:
+        self.seen.append(self.headers.get("x-token", ""))
+        self.rfile.read(int(self.headers["content-length"]))
+        self.send_response(self.status)
+        if self.status == 307:
+            self.send_header("location", self.elsewhere)
+        self.send_header("content-length", "0")
+        self.end_headers()
+
+    do_GET = do_DELETE = do_POST
+
+    def log_message(self, format: str, *args: object) -> None: ...
+
+
+@pytest.fixture
+def two_hosts() -> Iterator[list[type[_Redirecting]]]:
+    hosts = [type("Host", (_Redirecting,), {"seen": list[str](), "status": 307, "elsewhere": ""}) for _ in range(2)]
+    running = [http.server.ThreadingHTTPServer(("127.0.0.1", 0), host) for host in hosts]
+    for server in running:
+        threading.Thread(target=server.serve_forever, daemon=True).start()
+    hosts[0].elsewhere = f"http://127.0.0.1:{running[1].server_port}/mcp"
+    hosts[0].at = f"http://127.0.0.1:{running[0].server_port}/mcp"  # pyright: ignore[reportAttributeAccessIssue]  for this test alone
+    yield hosts
+    for server in running:
+        server.shutdown()
+        server.server_close()
+
+
+async def test_a_redirect_to_another_host_carries_nothing_there(servers: McpServers, two_hosts: list[type[_Redirecting]], warnings: list[str]) -> None:
+    first, second = two_hosts
+    at: str = first.at  # pyright: ignore[reportAttributeAccessIssue]  set by the fixture
+    assert await servers.tools([McpServer(name="r", url=at, headers={"x-token": CANARY})], warn=warnings.append) == []
+    assert CANARY in first.seen
+    assert second.seen == []
+    assert "not followed" in warnings[0]
+
+
+@pytest.mark.parametrize(
+    ("status", "says"), [(401, "refuses our credentials (status 401)"), (429, "takes no more requests"), (503, "answered with status 503")]
+)
+async def test_a_status_is_told_in_words(servers: McpServers, two_hosts: list[type[_Redirecting]], warnings: list[str], status: int, says: str) -> None:
+    two_hosts[0].status = status
+    at: str = two_hosts[0].at  # pyright: ignore[reportAttributeAccessIssue]  set by the fixture
+    await servers.tools([McpServer(name="r", url=f"{at}?api_key={CANARY}", headers={"x-token": CANARY})], warn=warnings.append)
+    assert says in warnings[0]
+    assert CANARY not in warnings[0]
+
+
+async def test_a_server_that_nobody_runs_is_told_without_its_keys(servers: McpServers, warnings: list[str], caplog: pytest.LogCaptureFixture) -> None:
+    caplog.set_level(logging.WARNING)
+    await servers.tools([McpServer(name="r", url=f"http://me:{CANARY}@127.0.0.1:9/mcp?key={CANARY}", headers={"x": CANARY})], warn=warnings.append)
+    assert "cannot be reached" in warnings[0]
+    assert CANARY not in "".join([*warnings, *(record.getMessage() for record in caplog.records)])
+
+
+async def test_a_dying_server_says_none_of_its_secrets(servers: McpServers, call: Use) -> None:
+    tools = await servers.tools([ours(env={"TOKEN": "hunter2hunter2"})], warn=print)
+    with pytest.raises(ToolFailed) as failed:
+        await call(tools, "leave")
+    assert "hunter2" not in failed.value.message
+    assert "out of memory" in failed.value.message
+
+
+def test_the_configuration_makes_servers(tmp_path: Path) -> None:
+    (tmp_path / "config.yaml").write_text(
+        f"mcp_servers: {{a: {{command: [serve], env: {{T: {CANARY}}}, tools: [x], timeout_s: 5, trust_hints: true}},\n"
+        "  b: {url: 'https://h/mcp', headers: {X: y}}}\n"
+    )
+    (tmp_path / "config.yaml").chmod(0o600)
+    config = load(env={"TREADLE_HOME": str(tmp_path), "HOME": str(tmp_path)}, cwd=tmp_path)
+    a, b = (McpServer.of(name, settings) for name, settings in config.mcp_servers.items())
+    assert (a.name, [*a.command], a.tools, a.timeout_s, a.trust_hints) == ("a", ["serve"], ("x",), 5, True)
+    assert (b.name, b.url, b.trust_hints, b.timeout_s) == ("b", "https://h/mcp", False, 60)
+    assert CANARY not in repr(a)
+
+
+def test_no_project_can_make_hints_count(tmp_path: Path) -> None:
+    project = tmp_path / "project"
+    (project / ".treadle").mkdir(parents=True)
+    (project / ".treadle" / "config.yaml").write_text("mcp_servers: {a: {command: [serve], trust_hints: true}}\n")
+    config = load(env={"TREADLE_HOME": str(tmp_path / "home"), "HOME": str(tmp_path)}, cwd=project, trusted=True)
+    assert config.mcp_servers["a"].trust_hints is False
+    assert any("trust_hints is ignored" in warning for warning in config.warnings)
+
+
+@pytest.mark.parametrize(
+    ("fields", "says"),
+    [
+        ({"name": "a b", "command": ["x"]}, "its name is letters"),
+        ({"name": "a"}, "either a command or a url"),
+        ({"name": "a", "command": ["x"], "url": "http://h"}, "either a command or a url"),
+        ({"name": "a", "url": "file:///etc/passwd"}, "one of http or https"),
+        ({"name": "a", "url": "http://"}, "one of http or https"),
+        ({"name": "a", "command": ["x"], "headers": {"a": "b"}}, "are for a server with a url"),
+        ({"name": "a", "url": "http://h", "env": {"a": "b"}}, "are for a server with a command"),
+        ({"name": "a", "command": ["x"], "env": {"a": "b\0"}}, "NUL"),
+        ({"name": "a", "command": ["x"], "timeout_s": 0}, "more than 0"),
+    ],
+)
+def test_what_cannot_be_a_server_is_refused(fields: dict[str, object], says: str) -> None:
+    with pytest.raises(AgentError, match=says) as refused:
+        McpServer(**fields)  # pyright: ignore[reportArgumentType]  it is wrong on purpose
+    assert refused.value.kind == "invalid"
