@@ -9,7 +9,7 @@ import socket
 import subprocess
 import sys
 import time
-from collections.abc import AsyncIterator, Awaitable, Callable, Iterator
+from collections.abc import AsyncIterator, Callable, Coroutine, Generator, Iterator
 from pathlib import Path
 from typing import Any
 
@@ -22,7 +22,7 @@ from treadle.tools.mcp.tool import McpTool
 HERE = Path(__file__).parent
 READY_WITHIN_S = 60
 
-Use = Callable[..., Awaitable[Any]]
+Use = Callable[..., Coroutine[Any, Any, Any]]
 
 
 @pytest.fixture
@@ -37,7 +37,7 @@ async def servers(tmp_path: Path) -> AsyncIterator[McpServers]:
 
 
 @contextlib.contextmanager
-def listening(command: list[str], port: int, log: Path, **environment: str) -> Iterator[str]:
+def listening(command: list[str], port: int, log: Path, **environment: str) -> Generator[str]:
     """Its address, once somebody listens there."""
     with log.open("wb") as said, subprocess.Popen(command, stdin=subprocess.DEVNULL, stdout=said, stderr=said, env={**os.environ, **environment}) as process:
         try:
@@ -68,13 +68,15 @@ def our_url(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
 
 def ours(**more: Any) -> McpServer:
     """The server of a_server.py, on stdio."""
-    return McpServer(**{"name": "ours", "command": [sys.executable, str(HERE / "a_server.py"), "stdio"], "start_timeout_s": 60, **more})
+    fields: dict[str, Any] = {"name": "ours", "command": [sys.executable, str(HERE / "a_server.py"), "stdio"], "start_timeout_s": 60}
+    return McpServer(**fields | more)
 
 
-def bad(how: str, *more: str, **fields: Any) -> McpServer:
+def bad(how: str, *more: str, **other: Any) -> McpServer:
     """The server of a_bad_server.py that is bad in this way."""
     command = [sys.executable, str(HERE / "a_bad_server.py"), how, *more]
-    return McpServer(**{"name": "bad", "command": command, "start_timeout_s": 30, "timeout_s": 20, "protocol": "legacy", **fields})
+    fields: dict[str, Any] = {"name": "bad", "command": command, "start_timeout_s": 30, "timeout_s": 20, "protocol": "legacy"}
+    return McpServer(**fields | other)
 
 
 @pytest.fixture

@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
+from functools import partial
 from pathlib import Path
 from typing import Any
 
 import anyio
+import msgspec
 import pytest
 
 from tests.tools.mcp.conftest import Use, ours
@@ -22,7 +24,7 @@ PLACES = [("stdio", "auto"), ("stdio", "legacy"), ("http", "auto"), ("http", "le
 
 
 @pytest.fixture(params=PLACES, ids=lambda place: "-".join(place))
-def server(request: pytest.FixtureRequest) -> Iterator[McpServer]:
+def server(request: pytest.FixtureRequest) -> McpServer:
     how, protocol = request.param
     return ours(protocol=protocol) if how == "stdio" else McpServer(name="ours", url=request.getfixturevalue("our_url"), protocol=protocol)
 
@@ -68,15 +70,19 @@ async def test_images_are_shown_by_their_bytes_and_resources_as_text(servers: Mc
 
 async def test_progress_is_told(servers: McpServers, server: McpServer, call: Use) -> None:
     told: list[tuple[Any, ...]] = []
+
+    def report(*how: Any) -> None:
+        told.append(how)
+
     tools = await tools_of(servers, server)
-    assert await call(tools, "count", {"report": lambda *how: told.append(how)}, to=3) == "counted"
+    assert await call(tools, "count", {"report": report}, to=3) == "counted"
     assert told[-1] == ("at 3", 3.0, 3.0)
 
 
 async def test_a_cancelled_call_is_stopped_at_the_server(servers: McpServers, server: McpServer, call: Use, tmp_path: Path) -> None:
     tools, mark = await tools_of(servers, server), tmp_path / "mark"
     async with anyio.create_task_group() as group:
-        group.start_soon(lambda: call(tools, "wait", mark=str(mark)))
+        group.start_soon(partial(call, tools, "wait", mark=str(mark)))
         await there(tmp_path / "mark.begun")
         group.cancel_scope.cancel()
     await there(mark)
@@ -85,7 +91,7 @@ async def test_a_cancelled_call_is_stopped_at_the_server(servers: McpServers, se
 
 async def test_a_call_that_takes_too_long_is_stopped_and_harms_no_other(servers: McpServers, server: McpServer, call: Use, tmp_path: Path) -> None:
     tools = await tools_of(servers, server)
-    server = McpServer(**{name: getattr(server, name) for name in server.__struct_fields__} | {"timeout_s": 1.0})
+    server = msgspec.structs.replace(server, timeout_s=1.0)
     hasty, mark = await tools_of(servers, server), tmp_path / "mark"
     with pytest.raises(ToolFailed, match="no answer within 1 s") as failed:
         await call(hasty, "wait", mark=str(mark))
@@ -138,7 +144,7 @@ async def test_whoever_does_not_answer_declines(server: McpServer, call: Use) ->
 
 
 async def test_the_time_in_which_a_person_thinks_is_not_the_calls(server: McpServer, call: Use) -> None:
-    server = McpServer(**{name: getattr(server, name) for name in server.__struct_fields__} | {"timeout_s": 1.0})
+    server = msgspec.structs.replace(server, timeout_s=1.0)
 
     async def ask(_: Question) -> Mapping[str, Any]:
         await anyio.sleep(1.5)  # longer than a call may take: time itself is what is tried here

@@ -54,15 +54,19 @@ async def ask(question: Question) -> Mapping[str, Any]:
 
 async def test_everything_is_there(everything: McpServer, call: Use) -> None:
     told: list[tuple[Any, ...]] = []
+
+    def report(*how: Any) -> None:
+        told.append(how)
+
     async with McpServers(ask=ask) as servers:
-        tools = await servers.tools([everything], warn=told.append)
+        tools = await servers.tools([everything], warn=report)
         assert told == []
         assert await call(tools, "echo", message="hello") == "Echo: hello"
         assert "42" in await call(tools, "get-sum", a=40, b=2)
         image = await call(tools, "get-tiny-image")
         assert any(isinstance(part, MediaPart) and part.media_type == "image/png" for part in image)
         assert "temperature" in await call(tools, "get-structured-content", location="Chicago")
-        await call(tools, "trigger-long-running-operation", {"report": lambda *how: told.append(how)}, duration=1, steps=3)
+        await call(tools, "trigger-long-running-operation", {"report": report}, duration=1, steps=3)
         assert told[-1][1:] == (3.0, 3.0)
         with pytest.raises(InvalidArguments, match="message"):
             await call(tools, "echo")

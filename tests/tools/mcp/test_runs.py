@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
+from typing import Any
 
 import pytest
 from opentelemetry import trace
@@ -13,15 +14,15 @@ from opentelemetry.sdk.trace.export.in_memory_span_exporter import InMemorySpanE
 from tests.doubles import asks, call, says
 from tests.tools.mcp.conftest import Use, bad, ours
 from treadle import Agent, Runtime
-from treadle.message import ToolResult
+from treadle.message import Message, ToolResult
 from treadle.testing import ScriptedModel
 from treadle.tools.mcp import McpServer, McpServers
 
 pytestmark = [pytest.mark.anyio, pytest.mark.timeout(120)]
 
 
-def results(messages: object) -> list[ToolResult]:
-    return [result for message in messages for result in message.tool_results]  # pyright: ignore[reportGeneralTypeIssues, reportUnknownVariableType, reportUnknownMemberType]  messages of a result
+def results(messages: Sequence[Message]) -> list[ToolResult]:
+    return [result for message in messages for result in message.tool_results]
 
 
 async def test_a_call_that_the_death_of_its_server_cut_is_unknown_and_the_run_goes_on(servers: McpServers) -> None:
@@ -59,7 +60,7 @@ def spans(monkeypatch: pytest.MonkeyPatch) -> Iterator[InMemorySpanExporter]:
 @pytest.mark.parametrize("protocol", ["auto", "legacy"])
 @pytest.mark.parametrize("how", ["stdio", "http"])
 async def test_the_span_of_a_call_reaches_the_server(
-    servers: McpServers, spans: InMemorySpanExporter, call: Use, request: pytest.FixtureRequest, how: str, protocol: str
+    servers: McpServers, spans: InMemorySpanExporter, call: Use, request: pytest.FixtureRequest, how: str, protocol: Any
 ) -> None:
     server = ours(protocol=protocol) if how == "stdio" else McpServer(name="ours", url=request.getfixturevalue("our_url"), protocol=protocol)
     tools = await servers.tools([server], warn=print)

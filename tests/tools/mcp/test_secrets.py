@@ -7,8 +7,10 @@ import logging
 import threading
 from collections.abc import Iterator
 from pathlib import Path
+from typing import cast
 
 import pytest
+from typing_extensions import override
 
 from tests.tools.mcp.conftest import Use, ours
 from treadle.config import load
@@ -37,63 +39,67 @@ async def test_a_program_has_its_own_variables_and_no_key_of_a_provider(call: Us
 async def test_headers_reach_the_server_and_nothing_else(servers: McpServers, our_url: str, call: Use) -> None:
     server = McpServer(name="ours", url=our_url + f"?key={CANARY}", headers={"X-Token": CANARY, "Authorization": f"Bearer {CANARY}2", "X-Plain": "plain"})
     tools = await servers.tools([server], warn=print)
-    assert await call(tools, "header", name="x-plain") == "[redacted]" or await call(tools, "header", name="x-plain") == "plain"
+    assert await call(tools, "header", name="x-plain") == "plain"
     assert await call(tools, "header", name="x-token") == "[redacted]"
     assert CANARY not in await call(tools, "header", name="authorization")
     assert CANARY not in repr(server) + server.place
 
 
-class _Redirecting(http.server.BaseHTTPRequestHandler):
-    """To another port of this host, which is another origin."""
+class _Host(http.server.ThreadingHTTPServer):
+    """Answers everything with one status, and keeps which tokens it was sent."""
 
-    seen: list[str]
-    elsewhere: str
-    status: int
+    def __init__(self) -> None:
+        super().__init__(("127.0.0.1", 0), _Answers)
+        self.tokens: list[str] = []
+        self.status, self.elsewhere = 307, ""
 
+    @property
+    def url(self) -> str:
+        return f"http://127.0.0.1:{self.server_port}/mcp"
+
+
+class _Answers(http.server.BaseHTTPRequestHandler):
     def do_POST(self) -> None:
-        self.seen.append(self.headers.get("x-token", ""))
-        self.rfile.read(int(self.headers["content-length"]))
-        self.send_response(self.status)
-        if self.status == 307:
-            self.send_header("location", self.elsewhere)
+        host = cast("_Host", self.server)
+        host.tokens.append(self.headers.get("x-token", ""))
+        self.rfile.read(int(self.headers.get("content-length", 0)))
+        self.send_response(host.status)
+        if host.status == 307:
+            self.send_header("location", host.elsewhere)
         self.send_header("content-length", "0")
         self.end_headers()
 
     do_GET = do_DELETE = do_POST
 
+    @override
     def log_message(self, format: str, *args: object) -> None: ...
 
 
 @pytest.fixture
-def two_hosts() -> Iterator[list[type[_Redirecting]]]:
-    hosts = [type("Host", (_Redirecting,), {"seen": list[str](), "status": 307, "elsewhere": ""}) for _ in range(2)]
-    running = [http.server.ThreadingHTTPServer(("127.0.0.1", 0), host) for host in hosts]
-    for server in running:
-        threading.Thread(target=server.serve_forever, daemon=True).start()
-    hosts[0].elsewhere = f"http://127.0.0.1:{running[1].server_port}/mcp"
-    hosts[0].at = f"http://127.0.0.1:{running[0].server_port}/mcp"  # pyright: ignore[reportAttributeAccessIssue]  for this test alone
-    yield hosts
-    for server in running:
-        server.shutdown()
-        server.server_close()
+def two_hosts() -> Iterator[tuple[_Host, _Host]]:
+    with _Host() as first, _Host() as second:
+        first.elsewhere = second.url
+        for host in (first, second):
+            threading.Thread(target=host.serve_forever, daemon=True).start()
+        yield first, second
+        first.shutdown()
+        second.shutdown()
 
 
-async def test_a_redirect_to_another_host_carries_nothing_there(servers: McpServers, two_hosts: list[type[_Redirecting]], warnings: list[str]) -> None:
+async def test_a_redirect_to_another_host_carries_nothing_there(servers: McpServers, two_hosts: tuple[_Host, _Host], warnings: list[str]) -> None:
     first, second = two_hosts
-    at: str = first.at  # pyright: ignore[reportAttributeAccessIssue]  set by the fixture
-    assert await servers.tools([McpServer(name="r", url=at, headers={"x-token": CANARY})], warn=warnings.append) == []
-    assert CANARY in first.seen
-    assert second.seen == []
+    assert await servers.tools([McpServer(name="r", url=first.url, headers={"x-token": CANARY})], warn=warnings.append) == []
+    assert CANARY in first.tokens
+    assert second.tokens == []
     assert "not followed" in warnings[0]
 
 
 @pytest.mark.parametrize(
     ("status", "says"), [(401, "refuses our credentials (status 401)"), (429, "takes no more requests"), (503, "answered with status 503")]
 )
-async def test_a_status_is_told_in_words(servers: McpServers, two_hosts: list[type[_Redirecting]], warnings: list[str], status: int, says: str) -> None:
+async def test_a_status_is_told_in_words(servers: McpServers, two_hosts: tuple[_Host, _Host], warnings: list[str], status: int, says: str) -> None:
     two_hosts[0].status = status
-    at: str = two_hosts[0].at  # pyright: ignore[reportAttributeAccessIssue]  set by the fixture
-    await servers.tools([McpServer(name="r", url=f"{at}?api_key={CANARY}", headers={"x-token": CANARY})], warn=warnings.append)
+    await servers.tools([McpServer(name="r", url=f"{two_hosts[0].url}?api_key={CANARY}", headers={"x-token": CANARY})], warn=warnings.append)
     assert says in warnings[0]
     assert CANARY not in warnings[0]
 
