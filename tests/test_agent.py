@@ -16,6 +16,7 @@ from treadle import Agent, FunctionTool, Input, Limits, Settings, tool
 from treadle.agent import expand, expand_message
 from treadle.errors import AgentError
 from treadle.message import MediaPart, Message, ReasoningPart, TextPart
+from treadle.tooling import InvalidArguments
 from treadle.types import SystemBlock
 
 
@@ -113,9 +114,14 @@ def test_a_tool_whose_parameters_are_no_json_is_told_before_a_run_starts() -> No
     assert caught.value.kind == "invalid"
 
 
-def test_what_comes_later_says_so() -> None:
-    refused("output=.*later version", output=dict)
-    refused("agents among tools.*later version", tools=[Agent(name="other")])
+def test_an_agent_among_tools_is_a_tool_that_takes_a_prompt() -> None:
+    (one,) = Agent(name="boss", tools=[Agent(name="my.helper", description="Helps.")]).own_tools
+    assert (one.name, one.effect, one.definition.description) == ("my_helper", "idempotent", "Helps.")
+    assert one.definition.parameters["required"] == ["prompt"]
+    assert one.parse('{"prompt": "Do it."}') == "Do it."
+    for wrong in ("", "[]", "{", '{"prompt": ""}', '{"prompt": 1}', '{"prompt": "a", "b": 1}', "[" * 10_000):
+        with pytest.raises(InvalidArguments):
+            one.parse(wrong)
 
 
 # ---------------------------------------------------------------- templates

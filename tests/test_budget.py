@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from decimal import Decimal
 
 import pytest
@@ -14,8 +15,29 @@ from treadle.prices import FREE, Dearest, Rates, Step, flat
 from treadle.types import Limits, Outcome, Usage
 
 
-def ledger(*usages: Usage, **limits: int) -> Ledger:
-    made = Ledger(Limits(**limits))
+class Books(Ledger):
+    """That of a run whose new text is counted as it comes."""
+
+    new_bytes = 0
+
+    def add_input(self, size_bytes: int) -> None:
+        self.new_bytes += size_bytes
+
+    def settle(self, usage: Usage, cost_usd: float | None = None) -> None:
+        super().settle(usage, cost_usd)
+        self.new_bytes = 0
+
+    def settle_unsaid(self, said_bytes: int, dearest: Callable[[int], Dearest] | None = None) -> None:
+        self.settle_untold(self.new_bytes, said_bytes, self.output_left(8192, self.new_bytes, dearest).reserved)
+        self.new_bytes = 0
+
+    def may_say(self, wanted: int, dearest: Callable[[int], Dearest] | None = None) -> tuple[int, Outcome | None]:
+        left = self.output_left(wanted, self.new_bytes, dearest)
+        return left.tokens, left.limit
+
+
+def ledger(*usages: Usage, **limits: int) -> Books:
+    made = Books(Limits(**limits))
     for usage in usages:
         made.settle(usage)
     return made
@@ -30,22 +52,42 @@ def ledger(*usages: Usage, **limits: int) -> Ledger:
         (None, 0, None, False),
         (None, 500, None, False),
         (1, 0, None, False),
-        (1, 1, None, True),
         (2, 0, None, False),
         (2, 1, Outcome.TURN_LIMIT, False),
-        (2, 2, Outcome.TURN_LIMIT, True),
         (20, 18, None, False),
         (20, 19, Outcome.TURN_LIMIT, False),
-        (20, 20, Outcome.TURN_LIMIT, True),
     ],
 )
 def test_the_last_allowed_turn_is_the_last_one_unless_it_is_the_only_one(limit: int | None, settled: int, last: Outcome | None, spent: bool) -> None:
     made = Ledger(Limits(turns=limit))
+    made.begin()
     for _ in range(settled):
+        made.ask(made.output_left(8192))
         made.settle(Usage())
     assert made.turns == settled
     assert made.last_turn() is last
     assert made.turns_spent is spent
+
+
+@pytest.mark.parametrize("limit", [1, 2, 20])
+def test_as_many_turns_are_taken_as_the_limit_says_and_the_last_one_knows_that_it_is(limit: int) -> None:
+    made, lasts = Ledger(Limits(turns=limit)), list[bool]()
+    made.begin()
+    while not made.turns_spent:
+        made.ask(made.output_left(8192))
+        lasts.append(made.is_last_turn)
+        made.settle(Usage())
+    assert lasts == [*[False] * (limit - 1), True]
+
+
+@pytest.mark.parametrize(("settled", "spent"), [(1, False), (2, True), (5, True)])
+def test_a_run_that_is_taken_up_goes_on_with_the_turns_that_are_left(settled: int, spent: bool) -> None:
+    made = Ledger(Limits(turns=2))
+    for _ in range(settled):
+        made.settle(Usage())
+    made.begin()
+    assert made.turns_spent is spent
+    assert made.last_turn() is Outcome.TURN_LIMIT
 
 
 # ---------------------------------------------------------------- calls
@@ -53,31 +95,26 @@ def test_the_last_allowed_turn_is_the_last_one_unless_it_is_the_only_one(limit: 
 
 def test_calls_may_start_up_to_the_limit_and_the_next_turn_is_the_last() -> None:
     made = ledger(tool_calls=2)
-    assert [made.allows_call(waiting) for waiting in range(4)] == [True, True, False, False]
-    made.tool_calls += 1
-    assert ([made.allows_call(waiting) for waiting in range(3)], made.last_turn()) == ([True, False, False], None)
-    made.tool_calls += 1
-    assert (made.allows_call(0), made.last_turn()) == (False, Outcome.CALL_LIMIT)
+    assert [made.admit_call() for _ in range(4)] == [True, True, False, False]
+    made.start_call()
+    made.forget_calls()
+    assert (made.admit_call(), made.admit_call()) == (True, False)
+    made.start_call()
+    assert (made.admit_call(), made.last_turn()) == (False, Outcome.CALL_LIMIT)
 
 
 def test_calls_without_a_limit_are_only_counted() -> None:
     made = ledger()
-    made.tool_calls = 1_000
-    assert made.allows_call(1_000)
-    assert made.last_turn() is None
-
-
-@pytest.mark.parametrize(("limit", "settled", "last"), [(None, 500, False), (1, 0, True), (2, 0, False), (2, 1, True), (20, 18, False), (20, 19, True)])
-def test_the_coming_turn_is_known_to_be_the_last_also_where_it_is_the_only_one(limit: int | None, settled: int, last: bool) -> None:
-    made = Ledger(Limits(turns=limit))
-    for _ in range(settled):
-        made.settle(Usage())
-    assert made.is_last_turn is last
+    for _ in range(1_000):
+        made.start_call()
+    assert made.admit_call()
+    assert (made.tool_calls, made.last_turn()) == (1_000, None)
 
 
 def test_the_limit_of_turns_is_named_before_that_of_calls() -> None:
     made = ledger(Usage(), turns=2, tool_calls=1)
-    made.tool_calls += 1
+    made.begin()
+    made.start_call()
     assert made.last_turn() is Outcome.TURN_LIMIT
 
 
@@ -87,51 +124,51 @@ def test_the_limit_of_turns_is_named_before_that_of_calls() -> None:
 def test_without_a_limit_on_tokens_all_that_is_wanted_may_be_asked_for() -> None:
     made = ledger(Usage(input_tokens=10**9))
     made.add_input(10**9)
-    assert made.output_left(8192) == (8192, None)
+    assert made.may_say(8192) == (8192, None)
 
 
 def test_new_text_counts_as_more_tokens_than_it_may_have() -> None:
     made = ledger(tokens=1_000)
     made.add_input(BYTES_PER_TOKEN * 100 + 1)
-    assert made.output_left(8192) == (1_000 - 101, Outcome.TOKEN_LIMIT)
-    assert made.output_left(50) == (50, None)
+    assert made.may_say(8192) == (1_000 - 101, Outcome.TOKEN_LIMIT)
+    assert made.may_say(50) == (50, None)
 
 
 def test_a_settled_context_is_counted_exactly_and_once_more_for_the_next_request() -> None:
     made = ledger(Usage(input_tokens=100, cache_read_tokens=200, cache_write_tokens=50, output_tokens=30), tokens=1_000)
-    assert made.output_left(8192) == (1_000 - 380 - 380, Outcome.TOKEN_LIMIT)
+    assert made.may_say(8192) == (1_000 - 380 - 380, Outcome.TOKEN_LIMIT)
     made.add_input(30)
-    assert made.output_left(8192) == (1_000 - 380 - 390, Outcome.TOKEN_LIMIT)
+    assert made.may_say(8192) == (1_000 - 380 - 390, Outcome.TOKEN_LIMIT)
     made.settle(Usage(input_tokens=100, output_tokens=5))
-    assert made.output_left(8192) == (1_000 - 380 - 105 - 105, Outcome.TOKEN_LIMIT)
+    assert made.may_say(8192) == (1_000 - 380 - 105 - 105, Outcome.TOKEN_LIMIT)
 
 
 def test_what_a_provider_does_not_tell_counts_as_what_was_expected_and_said() -> None:
     made = ledger(tokens=1_000)
     made.add_input(BYTES_PER_TOKEN * 100)
-    made.settle_untold(BYTES_PER_TOKEN * 10)
-    assert made.output_left(8192) == (1_000 - 110 - 110, Outcome.TOKEN_LIMIT)
+    made.settle_unsaid(BYTES_PER_TOKEN * 10)
+    assert made.may_say(8192) == (1_000 - 110 - 110, Outcome.TOKEN_LIMIT)
     made.add_input(BYTES_PER_TOKEN * 20)
-    made.settle_untold(1)
-    assert made.output_left(8192) == (1_000 - 110 - 130 - 1 - 131, Outcome.TOKEN_LIMIT)
+    made.settle_unsaid(1)
+    assert made.may_say(8192) == (1_000 - 110 - 130 - 1 - 131, Outcome.TOKEN_LIMIT)
     assert made.usage == Usage()
 
 
 def test_what_a_provider_does_not_tell_is_taken_for_as_dear_as_it_can_be() -> None:
     made = ledger(cost_usd=10_000)
     made.add_input(BYTES_PER_TOKEN * 100)
-    made.settle_untold(BYTES_PER_TOKEN * 10)
-    assert made.output_left(8192, FLAT.dearest).tokens == (10_000 - 3 * 100 - 5 * 10 - 3 * 110) // 5
+    made.settle_unsaid(BYTES_PER_TOKEN * 10, FLAT.dearest)
+    assert made.may_say(8192, FLAT.dearest)[0] == (10_000 - 3 * 100 - 5 * 10 - 3 * 110) // 5
 
 
 def test_reasoning_counts_within_the_output() -> None:
-    assert ledger(Usage(output_tokens=10, reasoning_tokens=9), tokens=100).output_left(100) == (100 - 10 - 10, Outcome.TOKEN_LIMIT)
+    assert ledger(Usage(output_tokens=10, reasoning_tokens=9), tokens=100).may_say(100) == (100 - 10 - 10, Outcome.TOKEN_LIMIT)
 
 
 def test_what_does_not_even_fit_its_input_leaves_nothing() -> None:
     made = ledger(tokens=10)
     made.add_input(100)
-    assert made.output_left(8192).tokens < 1
+    assert made.may_say(8192)[0] < 1
 
 
 @given(st.integers(1, 10_000), st.lists(st.integers(0, 3_000), max_size=8), st.integers(1, 8192))
@@ -140,7 +177,7 @@ def test_a_run_whose_requests_keep_to_what_is_left_never_spends_more_than_its_li
     made, context = ledger(tokens=limit), 0
     for size in new_bytes:
         made.add_input(size)
-        left = made.output_left(wanted).tokens
+        left = made.may_say(wanted)[0]
         if left < 1:
             break
         usage = Usage(input_tokens=context + size // BYTES_PER_TOKEN, output_tokens=left)
@@ -160,50 +197,50 @@ def test_without_a_limit_on_money_nobody_is_asked_what_it_costs() -> None:
     def dearest(tokens: int) -> Dearest:
         raise AssertionError
 
-    assert ledger(tokens=1_000).output_left(10, dearest) == (10, None)
+    assert ledger(tokens=1_000).may_say(10, dearest) == (10, None)
 
 
 def test_the_output_is_what_is_left_after_the_dearest_input() -> None:
     made = ledger(cost_usd=1_000)
     made.add_input(BYTES_PER_TOKEN * 100)
-    assert made.output_left(8192, FLAT.dearest) == ((1_000 - 300) // 5, Outcome.COST_LIMIT)
-    assert made.output_left(140, FLAT.dearest) == (140, None)
+    assert made.may_say(8192, FLAT.dearest) == ((1_000 - 300) // 5, Outcome.COST_LIMIT)
+    assert made.may_say(140, FLAT.dearest) == (140, None)
     made.settle(Usage(input_tokens=100, output_tokens=20), 300.0)
-    assert made.output_left(8192, FLAT.dearest) == ((1_000 - 300 - 3 * 120) // 5, Outcome.COST_LIMIT)
+    assert made.may_say(8192, FLAT.dearest) == ((1_000 - 300 - 3 * 120) // 5, Outcome.COST_LIMIT)
 
 
 def test_what_each_request_costs_by_itself_is_left_too() -> None:
-    assert ledger(cost_usd=10).output_left(8192, FLAT._replace(request=Decimal(6)).dearest).tokens == 0
-    assert ledger(cost_usd=10).output_left(8192, FLAT._replace(request=Decimal(5)).dearest).tokens == 1
+    assert ledger(cost_usd=10).may_say(8192, FLAT._replace(request=Decimal(6)).dearest)[0] == 0
+    assert ledger(cost_usd=10).may_say(8192, FLAT._replace(request=Decimal(5)).dearest)[0] == 1
 
 
 def test_money_that_is_spent_leaves_nothing_also_where_the_rest_is_free() -> None:
     free = Rates(input=FREE, output=FREE, cache_read=FREE, cache_write=FREE)
     made = ledger(cost_usd=1)
-    assert made.output_left(8192, free.dearest) == (8192, None)
+    assert made.may_say(8192, free.dearest) == (8192, None)
     made.settle(Usage(), 1.0)
-    assert made.output_left(8192, free.dearest) == (0, Outcome.COST_LIMIT)
+    assert made.may_say(8192, free.dearest) == (0, Outcome.COST_LIMIT)
 
 
 def test_a_free_answer_to_what_takes_the_last_cent_is_had_whole() -> None:
     made = ledger(cost_usd=300)
     made.add_input(BYTES_PER_TOKEN * 100)
-    assert made.output_left(8192, FLAT._replace(output=FREE).dearest) == (8192, None)
+    assert made.may_say(8192, FLAT._replace(output=FREE).dearest) == (8192, None)
     made.add_input(1)
-    assert made.output_left(8192, FLAT._replace(output=FREE).dearest) == (0, Outcome.COST_LIMIT)
+    assert made.may_say(8192, FLAT._replace(output=FREE).dearest) == (0, Outcome.COST_LIMIT)
 
 
 def test_the_tighter_of_two_limits_is_named() -> None:
-    assert ledger(cost_usd=50, tokens=11).output_left(8192, FLAT.dearest) == (10, Outcome.COST_LIMIT)
-    assert ledger(cost_usd=50, tokens=10).output_left(8192, FLAT.dearest) == (10, Outcome.TOKEN_LIMIT)
+    assert ledger(cost_usd=50, tokens=11).may_say(8192, FLAT.dearest) == (10, Outcome.COST_LIMIT)
+    assert ledger(cost_usd=50, tokens=10).may_say(8192, FLAT.dearest) == (10, Outcome.TOKEN_LIMIT)
 
 
 def test_a_step_that_new_text_can_reach_is_taken_for_reached() -> None:
     made = ledger(cost_usd=10_000)
     made.add_input(300)
-    assert made.output_left(8192, STEPPED.dearest).tokens == (10_000 - 3 * 100) // 5
+    assert made.may_say(8192, STEPPED.dearest)[0] == (10_000 - 3 * 100) // 5
     made.add_input(3)
-    assert made.output_left(8192, STEPPED.dearest).tokens == (10_000 - 4 * 101) // 9
+    assert made.may_say(8192, STEPPED.dearest)[0] == (10_000 - 4 * 101) // 9
 
 
 turns = st.lists(st.tuples(st.integers(0, 900), st.integers(0, 40), st.integers(0, 100), st.integers(0, 100)), max_size=8)
@@ -217,7 +254,7 @@ def test_spent_money_passes_its_limit_by_no_more_than_the_input_that_was_not_for
     made, context = ledger(cost_usd=limit), 0
     for size, unforeseen, read, written in given_turns:
         made.add_input(size)
-        left = made.output_left(wanted, rates.dearest).tokens
+        left = made.may_say(wanted, rates.dearest)[0]
         if left < 1:
             break
         unforeseen = min(unforeseen, size - size // BYTES_PER_TOKEN)  # no token is shorter than a byte

@@ -300,7 +300,7 @@ def test_a_call_that_never_started_has_no_end_but_a_warning() -> None:
 
 def test_a_result_that_a_person_gave_for_a_call_that_never_started_is_told_as_that() -> None:
     result = ToolResult(call_id="c", name="f", content="paid by hand")
-    told = "f was not run, and has the result that a person gave: paid by hand"
+    told = "f was not run, and has a result that was given: paid by hand"
     assert shown(ToolFinished(at=AT, status="ok", result=result, started=False)) == [{"type": "warning", "text": told, "call_id": "c"}]
 
 

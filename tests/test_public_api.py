@@ -14,14 +14,14 @@ import treadle
 
 PROMISED = [
     "Message TextPart ReasoningPart ToolCall ToolResult MediaPart ProviderPart UnknownPart Usage StopReason ModelRequest ModelResponse Settings Limits",
-    "RunResult RunMetrics Model Tool Journal AgentError ToolRegistry SessionStore AgentRegistry MAX_SESSION_MESSAGES Hub",
+    "RunResult RunMetrics Model Tool Journal AgentError ToolRegistry SessionStore AgentRegistry Hook Approve Deny MAX_SESSION_MESSAGES Hub",
     "Agent Runtime ToolContext tool FunctionTool FallbackModel Callbacks Happened DidNotHappen run run_sync",
     "check_history repair_history",
 ]
-BESIDE = "ErrorKind Event Input Outcome RunStream Session ToolFailed"
+BESIDE = "ApprovalRequest ErrorKind Event Input Outcome RunStream Session ToolDeferred ToolFailed"
 """What the promised names lead to in a user's annotations and excepts."""
 NAMES = " ".join(PROMISED).split() + BESIDE.split()
-LATER = "Hook Approve Deny tasks"
+LATER = "tasks"
 HEAVY = {
     *("anthropic", "httpx", "httpx2", "aiohttp", "pydantic", "pydantic_core", "yaml", "click", "jsonschema_rs", "pathspec", "pytest", "rich", "prompt_toolkit"),
     *("anyio", "asyncio", "ssl", "email", "http", "multiprocessing", "sqlite3", "importlib.metadata"),

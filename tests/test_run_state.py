@@ -338,7 +338,7 @@ def test_only_the_words_of_the_run_itself_are_its_text() -> None:
 def test_input_is_counted_where_tokens_are_limited() -> None:
     limited = msgspec.structs.replace(STARTED, limits=Limits(tokens=1000))
     state = folded([limited])
-    assert state.ledger.output_left(10_000).tokens == 1000 - -(-len(encode_json(PROMPT)) // 3)
+    assert state.ledger.output_left(10_000, state.new_bytes()).tokens == 1000 - -(-len(encode_json(PROMPT)) // 3)
     assert folded([STARTED]).ledger.output_left(10_000).tokens == 10_000
 
 

@@ -200,7 +200,7 @@ async def test_a_run_works_in_the_directory_it_is_given_or_in_the_current_one(tm
         await open_runtime().run(agent([says("hi")]), "go", cwd=tmp_path / "none")
 
 
-@pytest.mark.parametrize("options", [{"mode": "yolo"}, {"limit": 3}, {"on_approval": print}])
+@pytest.mark.parametrize("options", [{"mode": "yolo"}, {"limit": 3}, {"on_approval": 3}, {"on_approvals": print}])
 async def test_an_option_that_there_is_not_is_refused_and_not_ignored(options: dict[str, Any]) -> None:
     with pytest.raises(AgentError, match=next(iter(options))) as caught:
         await open_runtime().run(agent([says("hi")]), "go", **options)

@@ -17,10 +17,14 @@ if TYPE_CHECKING:
     from treadle.agent import Agent as Agent
     from treadle.agent import Input as Input
     from treadle.agent_registry import AgentRegistry as AgentRegistry
+    from treadle.asking import ApprovalRequest as ApprovalRequest
+    from treadle.asking import Approve as Approve
+    from treadle.asking import Deny as Deny
     from treadle.callbacks import Callbacks as Callbacks
     from treadle.errors import AgentError as AgentError
     from treadle.errors import ErrorKind as ErrorKind
     from treadle.events import Event as Event
+    from treadle.hooks import Hook as Hook
     from treadle.hub import Hub as Hub
     from treadle.integrity import check_history as check_history
     from treadle.integrity import repair_history as repair_history
@@ -48,6 +52,7 @@ if TYPE_CHECKING:
     from treadle.tooling import Happened as Happened
     from treadle.tooling import Tool as Tool
     from treadle.tooling import ToolContext as ToolContext
+    from treadle.tooling import ToolDeferred as ToolDeferred
     from treadle.tooling import ToolFailed as ToolFailed
     from treadle.tooling import ToolRegistry as ToolRegistry
     from treadle.tools.function import FunctionTool as FunctionTool
@@ -65,9 +70,11 @@ __version__ = "0.1.0"
 _HOME = {
     "agent": ("Agent", "Input"),
     "agent_registry": ("AgentRegistry",),
+    "asking": ("ApprovalRequest", "Approve", "Deny"),
     "callbacks": ("Callbacks",),
     "errors": ("AgentError", "ErrorKind"),
     "events": ("Event",),
+    "hooks": ("Hook",),
     "hub": ("Hub",),
     "integrity": ("check_history", "repair_history"),
     "journal": ("Journal",),
@@ -79,21 +86,19 @@ _HOME = {
     "runtime": ("Runtime", "run", "run_sync"),
     "session": ("Session",),
     "session_store": ("SessionStore",),
-    "tooling": ("DidNotHappen", "Happened", "Tool", "ToolContext", "ToolFailed", "ToolRegistry"),
+    "tooling": ("DidNotHappen", "Happened", "Tool", "ToolContext", "ToolDeferred", "ToolFailed", "ToolRegistry"),
     "tools.function": ("FunctionTool", "tool"),
     "types": ("Limits", "Outcome", "RunMetrics", "Settings", "StopReason", "Usage"),
     "window": ("MAX_SESSION_MESSAGES",),
 }
 _MODULE_OF = {name: module for module, names in _HOME.items() for name in names}
-_LATER = frozenset(("Approve", "Deny", "Hook"))
 __all__ = [*sorted(_MODULE_OF)]  # pyright: ignore[reportUnsupportedDunderAll]  the names stand in the block above, for checkers
 
 
 def __getattr__(name: str) -> Any:
     module = _MODULE_OF.get(name)
     if module is None:
-        later = ": it comes in a later version" if name in _LATER else ""
-        raise AttributeError(f"module 'treadle' has no attribute {name!r}{later}", name=name, obj=sys.modules[__name__])
+        raise AttributeError(f"module 'treadle' has no attribute {name!r}", name=name, obj=sys.modules[__name__])
     value = getattr(importlib.import_module(f"treadle.{module}"), name)
     globals()[name] = value
     return value

@@ -1,6 +1,6 @@
 """What an agent is: a frozen definition, validated when it is made, with its templates and declared inputs.
 
-Running one is the runtime's business; agents in files come in a later version. Entry: `Agent`.
+Running one is the runtime's business; agents in files are definitions/. Entry: `Agent`.
 """
 
 from __future__ import annotations
@@ -16,16 +16,20 @@ from typing import Any, Generic, Literal, cast
 import msgspec
 from typing_extensions import TypeVar, get_protocol_members
 
+from treadle.answer import AnswerType
 from treadle.errors import AgentError
+from treadle.hooks import Hook
 from treadle.json_text import encode_json
 from treadle.message import Message, TextPart
 from treadle.model import Model
 from treadle.result import Out
-from treadle.tooling import Tool, ToolRegistry
+from treadle.subagent import Subagent
+from treadle.tooling import Tool, ToolRegistry, ToolServer
 from treadle.types import Limits, Settings, SystemBlock
 
 Deps = TypeVar("Deps", contravariant=True, default=object)
 
+COMPLETE = "complete"
 _NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9_.-]{0,63}")
 _TOOL_MEMBERS = get_protocol_members(Tool)
 _HOLE = re.compile(r"\$\$|\$\{([A-Za-z_][A-Za-z0-9_]*)\}")
@@ -64,13 +68,22 @@ class Agent(Generic[Deps, Out]):
     """More blocks of the system prompt, behind the instructions: templates too. What changes most often goes last, so that providers' caches keep the rest."""
     model: str | Model | None = None
     """`provider:id`, a Model object, or None for the configuration's large model."""
-    tools: Sequence[Tool[Deps]] = field(default_factory=tuple[Tool[Any], ...])
-    output: type[Out] | None = None
-    """Typed output comes in a later version."""
+    tools: Sequence[Tool[Deps] | Agent[Any, Any]] = field(default_factory=tuple[Tool[Any], ...])
+    """Another agent among them is a tool that takes a prompt (`Subagent`)."""
+    output: type[Out] | Mapping[str, object] | None = None
+    """What a run gives: a pydantic model, dataclass, TypedDict, msgspec Struct, another type that JSON can describe, or a JSON Schema; None: text."""
+    completion: bool = False
+    """The run is done when the model calls the tool `complete` with its output, and not before."""
+    hooks: Sequence[Hook] = ()
+    """Asked after those of the runtime."""
+    mcp_servers: Sequence[ToolServer] = ()
+    """Whose tools its runs have too (`McpServer`)."""
     limits: Limits | None = None
     settings: Settings = field(default_factory=Settings)
     messages: Sequence[Message] = ()
     """Said before the first prompt of a conversation; their text is a template too."""
+    answer: AnswerType[Any] | None = field(init=False, repr=False, compare=False, default=None)
+    """What `output` comes to."""
     inputs: Mapping[str, Input] = field(default_factory=dict[str, Input])
     """Declared inputs. Where there are any, an undeclared `${variable}` is refused here; else a missing one when a run starts."""
 
@@ -79,12 +92,14 @@ class Agent(Generic[Deps, Out]):
         if not isinstance(given, str) or not _NAME.fullmatch(given):
             raise AgentError("invalid", f"{given!r} is no name for an agent: use up to 64 letters, digits, '_', '-' and '.'")
         self._check_kinds()
-        if self.output is not None:
-            raise AgentError("invalid", f"agent {self.name!r}: typed output (output=) comes in a later version; read the text of the result")
-        self._keep(tools=tuple(self.tools), messages=tuple(self.messages), inputs=dict(self.inputs), context=tuple(self.context))
-        for one in self.tools:
+        tools = tuple(Subagent(one) if isinstance(one, Agent) else one for one in self.tools)
+        self._keep(tools=tools, messages=tuple(self.messages), inputs=dict(self.inputs), context=tuple(self.context), hooks=tuple(self.hooks))
+        for one in tools:
             self._check_tool(one)
-        ToolRegistry(self.tools)
+        if self.completion and any(one.name == COMPLETE for one in tools):
+            raise AgentError("invalid", f"agent {self.name!r}: completion=True brings a tool named {COMPLETE!r}, and it has one already: rename that")
+        ToolRegistry(tools)
+        self._keep(answer=self._answer())
         for name, declared in self.inputs.items():
             if declared.type not in _TYPES:
                 raise AgentError("invalid", f"agent {self.name!r}: the input {name!r} has the type {declared.type!r}; use one of: {', '.join(_TYPES)}")
@@ -105,6 +120,8 @@ class Agent(Generic[Deps, Out]):
             raise self._mixed_up("model", "give a name like 'anthropic:claude-opus-5-5', or a Model object")
         if not isinstance(fields["limits"], Limits | None):
             raise self._mixed_up("limits", "give Limits(turns=…)")
+        if not isinstance(hooks := fields["hooks"], Iterable) or not all(isinstance(hook, Hook) for hook in hooks):  # pyright: ignore[reportUnknownVariableType]
+            raise self._mixed_up("hooks", "give a list of Hook objects, like hooks=[Audit()]")
         if not isinstance(fields["settings"], Settings):
             raise self._mixed_up("settings", "give Settings(max_tokens=…)")
 
@@ -116,9 +133,17 @@ class Agent(Generic[Deps, Out]):
         for name, value in own.items():
             object.__setattr__(self, name, value)
 
+    def _answer(self) -> AnswerType[Any] | None:
+        if self.output is None or self.output is str:
+            return None
+        from treadle.outputs import answer_type  # noqa: PLC0415  only for agents with such an output
+
+        try:
+            return answer_type(self.output)
+        except AgentError as e:
+            raise AgentError(e.kind, f"agent {self.name!r}: output=: {e.message}") from e
+
     def _check_tool(self, one: object) -> None:
-        if isinstance(one, Agent):
-            raise AgentError("invalid", f"agent {self.name!r}: agents among tools come in a later version")
         has = dir(one)  # asked for its definition, it would make its schema, and load pydantic for it
         if "execute" not in has and not hasattr(one, "execute"):
             name = getattr(one, "__name__", None) or repr(one)
@@ -165,6 +190,11 @@ class Agent(Generic[Deps, Out]):
             article = "an" if declared.type[0] in "aio" else "a"
             raise AgentError("invalid", f"agent {self.name!r}: the input {name!r} must be {article} {declared.type}, not {value!r}")
 
+    @property
+    def own_tools(self) -> tuple[Tool[Deps], ...]:
+        """Its tools, agents among them as what they are there."""
+        return cast("tuple[Tool[Deps], ...]", self.tools)
+
     @cached_property
     def fingerprint(self) -> str:
         """A hash of what the model is told: resuming under another one is reported.
@@ -173,9 +203,10 @@ class Agent(Generic[Deps, Out]):
         """
         said = [(message.role, msgspec.to_builtins(message.parts)) for message in self.messages]
         try:
-            tools = [msgspec.to_builtins(tool.definition) for tool in self.tools]
+            tools = [msgspec.to_builtins(tool.definition) for tool in self.own_tools]
             context = [[block.text for block in self.context]] if self.context else []
-            text = json.dumps([self.instructions, tools, said, *context], sort_keys=True)
+            output = [] if self.answer is None else [{"output": self.answer.schema}]
+            text = json.dumps([self.instructions, tools, said, *context, *output], sort_keys=True)
         except (TypeError, ValueError, RecursionError) as e:
             raise AgentError("invalid", f"agent {self.name!r}: what a tool's parameters say is no JSON: {e}") from e
         return hashlib.sha256(text.encode()).hexdigest()[:16]

@@ -18,18 +18,21 @@ from treadle.config import Config
 from treadle.entries import Fork, RunStarted
 from treadle.errors import AgentError
 from treadle.execution import without_images
+from treadle.hooks import Hook, Hooks
 from treadle.journal import Journal
 from treadle.journals.memory import MemoryJournal
 from treadle.message import MediaPart, Message, Part, TextPart, encode_json
 from treadle.model import Model
 from treadle.model_choice import Asker, ModelChoice
-from treadle.plan import Plan, Resumption
+from treadle.plan import Caller, Plan, Resumption
 from treadle.recovery import Answers, missing_tool
 from treadle.redaction import Redactor, mask_logs
 from treadle.registry import Models
 from treadle.run_state import RunState
 from treadle.session import ResumeOptions, RunOptions
 from treadle.toolboxes import Toolboxes
+from treadle.tooling import Tool
+from treadle.tools.complete import Complete
 from treadle.types import DEFAULT_MAX_TOKENS, Limits, Mode, Settings, new_id
 from treadle.window import window
 
@@ -46,6 +49,8 @@ class Assembly:
         self.models = Models(config, clean=self.redact)
         self.toolboxes = Toolboxes(config, self.redactor, clock, forgets=isinstance(journal, MemoryJournal))
         self._choice = ModelChoice(config, self.models, journal)
+        self.hooks: tuple[Hook, ...] = ()
+        """Of all runs."""
 
     def use(self, config: Config) -> None:
         """Other credentials, from the next run on."""
@@ -61,12 +66,20 @@ class Assembly:
 
     # ------------------------------------------------------------ plans
 
-    async def plan(self, agent: Agent[Any, Any], prompt: Message, session_id: str | None, options: RunOptions, *, parent: Plan | None = None) -> Plan:
-        """Of a new run."""
+    async def plan(
+        self,
+        agent: Agent[Any, Any],
+        prompt: Message,
+        session_id: str | None,
+        options: RunOptions,
+        *,
+        caller: Caller | None = None,
+    ) -> Plan:
+        """Of a new run. `caller`: what starts it, where that is a call of another run."""
         past = [] if session_id is None else list(await self.journal.messages(session_id))
         cut = window(past)
         state = RunState(past if cut is None else cut.of(past))
-        plan = await self._plan(agent, prompt, session_id, options, state=state, fresh=not past, parent=parent)
+        plan = await self._plan(agent, prompt, session_id, options, state=state, fresh=not past, caller=caller)
         return plan if session_id is None else _but(plan, window=cut, past=len(past))
 
     async def forked(self, agent: Agent[Any, Any], fork: Fork, prompt: Message, session_id: str | None, options: RunOptions) -> Plan:
@@ -74,12 +87,13 @@ class Assembly:
         state = await self.journal.load_fork(fork)
         return await self._plan(agent, prompt, session_id, options, state=state, fork=fork)
 
-    async def resumed(self, agent: Agent[Any, Any], state: RunState, options: ResumeOptions) -> Plan:
+    async def resumed(self, agent: Agent[Any, Any], state: RunState, options: ResumeOptions, *, caller: Caller | None = None) -> Plan:
         """Of a run whose driver is gone; without its resumption."""
         started, answers = _started(state), answers_of(options)
         answers.check(state)
         await self.toolboxes.confining.check(agent)
-        if (gone := missing_tool(state, {tool.name: tool for tool in agent.tools})) is not None:
+        more = self._more_tools(agent)
+        if (gone := missing_tool(state, {tool.name: tool for tool in (*agent.own_tools, *more)})) is not None:
             raise AgentError(
                 "invalid", f"run {started.run_id} has an open call of the tool {gone!r}, which agent {agent.name!r} has no more: pass an agent that has it"
             )
@@ -92,7 +106,8 @@ class Assembly:
             if agent.fingerprint == state.agent_hash
             else [f"agent {agent.name!r} has changed since this run was last driven: it goes on with what it is now"]
         )
-        settings, dropped = _settings(Settings(), started.settings, chosen.model)
+        settings, dropped = _settings(Settings(), started.settings.over(_typed(agent)), chosen.model)
+        await self._count_children(started.run_id, state)
         return Plan(
             run_id=started.run_id,
             session_id=started.session_id,
@@ -112,13 +127,30 @@ class Assembly:
             inputs_json=started.inputs,
             user_id=started.user_id,
             parent_run_id=started.parent_run_id,
-            family=started.session_id or started.run_id,
-            on_ask=options.get("on_ask", started.on_ask),
+            parent_call_id=started.parent_call_id,
+            **_below(caller),
+            answer=agent.answer,
+            completion=agent.completion,
+            more_tools=more,
+            hooks=Hooks((*self.hooks, *agent.hooks)),
+            approver=options.get("on_approval"),
+            family=caller.plan.family if caller else started.session_id or started.run_id,
+            on_ask="wait" if options.get("on_approval") else options.get("on_ask", started.on_ask),
             on_unknown=options.get("on_unknown", started.on_unknown),
             fork=started.fork,
             prices=chosen.prices,
             warnings=(*warnings, *dropped),
         )
+
+    def _more_tools(self, agent: Agent[Any, Any]) -> tuple[Tool[Any], ...]:
+        return (Complete(agent.answer),) if agent.completion else ()
+
+    async def _count_children(self, run_id: str, state: RunState) -> None:
+        """What the runs that it started have spent, those that these started too: the limits are for all of them."""
+        for child in await self.journal.children(run_id):
+            spent = await self.journal.load(child.run_id)
+            await self._count_children(child.run_id, spent)
+            state.ledger.add_below(spent.ledger)
 
     async def _plan(
         self,
@@ -130,7 +162,7 @@ class Assembly:
         state: RunState,
         fresh: bool = False,
         fork: Fork | None = None,
-        parent: Plan | None = None,
+        caller: Caller | None = None,
     ) -> Plan:
         values, run_id = agent.values(options.get("inputs") or {}), new_id("run")
         await self.toolboxes.confining.check(agent)
@@ -138,7 +170,9 @@ class Assembly:
         chosen = await self._choice.choose(agent.model or self.config.models.large, Asker(run_id, session_id, fork=fork), limits)
         if "images" in chosen.model.refuses:
             prompt = prompt.with_parts(without_images(prompt.parts))
-        settings, warnings = _settings(options.get("settings", Settings()), agent.settings.over(self.config.defaults.settings), chosen.model)
+        settings, warnings = _settings(
+            options.get("settings", Settings()).over(_typed(agent)), agent.settings.over(self.config.defaults.settings), chosen.model
+        )
         return Plan(
             run_id=run_id,
             session_id=session_id,
@@ -158,14 +192,30 @@ class Assembly:
             redactor=self.redactor,
             inputs_json=encode_json(values).decode(),
             user_id=options.get("user_id"),
-            parent_run_id=parent and parent.run_id,
-            family=parent.family if parent else session_id or run_id,
-            on_ask=options.get("on_ask", "deny"),
+            parent_run_id=caller and caller.plan.run_id,
+            parent_call_id=caller and caller.call_id,
+            **_below(caller),
+            answer=agent.answer,
+            completion=agent.completion,
+            more_tools=self._more_tools(agent),
+            hooks=Hooks((*self.hooks, *agent.hooks)),
+            approver=options.get("on_approval"),
+            family=caller.plan.family if caller else session_id or run_id,
+            on_ask="wait" if options.get("on_approval") else options.get("on_ask", "deny"),
             on_unknown=options.get("on_unknown", "tell"),
             fork=fork,
             prices=chosen.prices,
             warnings=warnings,
         )
+
+
+def _typed(agent: Agent[Any, Any]) -> Settings:
+    """What a typed answer asks of the model; where a tool takes it, nothing."""
+    return Settings() if agent.answer is None or agent.completion else Settings(output_schema=agent.answer.schema)
+
+
+def _below(caller: Caller | None) -> dict[str, Any]:
+    return {} if caller is None else {"depth": caller.plan.depth + 1, "above": caller.plan.state.ledger}
 
 
 def prompt_of(text: str | Sequence[Part]) -> Message:

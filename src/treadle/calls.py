@@ -13,7 +13,7 @@ import anyio
 from anyio.lowlevel import checkpoint_if_cancelled
 
 from treadle.entries import ApprovalAnswered, ApprovalAsked, Entry, ToolFinished, ToolStarted
-from treadle.message import ToolCall
+from treadle.message import ToolCall, ToolResult
 from treadle.run_state import RunState
 from treadle.tooling import Tool, failure
 from treadle.types import OnUnknown, Outcome, now
@@ -37,6 +37,8 @@ class Ready:
     """Its start is in the journal, by a driver that died: that entry stands for this attempt too."""
     approved: bool = False
     """A person said yes to this very call."""
+    changed: str = ""
+    """Who changed what it is called with; the model is told."""
     places: Mapping[str, str] = field(default_factory=dict[str, str])
     """Where the paths of the call led when it was judged."""
 
@@ -62,15 +64,25 @@ class Held:
     """The question is in the journal."""
 
 
-def refused(call: ToolCall, text: str, *, status: Literal["error", "denied"] = "error", unapproved: bool = False, cut_by: Outcome | None = None) -> Refused:
-    finished = ToolFinished(at=now(), status=status, result=failure(call.id, call.name, text), started=False, cut_by=cut_by)
+@dataclass(frozen=True, slots=True)
+class Deferred:
+    """A call that has started and has no result yet: it comes from outside, and the run waits for it."""
+
+    reason: str
+
+
+def refused(
+    call: ToolCall, text: str, *, status: Literal["ok", "error", "denied"] = "error", unapproved: bool = False, cut_by: Outcome | None = None
+) -> Refused:
+    result = ToolResult(call_id=call.id, name=call.name, content=text) if status == "ok" else failure(call.id, call.name, text)
+    finished = ToolFinished(at=now(), status=status, result=result, started=False, cut_by=cut_by)
     return Refused(call=call, finished=finished, unapproved=unapproved)
 
 
 class Runner(Protocol):
     """What runs a single call (execution.py)."""
 
-    async def execute(self, ready: Ready) -> ToolFinished: ...
+    async def execute(self, ready: Ready) -> ToolFinished | Deferred: ...
 
 
 class Append(Protocol):
@@ -183,9 +195,13 @@ class OpenCalls:
         self._here[call_id] = True
         finished = await runner.execute(ready)
         self._open.remove(call_id)
-        known: Entry = finished
-        if finished.status == "unknown" and self._on_unknown == "wait":
+        known: Entry
+        if isinstance(finished, Deferred):
+            known, self._came_to_wait = _question(ready.call, finished.reason, deferred=True), True
+        elif finished.status == "unknown" and self._on_unknown == "wait":
             known, self._came_to_wait = _question(ready.call, finished.result.text), True
+        else:
+            known = finished
         await append(known, hold=True)  # known from here on: whatever comes, the end appends it
         if self._open:
             await self._flush(append)
@@ -217,8 +233,8 @@ def why_unknown(call: ToolCall, state: RunState) -> str:
     return STOPPED if asked is None or asked.reason == ASK else asked.reason
 
 
-def _question(call: ToolCall, reason: str) -> ApprovalAsked:
-    return ApprovalAsked(at=now(), call_id=call.id, name=call.name, arguments_json=call.arguments_json, reason=reason)
+def _question(call: ToolCall, reason: str, *, deferred: bool = False) -> ApprovalAsked:
+    return ApprovalAsked(at=now(), call_id=call.id, name=call.name, arguments_json=call.arguments_json, reason=reason, deferred=deferred)
 
 
 def _refusal(refusal: Refused) -> list[Entry]:

@@ -49,7 +49,7 @@ class Confining:
 
     def sandbox_for(self, agent: Agent[Any, Any]) -> Sandbox | None:
         """None where nobody needs or wants it. It is found, and begins to find out whether it works, when it is first asked for."""
-        if self._wanted == "off" or not any(map(has_commands, agent.tools)):
+        if self._wanted == "off" or not any(map(has_commands, agent.own_tools)):
             return None
         if self._sandbox is None:
             from treadle.sandboxes import find_sandbox  # noqa: PLC0415  most runs have no commands

@@ -18,7 +18,7 @@ from treadle.events import ErrorInfo
 from treadle.json_text import JsonText, decode_json, encode_json, items, members, object_of
 from treadle.message import Message, ToolResult, decode_message, decode_part
 from treadle.model import ModelResponse, Switch
-from treadle.types import Effect, Limits, Mode, OnAsk, OnUnknown, Outcome, Settings, Spending, StopReason, Time, Usage, Value, now
+from treadle.types import Effect, Limits, Mode, OnAsk, OnUnknown, Outcome, Reserved, Settings, Spending, StopReason, Time, Usage, Value, now
 
 SCHEMA = 1
 """Major version of the entries; it stands in run.started, and a reader refuses a higher one."""
@@ -59,6 +59,8 @@ class RunStarted(_Entry, frozen=True, kw_only=True, tag="run.started"):
     inputs: JsonText = "{}"
     session_id: str | None = None
     parent_run_id: str | None = None
+    parent_call_id: str | None = None
+    """The call of the parent that started it."""
     user_id: str | None = None
     past: int | None = None
     """How many messages of its session it found; another process may have added more before it began. None: all of them."""
@@ -75,8 +77,10 @@ class ModelRequested(_Entry, frozen=True, kw_only=True, tag="model.requested"):
 
     turn: int
     attempt: int = 1
-    reserved: None = None
-    """What the attempt may cost; always null in this version."""
+    reserved: Reserved | None = None
+    """What the attempt may cost at most; None where no limit asks."""
+    last: Outcome | None = None
+    """The limit that makes this turn the last one."""
     failed: ErrorInfo | None = None
     """How; None where the attempt before was lost with its process."""
     wait_s: float = 0.0
@@ -88,6 +92,8 @@ class ModelRequested(_Entry, frozen=True, kw_only=True, tag="model.requested"):
     """What the failed attempt before this one is known to have used: of the model that was asked then."""
     spent_usd: float | None = None
     """What that cost; None: its price was not known."""
+    free: bool = False
+    """The failed attempt before this one surely cost nothing: the provider refused it, or never had it."""
 
 
 class ModelResponded(_Entry, frozen=True, kw_only=True, tag="model.responded"):
@@ -103,6 +109,8 @@ class ModelResponded(_Entry, frozen=True, kw_only=True, tag="model.responded"):
     response_id: str = ""
     model: str = ""
     provider_data: JsonText | None = None
+    hook: str | None = None
+    """The one that answered in the model's place; no model was asked."""
 
 
 class ToolStarted(_Entry, frozen=True, kw_only=True, tag="tool.started"):
@@ -127,6 +135,8 @@ class ToolFinished(_Entry, frozen=True, kw_only=True, tag="tool.finished"):
     """The tool said that the run must end here."""
     cut_by: Outcome | None = None
     """The limit that refused the call."""
+    completes: bool = False
+    """The run is done, and its output is what the call was given."""
 
 
 class ToolLate(_Entry, frozen=True, kw_only=True, tag="tool.late"):
@@ -141,6 +151,8 @@ class ApprovalAsked(_Entry, frozen=True, kw_only=True, tag="approval.asked"):
     name: str
     arguments_json: JsonText
     reason: str
+    deferred: bool = False
+    """Nobody has to say yes: the call has started, and its result comes from outside."""
 
 
 class ApprovalAnswered(_Entry, frozen=True, kw_only=True, tag="approval.answered"):
@@ -148,11 +160,15 @@ class ApprovalAnswered(_Entry, frozen=True, kw_only=True, tag="approval.answered
     decision: Literal["allow", "deny"]
     by: str
     reason: str = ""
+    arguments_json: JsonText | None = None
+    """What it is to be called with, where a person changed that."""
 
 
 class InputAdded(_Entry, frozen=True, kw_only=True, tag="input.added"):
     message: Message
-    by: Literal["user", "runtime"]
+    by: Literal["user", "runtime", "hook"]
+    mends: bool = False
+    """It says what is wrong with the answer before it, which is to be given again."""
 
 
 class ModelSwitched(_Entry, frozen=True, kw_only=True, tag="model.switched"):
@@ -276,7 +292,9 @@ def _check_schema(schema: int) -> None:
         raise AgentError("invalid", f"this run was written by a newer Treadle (schema {schema}; this version reads {SCHEMA}): upgrade to read it")
 
 
-def responded(message: Message, response: ModelResponse | None, *, turn: int, attempt: int, cost_usd: float | None = None) -> ModelResponded:
+def responded(
+    message: Message, response: ModelResponse | None, *, turn: int, attempt: int, cost_usd: float | None = None, hook: str | None = None
+) -> ModelResponded:
     """`response`: None where it was cut by the end of the run, and `message` holds what there was."""
     if response is None:
         return ModelResponded(at=message.created_at, turn=turn, attempt=attempt, message=message, usage=Usage(), stop_reason=None)
@@ -292,11 +310,14 @@ def responded(message: Message, response: ModelResponse | None, *, turn: int, at
         response_id=response.id,
         model=response.model,
         provider_data=response.provider_data,
+        hook=hook,
     )
 
 
-def switched(asked: ModelRequested, switch: Switch, failed: ErrorInfo, *, attempt: int, spent_usd: float | None) -> tuple[ModelSwitched, ModelRequested]:
+def switched(
+    asked: ModelRequested, switch: Switch, failed: ErrorInfo, *, attempt: int, spent_usd: float | None, free: bool
+) -> tuple[ModelSwitched, ModelRequested]:
     """`asked` failed, and another model is asked in its place."""
     at, failed = now(), msgspec.structs.replace(failed, kind=switch.kind)
-    again = msgspec.structs.replace(asked, at=at, attempt=attempt, failed=failed, wait_s=0.0, spent=switch.usage, spent_usd=spent_usd)
+    again = msgspec.structs.replace(asked, at=at, attempt=attempt, failed=failed, wait_s=0.0, spent=switch.usage, spent_usd=spent_usd, free=free)
     return ModelSwitched(at=at, model=switch.model, before=switch.before, why=f"{switch.kind}: {failed.message}"), again

@@ -42,6 +42,7 @@ class AgentError(Exception):
     """What went wrong, to what, and what to do next; never a secret in the text.
 
     `status`, `request_id` and `retry_after_s` are the provider's own words where it said them, else None.
+    `sent` is False where the provider surely never had the request, so that it costs nothing.
     """
 
     def __init__(
@@ -52,6 +53,7 @@ class AgentError(Exception):
         status: int | None = None,
         request_id: str | None = None,
         retry_after_s: float | None = None,
+        sent: bool = True,
     ) -> None:
         super().__init__(kind, message)
         self.kind = ErrorKind(kind)
@@ -59,6 +61,7 @@ class AgentError(Exception):
         self.status = status
         self.request_id = request_id
         self.retry_after_s = retry_after_s
+        self.sent = sent
 
     @property
     def retryable(self) -> bool:

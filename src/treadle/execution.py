@@ -8,23 +8,39 @@ from __future__ import annotations
 import asyncio
 import math
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any, TypeVar
 
 import anyio
+from msgspec import structs
 
-from treadle.calls import NOT_KNOWN, Held, Ready, Refused, refused
+from treadle.asking import Approve, Deny
+from treadle.calls import NOT_KNOWN, Deferred, Held, Ready, Refused, refused
 from treadle.clock import Clock
 from treadle.crash import boundary
 from treadle.entries import ToolFinished
 from treadle.errors import AgentError
+from treadle.hooks import NO_HOOKS, Answer, Ask, HookedRun, Hooks
+from treadle.json_text import encode_json
 from treadle.message import MediaPart, Part, TextPart, ToolCall, ToolResult
 from treadle.model import ToolDefinition
 from treadle.output import cap_output
 from treadle.policy import NO_PERMISSIONS, Permissions, decide, headless_denial, without_sandbox
 from treadle.sandbox import Sandbox, Standing
-from treadle.tooling import DidNotHappen, Happened, InvalidArguments, Tool, ToolContext, ToolFailed, ToolOutput, ToolRegistry, failure, unknown_tool
+from treadle.tooling import (
+    DidNotHappen,
+    Happened,
+    InvalidArguments,
+    Tool,
+    ToolContext,
+    ToolDeferred,
+    ToolFailed,
+    ToolOutput,
+    ToolRegistry,
+    failure,
+    unknown_tool,
+)
 from treadle.tracing import NO_TRACER, UNTRACED, TracedRun, Tracer
 from treadle.types import Mode, OnAsk, now
 
@@ -64,6 +80,11 @@ class Toolbox:
     """The run, for the tracer."""
     scope: anyio.CancelScope = field(default_factory=anyio.CancelScope)
     """The run's."""
+    hooks: Hooks = NO_HOOKS
+    hooked: HookedRun | None = None
+    """What they are told of the run."""
+    _said: dict[str, Deny | Ask | Answer | Approve] = field(default_factory=dict[str, "Deny | Ask | Answer | Approve"])
+    """What hooks said of calls that are to be prepared."""
 
     @property
     def confines(self) -> bool:
@@ -71,14 +92,39 @@ class Toolbox:
         return self.standing is not None and self.standing.works
 
     async def get_ready(self, calls: Sequence[ToolCall]) -> None:
-        """Before `calls` are prepared: waits until it is known whether the sandbox works, where one of them needs it."""
+        """Before `calls` are prepared: asks the hooks, and waits until it is known whether the sandbox works, where one of them needs it."""
+        if self.hooks.has("before_tool"):
+            await self._ask_hooks(calls)
         if self.sandbox is None or self.standing is not None or not any(has_commands(self.registry.get(call.name)) for call in calls):
             return
         self.standing = await self.sandbox.standing()
         self.learned(self.standing)
 
+    def completes(self, call: ToolCall) -> bool:
+        """Whether it says that the run is done."""
+        return getattr(self.registry.get(call.name), "completes", False) is True
+
+    async def _ask_hooks(self, calls: Sequence[ToolCall]) -> None:
+        for call in calls:
+            try:
+                said = await self.hooks.before("before_tool", self.hooked, call)
+            except AgentError as e:
+                said = Deny(e.message)
+            if said is not None:
+                self._said[call.id] = said
+
     def prepare(self, call: ToolCall, *, allowed: bool = False) -> Ready | Refused | Held:
         """Looked up, validated and decided; a call that cannot run comes back with its result. `allowed`: a person said yes to it."""
+        said, changed = self._said.pop(call.id, None), ""
+        match said:
+            case Deny(reason=reason):
+                return refused(call, f"Not run: {reason}", status="denied")
+            case Answer(text=text):
+                return refused(call, text, status="ok")
+            case Approve(arguments=arguments) if arguments is not None:
+                call, changed = structs.replace(call, arguments_json=encode_json(dict(arguments)).decode()), "a hook"
+            case _:
+                pass
         tool = self.registry.get(call.name)
         if tool is None:
             return refused(call, unknown_tool(call.name, [t.name for t in self.registry]))
@@ -91,13 +137,16 @@ class Toolbox:
         decision = decide(self.mode, tool, arguments, self.cwd, self.permissions)
         if not self.confines:
             decision = without_sandbox(decision)
+        if isinstance(said, Ask) and decision.verdict == "allow":
+            decision = replace(decision, verdict="ask", reason=said.reason)
         if decision.verdict == "deny":
             return refused(call, f"Not run: {decision.reason}.", status="denied")
         if decision.verdict == "ask" and not allowed:
             if self.on_ask == "wait":
                 return Held(call=call, reason=decision.reason, parallel=tool.parallel)
             return refused(call, headless_denial(decision), status="denied", unapproved=True)
-        return Ready(call=call, tool=tool, arguments=arguments, places=decision.places, approved=allowed and decision.verdict == "ask")
+        approved = allowed and decision.verdict == "ask"
+        return Ready(call=call, tool=tool, arguments=arguments, places=decision.places, approved=approved, changed=changed)
 
     def repeat(self, call: ToolCall, attempt: int) -> Ready:
         """A call that a dead driver had started. Raises AgentError(tool) where its tool would not take the arguments any more."""
@@ -117,17 +166,29 @@ class Toolbox:
             return Happened(await self._capped_text(answer.result, ready.tool, ctx)) if isinstance(answer, Happened) else answer
         return None
 
-    async def execute(self, ready: Ready) -> ToolFinished:
-        """Runs it. Whatever it does, short of cancellation, is a result."""
+    async def execute(self, ready: Ready) -> ToolFinished | Deferred:
+        """Runs it. Whatever it does, short of cancellation, is a result, or comes later."""
         begun = self.clock.monotonic()
         boundary()
-        with self.tracer.tool(self.traced, ready.call, getattr(ready.tool, "trace", {})) as span:
-            result, ends_run = await self._result(ready)
-            span.finished(result)
+        try:
+            with self.tracer.tool(self.traced, ready.call, getattr(ready.tool, "trace", {})) as span:
+                result, ends_run = await self._result(ready)
+                span.finished(result)
+        except ToolDeferred as e:
+            return Deferred(self.clean(e.reason))
         boundary()
+        if self.hooks.has("after_tool"):
+            result = await self._after_hooks(ready.call, result)
+        if ready.changed and isinstance(result.content, str):
+            result = structs.replace(result, content=f"[{ready.changed} changed the arguments to {ready.call.arguments_json}]\n{result.content}")
         status = "unknown" if result.unknown else "error" if result.is_error else "ok"
         duration_ms = round((self.clock.monotonic() - begun) * 1000, 3)
-        return ToolFinished(at=now(), status=status, result=result, duration_ms=duration_ms, ends_run=ends_run)
+        completes = status == "ok" and self.completes(ready.call)
+        return ToolFinished(at=now(), status=status, result=result, duration_ms=duration_ms, ends_run=ends_run, completes=completes)
+
+    async def _after_hooks(self, call: ToolCall, result: ToolResult) -> ToolResult:
+        said = await self.hooks.after("after_tool", self.hooked, call, result)
+        return result if said is None else structs.replace(result, content=self.clean(str(said)))
 
     async def _result(self, ready: Ready) -> tuple[ToolResult, bool]:
         """And whether it ends the run."""
@@ -137,6 +198,8 @@ class Toolbox:
         try:
             output = await _run(tool, ctx, ready.arguments)
             return ToolResult(call_id=call.id, name=call.name, content=await self._capped(output, tool, ctx)), False
+        except ToolDeferred:
+            raise
         except ToolFailed as e:
             text, unknown, ends_run = str(e.message), once and e.happened is None, e.ends_run
         except _TimedOut:
@@ -202,7 +265,7 @@ async def _run(tool: Tool[Any], ctx: ToolContext[Any], arguments: Any) -> ToolOu
     with anyio.move_on_after(tool.timeout_s) as scope:
         try:
             return await tool.execute(ctx, arguments)
-        except ToolFailed:
+        except (ToolFailed, ToolDeferred):
             raise
         except Exception:
             if not scope.cancel_called:  # else its clean-up failed, which does not say whether it happened

@@ -132,6 +132,10 @@ class Journal(Protocol):
         """Everything that the journal says of a run, over what came before it (`run_state.load`). Raises AgentError(invalid) for an unknown run."""
         ...
 
+    async def children(self, run_id: str) -> list[RunInfo]:
+        """The runs that calls of this one started, oldest first; not those that these started in turn."""
+        ...
+
     async def load_fork(self, fork: Fork) -> RunState:
         """The fresh state of a run that goes on from inside another one (`run_state.forked`)."""
         ...

@@ -9,34 +9,37 @@ limits budget.py's. Entry: `Run.drive`.
 from __future__ import annotations
 
 import logging
+import math
 from collections.abc import Sequence
+from dataclasses import replace
 
 import anyio
-import msgspec
 from anyio.lowlevel import checkpoint, checkpoint_if_cancelled
 
-from treadle.budget import LIMIT_NAMES, Left
+from treadle.budget import LIMIT_NAMES, BudgetSpent
 from treadle.calls import Held, OpenCalls, Ready, Refused, refused
 from treadle.clock import Clock
-from treadle.entries import CancelAsked, Entry, InputAdded, ModelRequested, ModelResponded, RunFinished, responded, switched
+from treadle.consent import ask_people
+from treadle.entries import CancelAsked, Entry, InputAdded, RunFinished
 from treadle.errors import AgentError, ErrorKind
-from treadle.events import LimitWarning, Warned
+from treadle.events import Warned
 from treadle.execution import Toolbox
 from treadle.feed import Feed
 from treadle.journal import Journal, RunWriter
 from treadle.late import LateResults
-from treadle.message import Message, Part, ToolCall, encode_json
-from treadle.model import ModelRequest, ModelResponse, Switch
-from treadle.plan import Ending, Plan, error_info, metrics_of
-from treadle.prices import Pricing
-from treadle.recovery import recover
-from treadle.retry import Attempt, RetryPolicy, ask
-from treadle.types import Outcome, StopReason, new_id, now
+from treadle.message import Message, ToolCall, encode_json
+from treadle.model_turn import ModelTurn, go_on
+from treadle.plan import Ending, Plan, as_error, metrics_of
+from treadle.recovery import Answers, recover
+from treadle.retry import RetryPolicy
+from treadle.types import Outcome, StopReason, now
+from treadle.verdict import Verdict
 
 logger = logging.getLogger("treadle")
 logger.addHandler(logging.NullHandler())
 
 LAST_TURN = "This is the last turn of this run ({}): answer now, without tools, with what you have."
+LAST_CALL = "This is the last turn of this run ({}): call `complete` now, and no other tool, with what you have."
 EMPTY_RESPONSE = "Your last response was empty. Go on, or give your final answer."
 CUT_CALL = "Not run: the response was cut by its limit on output tokens inside this call. Make it again, shorter or in several steps."
 GRACE_S = 20.0
@@ -54,19 +57,16 @@ class Run:
         """Set once the run is over or waits, also where its task was cancelled."""
         self.writer: RunWriter
         self.late = LateResults(self.state)
-        self._toolbox, self._journal, self._feed, self._clock, self._retries = toolbox, journal, feed, clock, retries
+        self._toolbox, self._journal, self._feed, self._clock = toolbox, journal, feed, clock
         self._held: list[Entry] = []
         """Entries that ride with the next append."""
         self._ledger = self.state.ledger
-        self._reached = self.state.invocations
         self._driven_s = self.state.driven_s
         self._inbox: tuple[str, ...] = ()
         self._scope = toolbox.scope
         self._cancelled_by: str | None = None
-        self._message_id = ""
-        self._asked: ModelRequested
-        self._attempt: Attempt | None = None
-        """Set while a response is being asked for."""
+        self._verdict = Verdict(plan)
+        self._model = ModelTurn(plan, toolbox.definitions, feed, self._append, clock=clock, retries=retries)
         self._calls = OpenCalls(self.state)
         """The open calls of the last response."""
         toolbox.late = self.late.hear
@@ -83,6 +83,7 @@ class Run:
     async def drive(self) -> None:
         """Runs to its `ending`. Raises what journal.begin raises, and what cancels the awaiting task, after the run was closed."""
         seconds, begun = self.plan.limits.seconds, self._clock.monotonic()
+        self._ledger.begin(self.plan.above)
         with anyio.CancelScope(shield=True):  # it has begun both in the journal and here, or nowhere
             await self._begin()
         outcome, error = Outcome.CANCELLED, None
@@ -95,6 +96,7 @@ class Run:
                 outcome = Outcome.CANCELLED if self._cancelled_by else Outcome.TIMEOUT
         finally:
             await self._finish(outcome, error, duration_s=self._driven_s + self._clock.monotonic() - begun)
+            self._ledger.end()
 
     async def _begin(self) -> None:
         plan = self.plan
@@ -118,52 +120,62 @@ class Run:
     async def _outcome(self) -> tuple[Outcome, AgentError | None]:
         try:
             return await self._turns(), None
+        except BudgetSpent as e:
+            return e.outcome, None
         except Exception as e:  # noqa: BLE001  the edge of the run: somebody's bug must not take the caller down
             await checkpoint_if_cancelled()  # what breaks while the run is being stopped is not why it ends
-            error = self._as_error(e)
+            error = as_error(e, self.plan)
             return (Outcome.CONTEXT_OVERFLOW if error.kind is ErrorKind.CONTEXT_OVERFLOW else Outcome.ERROR), error
-
-    def _as_error(self, error: Exception) -> AgentError:
-        """For the caller, secrets taken out."""
-        if not isinstance(error, AgentError):
-            logger.error("run %s failed inside", self.plan.run_id, exc_info=error)
-            error = AgentError("agent", f"the run failed inside: {type(error).__name__}: {error}")
-        error.message = self.plan.redactor.text(error.message)
-        error.args = (error.kind, error.message)
-        return error
 
     # ------------------------------------------------------------ a turn
 
     async def _turns(self) -> Outcome:
         if self._ledger.estimates and not self._ledger.turns:
-            fixed = sum(len(encode_json(value)) for value in (*self.plan.system, *self._toolbox.definitions))
-            self._ledger.add_input(fixed + sum(len(encode_json(message)) for message in self.state.history[: self.state.past]))
-        outcome = await self._recovered()
-        while outcome is None:
+            self._ledger.fixed_bytes = sum(len(encode_json(value)) for value in (*self.plan.system, *self._toolbox.definitions))
+        if self.plan.hooks:
+            go_on(await self.plan.hooks.before("before_run", self.plan.hooked))
+        outcome = None
+        if self.plan.resumption is not None:  # what the driver before left open is closed first
+            outcome = await self._closed(self.plan.resumption.answers)
+        while True:
+            while outcome is Outcome.APPROVAL_NEEDED and (answers := await self._answers()) is not None:
+                outcome = await self._closed(answers, driven=True)
+            if outcome is not None:
+                return outcome
             await checkpoint()  # also a model and tools that never wait can be stopped, and let others run
-            outcome = await self._turn() or self._after()
-        return outcome
+            outcome = await self._turn() or self._verdict.after(self._inbox or self.late)
 
-    async def _recovered(self) -> Outcome | None:
-        """What the driver before left open is closed first."""
-        state, resumption = self.state, self.plan.resumption
-        if resumption is not None and state.open_calls:
+    async def _answers(self) -> Answers | None:
+        """What people say of the calls that wait. The run's clock stands still meanwhile."""
+        deadline, begun = self._scope.deadline, anyio.current_time()
+        self._scope.deadline = math.inf
+        try:
+            return await ask_people(self.plan, self.state, self._feed)
+        finally:
+            self._scope.deadline = deadline + anyio.current_time() - begun
+
+    async def _closed(self, answers: Answers, *, driven: bool = False) -> Outcome | None:
+        """Goes on with the open calls of the last response, as somebody said of them."""
+        state = self.state
+        if state.open_calls:
             await self._toolbox.get_ready(state.open_calls)
-            entries, prepared = await recover(state, self._toolbox, resumption.answers, self.plan.on_unknown)
-            await self._execute(prepared, *entries)
-        return self._after() if state.response is not None and not state.attempt else None
+            entries, prepared = await recover(state, self._toolbox, answers, self.plan.on_unknown, driven=driven)
+            await self._execute(self._within_limits(prepared), *entries)
+        return self._verdict.after(self._inbox or self.late) if state.response is not None and not state.attempt else None
 
     async def _turn(self) -> Outcome | None:
-        last = self._ledger.last_turn()
-        await self._append(*self._added_input(last), hold=True)
-        left = self._ledger.output_left(self.plan.max_tokens, self.plan.dearest)
-        if left.tokens <= 0:
-            return left.limit
-        response = await self._respond(left, last)
-        cost_usd = await self._pricing.cost_usd(response.usage, self._asked.at, response.model)
-        entry = self._responded(response.parts, response, cost_usd)
+        ledger, state, plan = self._ledger, self.state, self.plan
+        if ledger.turns_spent:
+            return Outcome.TURN_LIMIT
+        await self._append(*(said := self._said()), hold=True)
+        last = ledger.last_turn(state.new_bytes() if ledger.estimates else 0, plan.dearest)
+        await self._append(*self._ours(last, after_words=bool(said)), hold=True)
+        found = await self._model.respond(last)
+        if isinstance(found, Outcome):
+            return found
+        response, entry = found
         await self._toolbox.get_ready(response.tool_calls)
-        self._attempt = None
+        self._model.done()
         await self._execute(self._admit(response.tool_calls, response.stop_reason, last), entry)
         return None
 
@@ -173,100 +185,47 @@ class Run:
         await self._append(*before, hold=True)
         await self._append(*self._calls.opening())
         if prepared:
+            self._ledger.expect(sum(isinstance(p, Ready) for p in prepared))
             await self._calls.execute(self._toolbox, self._append)
+            self._ledger.forget_calls()
 
-    @property
-    def _pricing(self) -> Pricing:
-        return self.plan.prices(self.state.asked_model)
-
-    async def _respond(self, left: Left, last: Outcome | None) -> ModelResponse:
-        """One whole response, whatever number of attempts it takes."""
-        state, plan = self.state, self.plan
-        settings = plan.turn_settings(left.tokens, without_tools=last is not None and bool(self._toolbox.definitions))
-        self._message_id = new_id("msg")
-        self._attempt = attempt = Attempt(state.call_ids, number=state.attempt + 1)
-        clamped = None if left.limit is None else left.tokens
-        self._asked = ModelRequested(at=now(), turn=self._ledger.turns + 1, attempt=attempt.number, max_tokens=clamped, clamped_by=left.limit)
-        await self._append(self._asked)
-        if last is not None:
-            self._feed.say(LimitWarning, {"limit": LIMIT_NAMES[last], "left": int(last is Outcome.TURN_LIMIT)})
-        self._feed.begin_message(self._message_id, attempt)
-        request = ModelRequest(messages=state.history, tools=self._toolbox.definitions, system=plan.system, settings=settings, model=state.asked_model)
-        listen = self._pricing.listening(self._feed.listener)
-        try:
-            return await ask(plan.model, request, attempt, listen=listen, failed=self._retry, policy=self._retries, clock=self._clock)
-        finally:
-            self._reached += attempt.reached
-
-    def _added_input(self, last: Outcome | None) -> list[Entry]:
-        """What came meanwhile, what people said, and our own word to the model; in the history from here on."""
+    def _said(self) -> list[Entry]:
+        """What came meanwhile, and what people said; in the history from here on."""
         said, self._inbox = self._inbox, ()
-        added: list[Entry] = [*self.late.take(), *(InputAdded(at=now(), message=Message.user(text), by="user") for text in said)]
-        if self.state.attempt:  # the driver before had said ours already
-            return added
-        empty = self.state.empty_responses and not added
-        ours = LAST_TURN.format(f"limit of {LIMIT_NAMES[last]}") if last is not None else EMPTY_RESPONSE if empty else None
-        return added if ours is None else [*added, InputAdded(at=now(), message=Message.user(ours), by="runtime")]
+        return [*self.late.take(), *(InputAdded(at=now(), message=Message.user(text), by="user") for text in said)]
 
-    async def _retry(self, error: AgentError, wait_s: float, switch: Switch | None) -> None:
-        """`switch`: another model is asked instead of the same one once more."""
-        assert self._attempt is not None, "only an attempt can fail"
-        failed, number = error_info(self._as_error(error)), self._attempt.number + 1
-        if switch is None:
-            await self._append(msgspec.structs.replace(self._asked, at=now(), attempt=number, failed=failed, wait_s=wait_s))
-        else:
-            spent_usd = None if switch.usage is None else await self._pricing.cost_usd(switch.usage, self._asked.at, "")
-            await self._append(*switched(self._asked, switch, failed, attempt=number, spent_usd=spent_usd))
-
-    def _responded(self, parts: Sequence[Part], response: ModelResponse | None = None, cost_usd: float | None = None) -> ModelResponded:
-        assert self._attempt is not None, "a response is an attempt's"
-        message = Message(id=self._message_id, role="assistant", parts=tuple(parts), created_at=now())
-        return responded(message, response, turn=self._ledger.turns + 1, attempt=self._attempt.number, cost_usd=cost_usd)
+    def _ours(self, last: Outcome | None, *, after_words: bool) -> list[Entry]:
+        """Our own word to the model. `after_words`: somebody else has spoken already."""
+        if self.state.attempt:  # the driver before had said it
+            return []
+        mend, ours = self._verdict.take_mend(), ""
+        if last is not None:
+            ours = (LAST_CALL if self.plan.completion else LAST_TURN).format(f"limit of {LIMIT_NAMES[last]}")
+        elif self.state.empty_responses and not mend and not after_words:
+            ours = EMPTY_RESPONSE
+        text = "\n\n".join(filter(None, (mend, ours)))
+        return [InputAdded(at=now(), message=Message.user(text), by="runtime", mends=bool(mend))] if text else []
 
     def _admit(self, calls: Sequence[ToolCall], stop: StopReason, last: Outcome | None) -> list[Ready | Refused | Held]:
         """Each call is ready, held, or has the result that says why it is not run."""
         if stop in (StopReason.REFUSAL, StopReason.CONTEXT_OVERFLOW):
             return [refused(call, f"Not run: the response ended with {stop.value}.") for call in calls]
         if last is not None or self._ledger.is_last_turn:
-            cut_by = last or Outcome.TURN_LIMIT
-            return [refused(call, "Not run: this was the last turn of the run.", cut_by=cut_by) for call in calls]
+            text, cut_by = "Not run: this was the last turn of the run.", last or Outcome.TURN_LIMIT
+            return [self._toolbox.prepare(c) if self._toolbox.completes(c) else refused(c, text, cut_by=cut_by) for c in calls]
         prepared = [self._toolbox.prepare(call) for call in calls]
         if stop is StopReason.MAX_TOKENS and prepared:
             prepared[-1] = refused(calls[-1], CUT_CALL)
-        waiting = 0
-        for i, p in enumerate(prepared):
-            if not isinstance(p, Refused) and not self._ledger.allows_call(waiting):
-                text = f"Not run: the run's limit of {self.plan.limits.tool_calls} tool calls is reached."
-                prepared[i] = refused(p.call, text, cut_by=Outcome.CALL_LIMIT)
-            waiting += not isinstance(prepared[i], Refused)
-        return prepared
+        return self._within_limits(prepared)
 
-    def _after(self) -> Outcome | None:
-        """Why the run ends, or waits, after this turn; None: it goes on."""
-        state, response = self.state, self.state.response
-        assert response is not None, "a turn is a response"
-        if state.open_calls:
-            return Outcome.APPROVAL_NEEDED
-        spent = state.last or (Outcome.TURN_LIMIT if self._ledger.turns_spent else None)
-        if response.stop_reason is StopReason.REFUSAL:
-            return Outcome.REFUSED
-        if response.stop_reason is StopReason.CONTEXT_OVERFLOW:
-            return Outcome.CONTEXT_OVERFLOW
-        if state.calls:
-            if self.plan.on_unknown == "fail" and (unknown := state.unknown) is not None:
-                raise AgentError("tool", f"{unknown.name} (call {unknown.call_id}) may have taken effect, and nobody knows: {unknown.text}")
-            if (last_word := state.ended_by) is not None:
-                raise AgentError("tool", f"{last_word.name} ended the run: {last_word.text}")
-            if state.circling:  # whoever asks for the same again and again because nobody approves it needs an approval
-                return spent or (Outcome.APPROVAL_NEEDED if state.unapproved else Outcome.LOOPING)
-            return spent
-        if response.stop_reason is StopReason.MAX_TOKENS:
-            return state.clamped or Outcome.TRUNCATED
-        if response.stop_reason is StopReason.PAUSE or state.empty_responses == 1:
-            return spent  # a pause is sent back as it is, an empty response is asked for once more
-        if (self._inbox or self.late) and spent is None:
-            return None  # a person's words still reach the model
-        return state.cut_by or (Outcome.APPROVAL_NEEDED if state.unapproved else Outcome.COMPLETED)
+    def _within_limits(self, prepared: Sequence[Ready | Refused | Held]) -> list[Ready | Refused | Held]:
+        """Each that may start has its place among the calls that the limits allow; what is beyond them is refused, in the order of the calls."""
+        limit = self.plan.limits.tool_calls
+        text = "Not run: the limit of tool calls is reached." if limit is None else f"Not run: the run's limit of {limit} tool calls is reached."
+        return [
+            p if isinstance(p, Refused) or p.call.id in self.state.starts or self._ledger.admit_call() else refused(p.call, text, cut_by=Outcome.CALL_LIMIT)
+            for p in prepared
+        ]
 
     async def _append(self, *entries: Entry, hold: bool = False) -> None:
         """Durable first, then seen; `hold` leaves the entries to the next append. What the journal refuses is held for the end."""
@@ -308,17 +267,19 @@ class Run:
         if grace.cancelled_caught and not stored:
             lost = AgentError("agent", f"the journal did not answer for {GRACE_S:.0f} s: how this run ended is not stored")
         if lost is not None:
-            self.ending = self._ending(Outcome.ERROR, self._as_error(lost), duration_s)
+            self.ending = self._ending(Outcome.ERROR, as_error(lost, self.plan), duration_s)
             self._feed.appended([*(e for e in self._held if not isinstance(e, RunFinished)), self.ending.finished(open_turn)], None)
 
     def _close(self, why: str) -> list[Entry]:
         """Leaves a valid history: the text of a response that was cut is kept, and each open call gets its result."""
         entries: list[Entry] = [CancelAsked(at=now(), by=self._cancelled_by)] if self._cancelled_by else []
-        if self._attempt is not None:
-            parts = self._attempt.partial()
-            return [*entries, self._responded(parts)] if parts else entries
+        if self._model.is_open:
+            partial = self._model.partial()
+            return entries if partial is None else [*entries, partial]
         return [*entries, *self._calls.cut(why)]
 
     def _ending(self, outcome: Outcome, error: AgentError | None, duration_s: float, *, waiting: bool = False) -> Ending:
-        metrics, spending = metrics_of(self.state, duration_s=duration_s, invocations=self._reached), tuple(self.state.spending.values())
-        return Ending(outcome=outcome, text=self.state.text, error=error, metrics=metrics, spending=spending, waiting=waiting)
+        metrics, spending = metrics_of(self.state, duration_s=duration_s, invocations=self._model.reached), tuple(self.state.spending.values())
+        output, output_json = self._verdict.output_of(outcome)
+        ending = Ending(outcome=outcome, text=self.state.text, error=error, metrics=metrics, spending=spending, waiting=waiting)
+        return replace(ending, output=output, output_json=output_json, validated=outcome is Outcome.COMPLETED)

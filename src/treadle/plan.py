@@ -2,25 +2,34 @@
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 import msgspec
 
+from treadle.answer import AnswerType
+from treadle.asking import Approver
+from treadle.budget import Ledger
 from treadle.entries import Compaction, Fork, RunFinished, RunResumed, RunStarted
 from treadle.errors import AgentError
 from treadle.events import ErrorInfo
+from treadle.hooks import NO_HOOKS, HookedRun, Hooks
 from treadle.journal import RunWriter
+from treadle.json_text import decode_json
 from treadle.message import JsonText, Message, encode_json
 from treadle.model import Model
 from treadle.prices import UNKNOWN, Dearest, Pricing, needed
 from treadle.recovery import Answers
 from treadle.redaction import Redactor
 from treadle.run_state import RunState
+from treadle.tooling import Tool
 from treadle.types import Limits, Mode, OnAsk, OnUnknown, Outcome, RunMetrics, Settings, Spending, SystemBlock, now
 from treadle.window import Window
+
+logger = logging.getLogger("treadle")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -62,6 +71,22 @@ class Plan:
     inputs_json: JsonText = "{}"
     user_id: str | None = None
     parent_run_id: str | None = None
+    parent_call_id: str | None = None
+    depth: int = 0
+    """How many runs stand above it."""
+    above: Ledger | None = None
+    """That of the run that started it."""
+    answer: AnswerType[Any] | None = None
+    """What its output is to be; None: text."""
+    more_tools: tuple[Tool[Any], ...] = ()
+    """Beside those of its agent."""
+    completion: bool = False
+    """It is done when the model calls `complete`, and not before."""
+    mends: int = 2
+    """How often the model is told what is wrong with its answer."""
+    hooks: Hooks = NO_HOOKS
+    approver: Approver | None = None
+    """Asked about calls that need a person; None: nobody is there."""
     past: int | None = None
     """Messages of its session that were there when it was planned."""
     on_ask: OnAsk = "deny"
@@ -73,6 +98,12 @@ class Plan:
     """What a model costs, by its name."""
     warnings: tuple[str, ...] = ()
     resumption: Resumption | None = None
+
+    @property
+    def hooked(self) -> HookedRun:
+        """What hooks are told of it."""
+        who = {"run_id": self.run_id, "agent": self.agent, "model": self.model_name}
+        return HookedRun(**who, session_id=self.session_id, parent_run_id=self.parent_run_id, user_id=self.user_id)
 
     def started(self) -> RunStarted:
         """The first entry of its journal."""
@@ -91,6 +122,7 @@ class Plan:
             inputs=self.inputs_json,
             session_id=self.session_id,
             parent_run_id=self.parent_run_id,
+            parent_call_id=self.parent_call_id,
             user_id=self.user_id,
             past=self.past,
             on_ask=self.on_ask,
@@ -120,7 +152,7 @@ class Plan:
         changes: dict[str, Any] = {}
         if max_tokens != self.settings.max_tokens:
             changes["max_tokens"] = max_tokens
-        if without_tools:
+        if without_tools and not self.completion:
             changes["tool_choice"] = "none"
         if self.state.carried:
             changes["extra"] = {**self.state.carried, **(self.settings.extra or {})}
@@ -128,6 +160,13 @@ class Plan:
 
     def compacted(self) -> list[Compaction]:
         return [] if self.window is None else [Compaction(at=now(), receipt=encode_json(self.window).decode())]
+
+
+class Caller(NamedTuple):
+    """The call that starts a run, and the run that it belongs to."""
+
+    plan: Plan
+    call_id: str
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -141,10 +180,13 @@ class Ending:
     spending: tuple[Spending, ...] = ()
     waiting: bool = False
     """It is not over: `resume` goes on with it."""
+    output: object = None
+    output_json: JsonText = "null"
+    validated: bool = False
 
     def finished(self, open_turn: int | None) -> RunFinished:
         """The last entry of its journal; `open_turn` is the turn that it closes."""
-        metrics, done = self.metrics, self.outcome is Outcome.COMPLETED
+        metrics = self.metrics
         return RunFinished(
             at=now(),
             outcome=self.outcome,
@@ -155,8 +197,8 @@ class Ending:
             spending=self.spending,
             duration_s=metrics.duration_s,
             text=self.text,
-            output=encode_json(self.text).decode() if done else "null",
-            validated=done,
+            output=self.output_json,
+            validated=self.validated,
             open_turn=open_turn,
             error=None if self.error is None else error_info(self.error),
         )
@@ -172,6 +214,9 @@ def ending_of(state: RunState) -> Ending:
         text=finished.text,
         error=None if error is None else AgentError(error.kind, error.message, status=error.status, request_id=error.request_id),
         metrics=metrics_of(state, duration_s=finished.duration_s),
+        output=decode_json(finished.output.encode(), object),
+        output_json=finished.output,
+        validated=finished.validated,
     )
 
 
@@ -196,6 +241,16 @@ def metrics_of(state: RunState, *, duration_s: float, invocations: int | None = 
         cost_usd=ledger.cost_usd,
         duration_s=round(duration_s, 6),
     )
+
+
+def as_error(error: Exception, plan: Plan) -> AgentError:
+    """For the caller, secrets taken out."""
+    if not isinstance(error, AgentError):
+        logger.error("run %s failed inside", plan.run_id, exc_info=error)
+        error = AgentError("agent", f"the run failed inside: {type(error).__name__}: {error}")
+    error.message = plan.redactor.text(error.message)
+    error.args = (error.kind, error.message)
+    return error
 
 
 def error_info(error: AgentError) -> ErrorInfo:

@@ -56,7 +56,7 @@ def events_of(entry: Entry) -> Iterator[tuple[type[Event], Mapping[str, Any]]]:
         case ToolStarted():
             yield events.ToolCallStart, {"call_id": entry.call_id, "name": entry.name, "effect": entry.effect}
         case ToolFinished(started=False, result=result):
-            why = ", and has the result that a person gave" if entry.status == "ok" else ""
+            why = ", and has a result that was given" if entry.status == "ok" else ""
             yield events.Warned, {"text": f"{result.name} was not run{why}: {result.text}", "call_id": result.call_id}
         case ToolFinished(result=result):
             fields = {"result": result.text, "is_error": result.is_error, "unknown": result.unknown, "duration_ms": entry.duration_ms}

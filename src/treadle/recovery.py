@@ -10,10 +10,12 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any, Protocol
 
+from msgspec import structs
+
 from treadle.calls import ASK, Held, Ready, Refused, why_unknown
 from treadle.entries import ApprovalAnswered, Entry, ToolFinished, ToolStarted
 from treadle.errors import AgentError
-from treadle.message import ToolCall, ToolResult
+from treadle.message import JsonText, ToolCall, ToolResult
 from treadle.run_state import RunState
 from treadle.tooling import DidNotHappen, Happened, failure
 from treadle.types import OnUnknown, now
@@ -33,6 +35,8 @@ class Answers:
     """Do not, and why: the model is told; of a call that had started, that its outcome is not known."""
     results: Mapping[str, str] = field(default_factory=dict[str, str])
     """What it gave, as the person found out."""
+    arguments: Mapping[str, JsonText] = field(default_factory=dict[str, JsonText])
+    """What an approved one is to be called with instead."""
 
     def check(self, state: RunState) -> None:
         """Raises AgentError(invalid) for an answer to a call that is not open."""
@@ -54,8 +58,13 @@ class Preparer(Protocol):
     async def probe(self, ready: Ready) -> Happened | DidNotHappen | None: ...
 
 
-async def recover(state: RunState, toolbox: Preparer, answers: Answers, default: OnUnknown) -> tuple[list[Entry], list[Ready | Refused | Held]]:
-    """Entries that come first, and the calls that are still open then, in their order. Raises AgentError(tool) where the run must fail."""
+async def recover(
+    state: RunState, toolbox: Preparer, answers: Answers, default: OnUnknown, *, driven: bool = False
+) -> tuple[list[Entry], list[Ready | Refused | Held]]:
+    """Entries that come first, and the calls that are still open then, in their order. Raises AgentError(tool) where the run must fail.
+
+    `driven`: its driver is alive and has had answers; what nobody spoke of goes on waiting.
+    """
     entries: list[Entry] = []
     still_open: list[Ready | Refused | Held] = []
     for call in state.open_calls:
@@ -65,8 +74,14 @@ async def recover(state: RunState, toolbox: Preparer, answers: Answers, default:
         if any(isinstance(entry, ToolFinished) for entry in said):
             continue
         allowed = bool(said) or call.id in state.allowed
+        if driven and not allowed and started is not None:
+            still_open.append(Held(call=call, reason="", parallel=toolbox.repeat(call, 1).tool.parallel, asked=True))
+            continue
+        if (edited := answers.arguments.get(call.id) or state.edited.get(call.id)) is not None:
+            call = replace_arguments(call, edited)
         if started is None:
-            still_open.append(_held_still(toolbox.prepare(call, allowed=allowed), state))
+            prepared = _held_still(toolbox.prepare(call, allowed=allowed), state)
+            still_open.append(replace(prepared, changed="a person") if edited is not None and isinstance(prepared, Ready) else prepared)
             continue
         found = await _go_on(call, started, state, toolbox, allowed=allowed, answers=answers, default=default)
         if isinstance(found, ToolFinished):
@@ -79,7 +94,7 @@ async def recover(state: RunState, toolbox: Preparer, answers: Answers, default:
 def _answer(call: ToolCall, started: ToolStarted | None, answers: Answers, why: str) -> Sequence[Entry]:
     at = now()
     if call.id in answers.approve:
-        return [ApprovalAnswered(at=at, call_id=call.id, decision="allow", by="user")]
+        return [ApprovalAnswered(at=at, call_id=call.id, decision="allow", by="user", arguments_json=answers.arguments.get(call.id))]
     if (text := answers.results.get(call.id)) is not None:
         result = ToolResult(call_id=call.id, name=call.name, content=text)
         found = ToolFinished(at=at, status="ok", result=result, started=started is not None)
@@ -104,7 +119,7 @@ async def _go_on(
     call: ToolCall, started: ToolStarted, state: RunState, toolbox: Preparer, *, allowed: bool, answers: Answers, default: OnUnknown
 ) -> Ready | Held | ToolFinished:
     """With a call that had started, and may have happened."""
-    again = toolbox.repeat(call, started.attempt + state.resumed)
+    again = toolbox.repeat(replace_arguments(call, started.arguments_json), started.attempt + state.resumed)
     if allowed or started.effect != "once":
         return _run_again(again, state, toolbox, allowed=allowed)
     asked = call.id in state.asked
@@ -146,6 +161,11 @@ async def _probed(ready: Ready, toolbox: Preparer) -> Happened | DidNotHappen | 
 
 def _unknown(call: ToolCall, why: str) -> ToolFinished:
     return ToolFinished(at=now(), status="unknown", result=failure(call.id, call.name, why, unknown=True))
+
+
+def replace_arguments(call: ToolCall, arguments_json: JsonText) -> ToolCall:
+    """The call as it is run; the message that asked for it stays."""
+    return call if call.arguments_json == arguments_json else structs.replace(call, arguments_json=arguments_json)
 
 
 def missing_tool(state: RunState, tools: Mapping[str, Any]) -> str | None:

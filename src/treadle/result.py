@@ -8,6 +8,7 @@ from typing import Generic, cast
 from typing_extensions import TypeVar
 
 from treadle.errors import AgentError, ErrorKind
+from treadle.json_text import JsonText
 from treadle.message import Message
 from treadle.types import Outcome, RunMetrics
 
@@ -33,8 +34,9 @@ class RunResult(Generic[Out]):
     session_id: str | None
     outcome: Outcome
     output: Out | None
-    """The typed answer; None where the run did not come to one."""
+    """The typed answer; None where the run did not come to one. With the outcome `invalid_output` the raw text."""
     validated: bool
+    """Whether the output is what was asked for."""
     text: str
     """That of the last assistant message that has some."""
     error: AgentError | None
@@ -44,6 +46,15 @@ class RunResult(Generic[Out]):
     new_messages: list[Message]
     """This run's, its prompt first. Yours to change."""
     metrics: RunMetrics
+    output_json: JsonText = "null"
+    """`output` as JSON, as the journal has it."""
+    waiting: bool = False
+    """It is not over: `resume` goes on with it."""
+
+    @property
+    def output_text(self) -> str:
+        """The output as text: JSON where it is typed."""
+        return self.output if isinstance(self.output, str) else self.text if self.output is None else self.output_json
 
     @property
     def success(self) -> bool:

@@ -30,12 +30,12 @@ from treadle.entries import (
     ToolLate,
     ToolStarted,
 )
-from treadle.json_text import encode_json
+from treadle.json_text import JsonText, encode_json
 from treadle.message import Message, TextPart, ToolCall, ToolResult
 from treadle.model import History
 from treadle.repetition import Repetition
 from treadle.session_store import Sessions
-from treadle.types import Limits, Mode, Outcome, Spending, StopReason, Time, Usage, usd
+from treadle.types import Limits, Mode, Outcome, Reserved, Spending, StopReason, Time, Usage, usd
 
 NO_RESULT = "This call had no result in the run that this one was forked from. It is not known whether it took effect."
 
@@ -85,12 +85,16 @@ class RunState:
         """Not answered yet."""
         self.allowed: frozenset[str] = frozenset()
         """By a person, and not started since."""
+        self.edited: dict[str, JsonText] = {}
+        """Call id -> what a person wants it to be called with."""
         self.closed: list[int] = []
         """For each turn that is over, the sequence of its last entry."""
         self.carried: dict[str, object] = {}
         """What the provider wants back with the next request."""
         self.empty_responses = 0
         """In a row."""
+        self.mended = 0
+        """Times that the model was told what is wrong with its answer."""
         self.unapproved = self.circling = False
         self.unknown_calls: set[str] = set()
         """Of which nobody knows what became: what they gave may still come."""
@@ -104,6 +108,8 @@ class RunState:
         self._answering = ""
         """The one that the attempt under way asks."""
         self._later: tuple[ToolLate, ...] = ()
+        self._reserved: Reserved | None = None
+        """For the attempt that is under way."""
         self._repetition = Repetition()
         self._driven_s = 0.0
         self._segment_at: Time | None = None
@@ -136,6 +142,16 @@ class RunState:
         """The first result of the last response of which nobody knows whether it happened."""
         return next((f.result for f in self.results.values() if f.status == "unknown"), None)
 
+    @property
+    def completion(self) -> ToolCall | None:
+        """The call of the last response with which the model said that it is done."""
+        done = {f.result.call_id for f in self.results.values() if f.completes}
+        return next((call for call in self.calls if call.id in done), None) if done else None
+
+    def new_bytes(self) -> int:
+        """Of messages that no response has counted yet."""
+        return sum(len(encode_json(message)) for message in self.history[self.measured[0] :])
+
     def ordered_results(self) -> list[ToolResult]:
         """Those of the last response, in the order of its calls."""
         return [self.results[call.id].result for call in self.calls if call.id in self.results]
@@ -157,18 +173,21 @@ class RunState:
         self.asked_model = self._answering = entry.model
         self.ledger.limits = entry.limits
         for message in entry.messages:
-            self._take(message)
+            self._add(message)
         self.prompt_at = len(self.history)
         if entry.fork is None or entry.fork.asks:
-            self._take(entry.input)
+            self._add(entry.input)
 
     def _requested(self, entry: ModelRequested) -> None:
         if entry.attempt == 1:
-            self.last = self.ledger.last_turn()
+            self.last = entry.last or self.ledger.last_by_count
             self.response, self.calls, self.results, self.starts = None, (), {}, {}
         if entry.spent is not None:
             self.ledger.spend(entry.spent, entry.spent_usd)
             self._spend(entry.at, entry.spent, entry.spent_usd)
+        elif entry.attempt > 1 and not entry.free:
+            self.ledger.lose(self._reserved)
+        self._reserved = entry.reserved
         if entry.failed is not None:
             self._use_up()
         self._answering = self.asked_model
@@ -179,6 +198,8 @@ class RunState:
 
     def _responded(self, entry: ModelResponded) -> None:
         message = entry.message
+        untold = not entry.usage.total_tokens and entry.hook is None and entry.stop_reason is not None
+        new_bytes = self.new_bytes() if untold else 0
         if message.parts:
             self._add(message)
             self.text = message.text or self.text
@@ -186,15 +207,17 @@ class RunState:
             return
         self.response, self.calls, self.attempt = entry, message.tool_calls, 0
         self.call_ids.update(call.id for call in self.calls)
-        if self.ledger.estimates and not entry.usage.total_tokens:
-            self.ledger.settle_untold(len(encode_json(message)))
+        if entry.hook is not None:
+            self.ledger.pass_turn()
         else:
-            self.ledger.settle(entry.usage, entry.cost_usd)
-        if entry.usage.total_tokens:
-            self.measured = (len(self.history), entry.usage.total_tokens)
-        self._spend(entry.at, entry.usage, entry.cost_usd, responses=1)
-        self.invocations += 1
-        self._use_up()
+            if untold:
+                self.ledger.settle_untold(new_bytes, len(encode_json(message)), self._reserved)
+            else:
+                self.ledger.settle(entry.usage, entry.cost_usd)
+            self.measured = (len(self.history), self.ledger.context_tokens)
+            self._spend(entry.at, entry.usage, entry.cost_usd, responses=1)
+            self.invocations += 1
+            self._use_up()
         if entry.provider_data is not None:
             self.carried |= msgspec.json.decode(entry.provider_data, type=dict[str, object])
         said = bool(self.calls) or any(isinstance(part, TextPart) and part.text.strip() for part in message.parts)
@@ -225,7 +248,7 @@ class RunState:
 
     def _tool_started(self, entry: ToolStarted) -> None:
         if entry.call_id not in self.starts:
-            self.ledger.tool_calls += 1
+            self.ledger.start_call()
         self.starts[entry.call_id] = entry
         if entry.effect != "once":
             self.repeatable.add(entry.call_id)
@@ -244,17 +267,17 @@ class RunState:
             results = self.ordered_results()
             self.circling = any([self._repetition.found(call, result) for call, result in zip(self.calls, results, strict=True)])
             assert self.response is not None, "calls are a response's"
-            self._take(tool_message(self.response.message, results, entry.at))
+            self._add(tool_message(self.response.message, results, entry.at))
             self.closed.append(self.seq)
             later, self._later = self._later, ()
             for late in later:
-                self._take(late_message(late))
+                self._add(late_message(late))
 
     def _tool_late(self, entry: ToolLate) -> None:
         if self.open_calls:  # nothing stands between a call and its result
             self._later = (*self._later, entry)
         else:
-            self._take(late_message(entry))
+            self._add(late_message(entry))
 
     def _approval_asked(self, entry: ApprovalAsked) -> None:
         self.asked[entry.call_id] = entry
@@ -265,10 +288,13 @@ class RunState:
         self.asked.pop(entry.call_id, None)
         if entry.decision == "allow":
             self.allowed |= {entry.call_id}
+        if entry.arguments_json is not None:
+            self.edited[entry.call_id] = entry.arguments_json
         self.unapproved |= entry.by == "nobody"
 
     def _input_added(self, entry: InputAdded) -> None:
-        self._take(entry.message)
+        self.mended += entry.mends
+        self._add(entry.message)
 
     def _compaction(self, entry: Compaction) -> None:
         receipt, seen = read_receipt(entry.receipt), self.history[:]
@@ -281,6 +307,7 @@ class RunState:
         self.said.append(receipt)
         if isinstance(receipt, Cleared | Summary):
             self.measured = (len(self.history), receipt.tokens_after)
+            self.ledger.context_tokens = receipt.tokens_after
             if receipt.spent is not None:
                 self._summed_up(entry.at, receipt.spent)
 
@@ -298,21 +325,21 @@ class RunState:
         self.agent_hash, self.model, self.mode, self.cwd = entry.agent_hash, entry.model, entry.mode, entry.cwd
         if entry.limits is not None:
             self.ledger.limits = entry.limits
-            self.last = self.ledger.last_turn() if self.attempt else None
+            self.last = self.ledger.last_by_count if self.attempt else None
+        if self.attempt:
+            self.ledger.lose(self._reserved)
+            self._reserved = None
 
     def _finished(self, entry: RunFinished) -> None:
         if self.attempt and entry.error is not None:
             self._use_up()
+        if self.attempt and (entry.error is None or entry.error.status is None):
+            self.ledger.lose(self._reserved)
         self.finished, self.attempt = entry, 0
 
     def _add(self, message: Message) -> None:
         self.history.append(message)
         self.said.append(message)
-
-    def _take(self, message: Message) -> None:
-        self._add(message)
-        if self.ledger.estimates:
-            self.ledger.add_input(len(encode_json(message)))
 
 
 _HANDLERS = cast(

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import logging
 import threading
-from collections.abc import Awaitable, Callable, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Collection, Mapping, Sequence
 from dataclasses import replace
 from functools import partial
 from typing import Any, NamedTuple
@@ -18,15 +18,17 @@ import msgspec
 from treadle.agent import Agent, Deps
 from treadle.agent_registry import AgentRegistry
 from treadle.assembly import Assembly, answers_of, prompt_of, resumed
+from treadle.budget import LIMIT_NAMES, BudgetSpent
 from treadle.clock import Clock
 from treadle.entries import Fork, ModelResponded, Record
 from treadle.errors import AgentError
 from treadle.events import ChildEnd, ChildStart
 from treadle.feed import EventStream, Feed
 from treadle.hub import Hub
+from treadle.journal import RunInfo
 from treadle.loop import Run
 from treadle.message import Part
-from treadle.plan import Ending, Plan, Resumption
+from treadle.plan import Caller, Ending, Plan, Resumption, ending_of
 from treadle.result import Out, RunResult
 from treadle.retry import RetryPolicy
 from treadle.run_state import RunState
@@ -34,8 +36,9 @@ from treadle.run_stream import Job
 from treadle.session import ForkOptions, ResumeOptions, RunOptions, Session, check_options
 from treadle.session_store import check_session_id
 from treadle.toolboxes import into_this_loop
+from treadle.tooling import ToolFailed
 from treadle.tools.function.threads import abandoned_calls, wait_for_abandoned
-from treadle.types import Limits, Outcome, new_id
+from treadle.types import Limits, new_id
 
 logger = logging.getLogger("treadle")
 
@@ -43,10 +46,14 @@ CLOSE_GRACE_S = 5.0
 """How long closing waits for runs to close and for the threads of abandoned sync tools."""
 
 
+MAX_DEPTH = 5
+"""Runs one below the other."""
+
+
 class _Parent(NamedTuple):
     """The run whose tool started another one."""
 
-    plan: Plan
+    caller: Caller
     feed: Feed
 
 
@@ -153,7 +160,7 @@ class Runs:
         _check_agent(agent)
         prompt, session_id = prompt_of(text), _session_id(options.get("session"))
         await self._store_late()
-        make = partial(self._assembly.plan, agent, prompt, session_id, options, parent=parent.plan if parent else None)
+        make = partial(self._assembly.plan, agent, prompt, session_id, options, caller=parent.caller if parent else None)
         return await self._claimed(session_id, agent, make, deps, options, stream, parent=parent.feed if parent else None)
 
     async def fork(
@@ -200,7 +207,16 @@ class Runs:
         self._agents[found.name] = found  # not the one with what this fork changed
         return job
 
-    async def resume(self, run_id: str, agent: Agent[Deps, Out] | None, deps: Deps, options: ResumeOptions, stream: EventStream | None) -> Job[Out]:
+    async def resume(
+        self,
+        run_id: str,
+        agent: Agent[Deps, Out] | None,
+        deps: Deps,
+        options: ResumeOptions,
+        stream: EventStream | None,
+        *,
+        parent: _Parent | None = None,
+    ) -> Job[Out]:
         """What is wrong is said before the run is taken over."""
         self._check(options, ResumeOptions)
         await self._store_late()  # before the run is read, which it may belong to
@@ -212,7 +228,7 @@ class Runs:
         found = self._known(agent, started.agent, run_id)
 
         async def make() -> Plan:
-            plan = await self._assembly.resumed(found, state, options)
+            plan = await self._assembly.resumed(found, state, options, caller=parent.caller if parent else None)
             writer = await self._journal.take_over(run_id)
             try:
                 if await self._journal.read(run_id, after=state.seq):
@@ -223,7 +239,7 @@ class Runs:
                 raise
             return resumed(plan, Resumption(writer=writer, answers=answers_of(options)))
 
-        return await self._claimed(started.session_id, found, make, deps, options, stream)
+        return await self._claimed(started.session_id, found, make, deps, options, stream, parent=parent.feed if parent else None)
 
     def _check(self, options: Mapping[str, object], known: type[Any]) -> None:
         if self._closed:
@@ -278,6 +294,7 @@ class Runs:
         self,
         parent: Plan,
         feed: Feed,
+        call_id: str,
         agent: Agent[Any, Out],
         text: str | Sequence[Part],
         *,
@@ -285,11 +302,20 @@ class Runs:
         inputs: Mapping[str, Any] | None,
         limits: Limits | None,
     ) -> RunResult[Out]:
-        """A run that a tool of another one started, in that tool's own task."""
-        options: RunOptions = {"mode": parent.mode, "cwd": parent.cwd, "user_id": parent.user_id, "inputs": inputs or {}}
-        if limits is not None:
-            options["limits"] = limits
-        job = await self.start(agent, text, deps, options, None, parent=_Parent(parent, feed))
+        """A run that a tool of another one started, in that tool's own task; or one that it had started before it was cut."""
+        if parent.depth + 1 >= MAX_DEPTH:
+            raise ToolFailed(f"Not started: agents start agents at most {MAX_DEPTH - 1} deep. Do it yourself.")
+        above, before = _Parent(Caller(parent, call_id), feed), await self._child_before(parent.run_id, call_id, agent.name)
+        try:
+            if before is None:
+                job = await self.start(agent, text, deps, _inherited(parent, inputs, limits), None, parent=above)
+            else:
+                state = await self._journal.load(before.run_id)
+                if state.finished is not None:
+                    return result_of(state, ending_of(state))
+                job = await self.resume(before.run_id, agent, deps, _going_on(parent), None, parent=above)
+        except BudgetSpent as e:
+            raise ToolFailed(f"Not started: the limit of {LIMIT_NAMES[e.outcome]} leaves nothing for another agent.") from e
         child = job.run.plan.run_id
         feed.say(ChildStart, {"child_run_id": child, "agent": agent.name})
         try:
@@ -298,6 +324,22 @@ class Runs:
             if (ending := job.run.ending) is not None:
                 feed.say(ChildEnd, {"child_run_id": child, "outcome": ending.outcome})
         return job.unwrap()
+
+    async def _child_before(self, run_id: str, call_id: str, agent: str) -> RunInfo | None:
+        """The newest run of this agent that this call has started, by a driver that died or waited for a person."""
+        if call_id not in self._repeated(run_id):
+            return None
+        found = [info for info in await self._journal.children(run_id) if info.agent == agent]
+        for info in reversed(found):
+            started = (await self._journal.load(info.run_id)).started
+            if started is not None and started.parent_call_id == call_id:
+                return info
+        return None
+
+    def _repeated(self, run_id: str) -> Collection[str]:
+        """Calls of a run under way that were started before its driver took it up: only these can have children already."""
+        job = self._jobs.get(run_id)
+        return () if job is None or (not job.run.state.resumed and not job.run.state.asked) else job.run.state.starts
 
     async def _drive(self, job: Job[Out]) -> None:
         try:
@@ -344,6 +386,24 @@ class Runs:
             self._active.pop(session_id, None)
 
 
+def _inherited(parent: Plan, inputs: Mapping[str, Any] | None, limits: Limits | None) -> RunOptions:
+    """What a child is run with: it may do no more than its parent."""
+    options: RunOptions = {"mode": parent.mode, "cwd": parent.cwd, "user_id": parent.user_id, "inputs": inputs or {}}
+    options |= {"on_ask": parent.on_ask, "on_unknown": parent.on_unknown}
+    if limits is not None:
+        options["limits"] = limits
+    if parent.approver is not None:
+        options["on_approval"] = parent.approver
+    return options
+
+
+def _going_on(parent: Plan) -> ResumeOptions:
+    options: ResumeOptions = {"mode": parent.mode, "cwd": parent.cwd, "on_ask": parent.on_ask}
+    if parent.approver is not None:
+        options["on_approval"] = parent.approver
+    return options
+
+
 def _check_agent(agent: object) -> None:
     if not isinstance(agent, Agent):
         raise AgentError("invalid", f"the first argument is the agent, an Agent(name=…), and not a {type(agent).__name__}; the second one is the prompt")
@@ -385,8 +445,10 @@ def result_of(state: RunState, ending: Ending) -> RunResult[Any]:
         run_id=started.run_id,
         session_id=started.session_id,
         outcome=ending.outcome,
-        output=ending.text if ending.outcome is Outcome.COMPLETED else None,
-        validated=ending.outcome is Outcome.COMPLETED,
+        output=ending.output,
+        validated=ending.validated,
+        output_json=ending.output_json,
+        waiting=ending.waiting,
         text=ending.text,
         error=ending.error,
         messages=state.history[:closed],

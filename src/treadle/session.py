@@ -13,6 +13,7 @@ from typing import Any, Final, Generic, Protocol, TypedDict
 from typing_extensions import Unpack
 
 from treadle.agent import Agent, Deps
+from treadle.asking import Approver
 from treadle.callbacks import Callbacks
 from treadle.errors import AgentError
 from treadle.events import Event
@@ -41,6 +42,8 @@ class SessionOptions(TypedDict, total=False):
     on_unknown: OnUnknown
     """What becomes of a once-call that was cut while it ran, by its timeout or the death of the process: `tell` the model (where nobody says
     otherwise), `wait` for a person, or `fail`."""
+    on_approval: Approver
+    """Asked about each call that needs a person; gives `Approve()` or `Deny(reason)`. The run, and its children, wait for the answer."""
     callbacks: Callbacks
     on_event: Callable[[Event], object]
 
@@ -74,6 +77,7 @@ class ResumeOptions(TypedDict, total=False):
     cwd: str | Path
     limits: Limits
     on_ask: OnAsk
+    on_approval: Approver
     callbacks: Callbacks
     on_event: Callable[[Event], object]
 
@@ -95,8 +99,9 @@ def check_options(options: Mapping[str, object], known: type[Any]) -> None:
     for name, (kind, like) in _KINDS.items():
         if not isinstance(given := options.get(name), kind | None):
             raise AgentError("invalid", f"{name}= is a {type(given).__name__}: give {like}")
-    if (told := options.get("on_event")) is not None and not callable(told):
-        raise AgentError("invalid", f"on_event= is a {type(told).__name__}: give a function that takes one argument")
+    for name, what in (("on_event", "a function that takes one argument"), ("on_approval", "an async function that takes an ApprovalRequest")):
+        if (told := options.get(name)) is not None and not callable(told):
+            raise AgentError("invalid", f"{name}= is a {type(told).__name__}: give {what}")
 
 
 def _meant(name: str, known: Sequence[str]) -> str:

@@ -77,7 +77,7 @@ class Toolboxes:
 
     def make(self, agent: Agent[Deps, Any], plan: Plan, deps: Deps, feed: Feed, run_child: RunChild) -> Toolbox:
         """Of one run."""
-        registry = ToolRegistry(agent.tools)
+        registry = ToolRegistry((*agent.own_tools, *plan.more_tools))
         shared = self._shared.setdefault(plan.session_id or plan.run_id, _Shared())
         spill = self._spills.setdefault(plan.family, Spill())
         contexts = _Contexts(self, plan, feed, deps, shared, spill, self._inside(), run_child)
@@ -93,6 +93,8 @@ class Toolboxes:
             takes_images="images" not in plan.model.refuses,
             on_ask=plan.on_ask,
             sandbox=self.confining.sandbox_for(agent),
+            hooks=plan.hooks,
+            hooked=plan.hooked,
             learned=self.confining.warner(plan.mode, feed),
             tracer=self.tracer,
             traced=_traced(agent, plan) if self.tracer is not NO_TRACER else UNTRACED,
@@ -200,7 +202,7 @@ class _Contexts:
             report=partial(self._report, call_id),
             is_cancelled=toolbox.is_stopping,
             late=partial(self._late, toolbox, call_id),
-            run_child=self._run_child,
+            run_child=partial(self._run_child, call_id),
         )
 
     def _report(self, call_id: str, text: str, done: float | None, total: float | None) -> None:

@@ -54,6 +54,18 @@ class ToolFailed(Exception):
         self.ends_run = ends_run
 
 
+class ToolDeferred(Exception):
+    """Raised by a tool whose result comes later, from outside: the run waits, also across restarts, until `resume(results=…)` brings it.
+
+    `reason` says what it waits for, for people. A once-tool is not called again meanwhile; another one is, when the run is taken up
+    without a result, and may then give it, or raise this again.
+    """
+
+    def __init__(self, reason: str = "its result comes from outside") -> None:
+        super().__init__(reason)
+        self.reason = reason
+
+
 class InvalidArguments(ToolFailed):
     """The arguments do not fit the schema; nothing was executed."""
 
@@ -174,7 +186,9 @@ class ToolContext(msgspec.Struct, Generic[DepsOut], frozen=True, kw_only=True):
     ) -> RunResult[ChildOut]:
         """Runs another agent to its end, with a history and limits of its own, and the mode, cwd and user of this run.
 
-        Raises AgentError for what is wrong before it starts, (invalid) where no runtime runs this tool; every end after that is a value.
+        What it spends counts on this run's limits too, and on all above. Where this call is repeated after a crash, it goes on with the
+        child that it had started. Raises AgentError for what is wrong before it starts, (invalid) where no runtime runs this tool; every end
+        after that is a value.
         Cancellation: cancelling this call cancels the child.
         """
         if self.run_child is None:
@@ -237,13 +251,26 @@ class Tool(Protocol[DepsIn]):
 
 
 class Definition(Protocol[DepsIn, OutOf]):
-    """What the types of `spawn` need of an `Agent`, which stands on a floor above."""
+    """What `spawn` needs of an `Agent`, which stands on a floor above."""
 
     @property
-    def tools(self) -> Sequence[Tool[DepsIn]]: ...
+    def name(self) -> str: ...
 
     @property
-    def output(self) -> type[OutOf] | None: ...
+    def description(self) -> str: ...
+
+    @property
+    def own_tools(self) -> Sequence[Tool[DepsIn]]: ...
+
+    @property
+    def output(self) -> type[OutOf] | Mapping[str, object] | None: ...
+
+
+class ToolServer(Protocol):
+    """Something whose tools runs may have, once it was asked for them (tools/mcp)."""
+
+    @property
+    def name(self) -> str: ...
 
 
 class ToolRegistry:

@@ -141,6 +141,21 @@ class Spending(Value, frozen=True, kw_only=True):
     """None: no price was known."""
 
 
+class Reserved(Value, frozen=True, kw_only=True):
+    """What one attempt may take at most, kept for it on its run and on all above."""
+
+    input_tokens: int
+    """As far as responses told, the rest estimated."""
+    output_tokens: int
+    input_usd: float | None = None
+    """None where no limit asks for money."""
+    output_usd: float | None = None
+
+    @property
+    def tokens(self) -> int:
+        return self.input_tokens + self.output_tokens
+
+
 def usd(*amounts: float | None) -> float | None:
     """Their sum, without those that are not known; None where none is. To a millionth of a millionth of a dollar, so that sums stay readable."""
     known = [amount for amount in amounts if amount is not None]

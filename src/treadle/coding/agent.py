@@ -55,7 +55,7 @@ def coding_agent(config: Config, cwd: Path, *, attended: bool = False, moved: bo
         model=config.models.large,
         tools=_tools(written.skills),
     )
-    warnings = (*written.warnings, *vain_rules(config, [tool.name for tool in agent.tools]))
+    warnings = (*written.warnings, *vain_rules(config, [tool.name for tool in agent.own_tools]))
     return Assistant(agent, tuple(warning for warning in warnings if warning not in config.warnings))
 
 

@@ -132,6 +132,10 @@ class MemoryJournal:
     async def load(self, run_id: str) -> RunState:
         return load(run_id, self._records, self.sessions)
 
+    async def children(self, run_id: str) -> list[RunInfo]:
+        found = [run for run in self._runs.values() if (started := run.unpacked()[0]) and isinstance(started, RunStarted) and started.parent_run_id == run_id]
+        return [info_of(run.unpacked(), run.status) for run in found]
+
     async def load_fork(self, fork: Fork) -> RunState:
         return forked(fork, self._records, self.sessions)
 

@@ -168,7 +168,7 @@ class Exchange:
             return AgentError("timeout", f"{host} said nothing for {self._silence.limit_s:g} s")
         match error:
             case TimeoutError():
-                return AgentError("timeout", f"no connection to {host}{proxy} within the time allowed")
+                return AgentError("timeout", f"no connection to {host}{proxy} within the time allowed", sent=False)
             case aiohttp.ClientConnectorCertificateError():
                 why = getattr(error.certificate_error, "verify_message", "") or "it cannot be verified"
                 return AgentError("invalid", f"the certificate of {host} is not trusted: {why}. For a private authority, set SSL_CERT_FILE to its certificate")
@@ -176,15 +176,16 @@ class Exchange:
                 return AgentError(
                     "network" if error.status >= 500 else "invalid",
                     f"the proxy of the environment refused to connect to {host}: {error.status} {error.message}: {CHECK_PROXY}",
+                    sent=False,
                 )
             case aiohttp.ClientConnectorDNSError():
-                return AgentError("network", f"{error.host!r} is not known: check the address, and that there is a network")
+                return AgentError("network", f"{error.host!r} is not known: check the address, and that there is a network", sent=False)
             case aiohttp.ClientConnectorError():
                 if isinstance(error, aiohttp.ClientProxyConnectionError):
                     where, check = f"the proxy {error.host}:{error.port}", CHECK_PROXY
                 else:
                     where, check = host, "check base_url, and that the server runs"
-                return AgentError("network", f"cannot connect to {where}: {_why(error.os_error)}: {check}")
+                return AgentError("network", f"cannot connect to {where}: {_why(error.os_error)}: {check}", sent=False)
             case aiohttp.ClientResponseError() | HttpProcessingError():
                 return AgentError("network", f"{host}{proxy} answered with something that is not HTTP")
             case _ if self._response is None:

@@ -184,6 +184,9 @@ class SqliteJournal:
     async def load(self, run_id: str) -> RunState:
         return await self._readers.read(lambda db: load(run_id, partial(records, db), self.sessions))
 
+    async def children(self, run_id: str) -> list[RunInfo]:
+        return await self._readers.read(lambda db: list(listed(db, self._workers, "where parent = ? order by num", (run_id,))))
+
     async def load_fork(self, fork: Fork) -> RunState:
         return await self._readers.read(lambda db: forked(fork, partial(records, db), self.sessions))
 

@@ -101,7 +101,9 @@ create index said_in on said(session, pos);
 create virtual table words using fts5(text, content='', contentless_delete=1, tokenize="unicode61 remove_diacritics 2");
 """
 
-MIGRATIONS = (_FIRST,)
+_CHILDREN = "create index runs_of_parent on runs(parent) where parent is not null"
+
+MIGRATIONS = (_FIRST, _CHILDREN)
 """Each makes the tables of a version out of those before; a file says in `user_version` how many it has had."""
 VERSION = len(MIGRATIONS)
 

@@ -1,0 +1,44 @@
+"""What a person, or a program in their place, is asked about one call, and what they say. Entry: `ApprovalRequest`, `Approve`, `Deny`."""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable, Callable, Mapping
+from dataclasses import dataclass
+from typing import Any, TypeAlias
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ApprovalRequest:
+    """A call that does not run before somebody has said yes to it."""
+
+    run_id: str
+    session_id: str | None
+    parent_run_id: str | None
+    """Of a run that another one started: its calls are asked about where the first run's are."""
+    agent: str
+    call_id: str
+    name: str
+    """The tool's."""
+    arguments: dict[str, object] | str
+    """Text where it is no object."""
+    reason: str
+    """Why it is asked about."""
+
+
+@dataclass(frozen=True, slots=True)
+class Approve:
+    """It may run, this once."""
+
+    arguments: Mapping[str, Any] | None = None
+    """What it is to be called with instead, all of it; None: what the model said. It is validated and judged as any call."""
+
+
+@dataclass(frozen=True, slots=True)
+class Deny:
+    """It may not, and why: the model is told."""
+
+    reason: str = ""
+
+
+Approver: TypeAlias = Callable[[ApprovalRequest], Awaitable[Approve | Deny]]
+"""Asked about one call after the other. What it raises leaves the call open, and the run waits (`approval_needed`)."""

@@ -1,0 +1,57 @@
+"""Asks whoever is there about the calls of a run that wait for a yes. Entry: `ask_people`.
+
+What may run unasked is the policy's; what becomes of an answer is recovery.py's, as of one that comes after a restart.
+"""
+
+from __future__ import annotations
+
+import logging
+
+from treadle.asking import ApprovalRequest, Approve, Approver, Deny
+from treadle.entries import ApprovalAsked
+from treadle.events import Warned
+from treadle.feed import Feed
+from treadle.json_text import encode_json
+from treadle.plan import Plan
+from treadle.projection import shown_arguments
+from treadle.recovery import Answers
+from treadle.run_state import RunState
+
+logger = logging.getLogger("treadle")
+
+
+async def ask_people(plan: Plan, state: RunState, feed: Feed) -> Answers | None:
+    """Call by call, in their order; None where nobody is there, or nobody has answered. Calls whose result comes from outside are not asked about."""
+    if plan.approver is None:
+        return None
+    approve, deny, arguments = set[str](), dict[str, str](), dict[str, str]()
+    for asked in [asked for asked in state.asked.values() if not asked.deferred]:
+        answer = await _answer(plan.approver, plan, asked, feed)
+        if answer is None:
+            continue
+        if not isinstance(answer, Approve):
+            deny[asked.call_id] = answer.reason
+            continue
+        approve.add(asked.call_id)
+        if answer.arguments is not None:
+            arguments[asked.call_id] = encode_json(dict(answer.arguments)).decode()
+    return Answers(approve=frozenset(approve), deny=deny, arguments=arguments) if approve or deny else None
+
+
+async def _answer(approver: Approver, plan: Plan, asked: ApprovalAsked, feed: Feed) -> Approve | Deny | None:
+    request = ApprovalRequest(
+        run_id=plan.run_id,
+        session_id=plan.session_id,
+        parent_run_id=plan.parent_run_id,
+        agent=plan.agent,
+        call_id=asked.call_id,
+        name=asked.name,
+        arguments=shown_arguments(asked.arguments_json),
+        reason=asked.reason,
+    )
+    try:
+        return await approver(request)
+    except Exception as e:  # anybody's code: the call stays open, and nothing is lost
+        logger.exception("nobody could be asked about %s (call %s)", asked.name, asked.call_id)
+        feed.say(Warned, {"text": f"nobody could be asked about {asked.name}: {type(e).__name__}: {e}", "call_id": asked.call_id})
+        return None

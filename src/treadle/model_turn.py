@@ -1,0 +1,135 @@
+"""The model's half of a turn: what it may cost is kept for it, it is asked until it answers whole, and what it said becomes an entry.
+
+What comes before and after is the loop's, each single attempt retry.py's. Entry: `ModelTurn`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import msgspec
+
+from treadle.budget import LIMIT_NAMES, Left
+from treadle.calls import Append
+from treadle.clock import Clock
+from treadle.entries import InputAdded, ModelRequested, ModelResponded, responded, switched
+from treadle.errors import AgentError
+from treadle.events import LimitWarning
+from treadle.feed import Feed
+from treadle.hooks import Add, Stop
+from treadle.message import Message, Part
+from treadle.model import ModelRequest, ModelResponse, Switch, ToolDefinition
+from treadle.plan import Plan, as_error, error_info
+from treadle.prices import Pricing
+from treadle.retry import Attempt, RetryPolicy, ask
+from treadle.types import Outcome, new_id, now
+
+
+class ModelTurn:
+    """One after the other, those of one run."""
+
+    def __init__(self, plan: Plan, tools: tuple[ToolDefinition, ...], feed: Feed, append: Append, *, clock: Clock, retries: RetryPolicy) -> None:
+        self._plan, self._state, self._ledger, self._hooks = plan, plan.state, plan.state.ledger, plan.hooks
+        self._tools, self._feed, self._append, self._clock, self._retries = tools, feed, append, clock, retries
+        self.reached = self._state.invocations
+        """Attempts of the run that reached the provider."""
+        self._message_id = ""
+        self._asked: ModelRequested
+        self._attempt: Attempt | None = None
+        """Set while a response is being asked for, and until it is an entry."""
+
+    async def respond(self, last: Outcome | None) -> tuple[ModelResponse, ModelResponded] | Outcome:
+        """One whole response, whatever number of attempts it takes, and its entry, which is the caller's to append; or the limit that allows none."""
+        answered = await self._hooked(last) if self._hooks.has("before_model") else None
+        left = self._ledger.output_left(self._plan.max_tokens, self._state.new_bytes() if self._ledger.estimates else 0, self._plan.dearest)
+        if left.tokens <= 0:
+            assert left.limit is not None, "only a limit leaves nothing"
+            return left.limit
+        attempt = await self._begin(left, last)
+        if answered is not None:
+            response, cost_usd, hook = answered[0], None, answered[1]
+        else:
+            response, hook = await self._ask(self._request(left.tokens, last), attempt), None
+            cost_usd = await self._pricing.cost_usd(response.usage, self._asked.at, response.model)
+        return response, self._entry(response.parts, response, cost_usd, hook)
+
+    def done(self) -> None:
+        """The response's entry is about to be appended."""
+        self._attempt = None
+
+    @property
+    def is_open(self) -> bool:
+        return self._attempt is not None
+
+    def partial(self) -> ModelResponded | None:
+        """What can be kept of a response that was cut, as an entry."""
+        parts = self._attempt.partial() if self._attempt is not None else ()
+        return self._entry(parts) if parts else None
+
+    # ------------------------------------------------------------ asking
+
+    def _request(self, max_tokens: int, last: Outcome | None) -> ModelRequest:
+        plan, state = self._plan, self._state
+        settings = plan.turn_settings(max_tokens, without_tools=last is not None and bool(self._tools))
+        return ModelRequest(messages=state.history, tools=self._tools, system=plan.system, settings=settings, model=state.asked_model)
+
+    async def _hooked(self, last: Outcome | None) -> tuple[ModelResponse, str] | None:
+        """Where a hook answers in the model's place: the response, and whose it is."""
+        said = await self._hooks.before("before_model", self._plan.hooked, self._request(self._plan.max_tokens, last))
+        go_on(said)
+        if isinstance(said, Add):
+            await self._append(InputAdded(at=now(), message=Message.user(said.text), by="hook"), hold=True)
+            return None
+        return said
+
+    async def _begin(self, left: Left, last: Outcome | None) -> Attempt:
+        self._ledger.ask(left)
+        self._message_id = new_id("msg")
+        self._attempt = attempt = Attempt(self._state.call_ids, number=self._state.attempt + 1)
+        asked = ModelRequested(at=now(), turn=self._ledger.turns + 1, attempt=attempt.number, reserved=left.reserved, last=last)
+        self._asked = asked if left.limit is None else msgspec.structs.replace(asked, max_tokens=left.tokens, clamped_by=left.limit)
+        await self._append(self._asked)
+        if last is not None:
+            self._feed.say(LimitWarning, {"limit": LIMIT_NAMES[last], "left": self._ledger.left(last)})
+        return attempt
+
+    async def _ask(self, request: ModelRequest, attempt: Attempt) -> ModelResponse:
+        self._feed.begin_message(self._message_id, attempt)
+        listen = self._pricing.listening(self._feed.listener)
+        try:
+            response = await ask(self._plan.model, request, attempt, listen=listen, failed=self._failed, policy=self._retries, clock=self._clock)
+        finally:
+            self.reached += attempt.reached
+        if self._hooks.has("after_model"):
+            said = await self._hooks.after("after_model", self._plan.hooked, request, response)
+            go_on(said)
+            response = said or response
+        return response
+
+    async def _failed(self, error: AgentError, wait_s: float, switch: Switch | None) -> None:
+        """An attempt did. `switch`: another model is asked instead of the same one once more. Raises BudgetSpent where there is nothing left for that."""
+        assert self._attempt is not None, "only an attempt can fail"
+        failed, number = error_info(as_error(error, self._plan)), self._attempt.number + 1
+        free = not self._attempt.fold.begun and (error.status is not None or not error.sent)
+        if not free:
+            self._ledger.check_again(self._asked.reserved)
+        if switch is None:
+            await self._append(msgspec.structs.replace(self._asked, at=now(), attempt=number, failed=failed, wait_s=wait_s, free=free))
+        else:
+            spent_usd = None if switch.usage is None else await self._pricing.cost_usd(switch.usage, self._asked.at, "")
+            await self._append(*switched(self._asked, switch, failed, attempt=number, spent_usd=spent_usd, free=free))
+
+    @property
+    def _pricing(self) -> Pricing:
+        return self._plan.prices(self._state.asked_model)
+
+    def _entry(self, parts: Sequence[Part], response: ModelResponse | None = None, cost_usd: float | None = None, hook: str | None = None) -> ModelResponded:
+        assert self._attempt is not None, "a response is an attempt's"
+        message = Message(id=self._message_id, role="assistant", parts=tuple(parts), created_at=now())
+        return responded(message, response, turn=self._ledger.turns + 1, attempt=self._attempt.number, cost_usd=cost_usd, hook=hook)
+
+
+def go_on(said: object) -> None:
+    """Raises AgentError(agent) where a hook ends the run."""
+    if isinstance(said, Stop):
+        raise AgentError("agent", f"a hook stopped the run: {said.reason}")

@@ -1,0 +1,225 @@
+"""Limits of a tree of runs: whoever spends what and in whatever order, no limit above is passed, and nobody starves."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from decimal import Decimal
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from treadle.budget import BudgetSpent, Ledger, Left
+from treadle.prices import Rates, flat
+from treadle.types import Limits, Outcome, Reserved, Usage
+
+FLAT = Rates(input=flat(2_000_000), output=flat(5_000_000), cache_read=flat(1_000), cache_write=flat(3_000_000))
+"""In dollars: 3 at most a token of input, 5 a token of output."""
+
+
+def child_of(above: Ledger, **limits: int) -> Ledger:
+    made = Ledger(Limits(**limits))
+    made.begin(above)
+    return made
+
+
+def root(**limits: int) -> Ledger:
+    made = Ledger(Limits(**limits))
+    made.begin()
+    return made
+
+
+def turn(one: Ledger, usage: Usage | None = None, *, wanted: int = 8192, new_bytes: int = 0) -> Left:
+    left = one.output_left(wanted, new_bytes)
+    one.ask(left)
+    one.settle(usage or Usage(input_tokens=1, output_tokens=1))
+    return left
+
+
+# ---------------------------------------------------------------- turns
+
+
+def test_turns_of_a_child_count_on_all_above_and_leave_each_its_last_one() -> None:
+    top = root(turns=6)
+    turn(top)
+    middle = child_of(top)
+    turn(middle)
+    low = child_of(middle)
+    taken = 0
+    while not low.turns_spent:
+        turn(low)
+        taken += 1
+    low.end()
+    assert taken == 2  # of six, one is the top's and one the middle's so far, and each of them keeps one
+    assert middle.last_turn() is Outcome.TURN_LIMIT
+    turn(middle)
+    middle.end()
+    assert top.last_turn() is Outcome.TURN_LIMIT
+    turn(top)
+    assert (top.turns, top.turns_spent) == (2, True)
+
+
+def test_no_child_begins_where_only_the_last_turn_is_left() -> None:
+    top = root(turns=2)
+    turn(top)
+    with pytest.raises(BudgetSpent) as refused:
+        child_of(top)
+    assert refused.value.outcome is Outcome.TURN_LIMIT
+    assert not top.turns_spent
+
+
+def test_what_a_child_kept_and_did_not_use_is_free_when_it_ends() -> None:
+    top = root(turns=4)
+    top.expect(1)
+    child_of(top).end()
+    assert [turn(top) and None for _ in range(3)] == [None] * 3
+    assert top.last_turn() is Outcome.TURN_LIMIT
+
+
+def test_thirty_two_children_at_once_have_a_share_each() -> None:
+    top = root(turns=1 + 32 * 3, tokens=32 * 2_000, tool_calls=64)
+    top.expect(32)
+    children = [child_of(top) for _ in range(32)]
+    greedy, *others = children
+    while not greedy.turns_spent and greedy.output_left(8192).tokens > 0:
+        turn(greedy, Usage(output_tokens=400), wanted=400)
+    while greedy.admit_call():
+        greedy.start_call()
+    for other in others:
+        assert [turn(other, Usage(output_tokens=300), wanted=300).tokens for _ in range(3)] == [300] * 3
+        assert (other.admit_call(), other.admit_call()) == (True, True)
+
+
+# ---------------------------------------------------------------- tokens and money
+
+
+def test_a_child_may_say_no_more_than_its_parent_has_left_and_the_limit_is_named() -> None:
+    top = root(tokens=10_000)
+    turn(top, Usage(input_tokens=1_000, output_tokens=500))
+    top.expect(1)
+    left = child_of(top, tokens=1_000_000).output_left(8192)
+    assert left.limit is Outcome.TOKEN_LIMIT
+    assert 0 < left.tokens < 8_500 - 1_500  # the parent keeps what it needs for its own next turn
+
+
+def test_what_a_lost_attempt_may_have_cost_is_spent_on_all_above() -> None:
+    top = root(tokens=10_000, cost_usd=100_000)
+    middle = child_of(top)
+    low = child_of(middle)
+    before = low.output_left(1_000, 300, FLAT.dearest)
+    low.ask(before)
+    low.check_again(before.reserved)
+    low.lose(before.reserved)
+    low.end()
+    middle.end()
+    assert before.reserved == Reserved(input_tokens=100, output_tokens=1_000, input_usd=300.0, output_usd=5_000.0)
+    after = top.output_left(100_000, 0, FLAT.dearest)
+    assert after.tokens == 10_000 - 1_100
+
+
+def test_an_attempt_is_not_made_once_more_where_it_does_not_fit_twice() -> None:
+    top = root(tokens=3_000)
+    low = child_of(top)
+    left = low.output_left(2_000)
+    low.ask(left)
+    with pytest.raises(BudgetSpent) as spent:
+        low.check_again(left.reserved)
+    assert spent.value.outcome is Outcome.TOKEN_LIMIT
+
+
+def test_what_children_of_a_run_that_is_taken_up_had_spent_counts() -> None:
+    before = root()
+    turn(before, Usage(output_tokens=700))
+    before.start_call()
+    top = root(tokens=1_000, tool_calls=1, turns=3)
+    top.add_below(before)
+    assert top.output_left(8192).tokens == 300
+    assert not top.admit_call()
+    assert (top.turns, top.usage, top.tool_calls) == (0, Usage(), 0)
+
+
+# ---------------------------------------------------------------- whatever happens
+
+
+@dataclass
+class Node:
+    ledger: Ledger
+    asked: Left | None = None
+    admitted: int = 0
+    below: list[Node] = field(default_factory=list["Node"])
+
+
+verbs = st.sampled_from(["child", "ask", "settle", "lose", "admit", "start", "forget", "end"])
+steps = st.lists(st.tuples(verbs, st.integers(0, 99), st.integers(0, 400)), max_size=120)
+maybe = st.none() | st.integers(1, 60)
+
+
+@settings(max_examples=2_000, deadline=None)
+@given(st.builds(Limits, turns=maybe, tool_calls=maybe, tokens=st.none() | st.integers(1, 6_000), cost_usd=st.none() | st.integers(1, 30_000)), steps)
+def test_no_limit_of_any_run_is_passed_at_any_instant(limits: Limits, plan: list[tuple[str, int, int]]) -> None:
+    top = Node(Ledger(limits))
+    top.ledger.begin()
+    nodes = [top]
+    for what, which, amount in plan:
+        node = nodes[which % len(nodes)]
+        step(node, what, amount, nodes)
+        for one in nodes:
+            within(one)
+
+
+def step(node: Node, what: str, amount: int, nodes: list[Node]) -> None:
+    ledger = node.ledger
+    match what:
+        case "child":
+            ledger.expect(1 + amount % 8)
+            child = Node(Ledger(Limits(tokens=amount * 10 or None) if amount % 3 else Limits(turns=1 + amount % 5)))
+            try:
+                child.ledger.begin(ledger)
+            except BudgetSpent:
+                return
+            node.below.append(child)
+            nodes.append(child)
+        case "ask" if node.asked is None and not ledger.turns_spent:
+            left = ledger.output_left(amount + 1, amount, FLAT.dearest)
+            if left.tokens > 0:
+                ledger.ask(left)
+                node.asked = left
+        case "settle" if (left := node.asked) is not None:
+            asked = left.reserved.input_tokens if left.reserved else amount
+            usage = Usage(input_tokens=asked - asked // 2, cache_write_tokens=asked // 2, output_tokens=left.tokens * (amount % 5) // 4)
+            ledger.settle(usage, FLAT.cost_usd(usage))
+            node.asked = None
+        case "lose" if (left := node.asked) is not None:
+            try:
+                ledger.check_again(left.reserved)
+            except BudgetSpent:
+                return
+            ledger.lose(left.reserved)
+        case "admit":
+            node.admitted += ledger.admit_call()
+        case "start" if node.admitted:
+            ledger.start_call()
+            node.admitted -= 1
+        case "forget":
+            ledger.forget_calls()
+            node.admitted = 0
+        case "end" if node is not nodes[0] and not node.below:
+            if (left := node.asked) is not None:
+                ledger.lose(left.reserved)
+            ledger.end()
+            nodes.remove(node)
+            for one in nodes:
+                if node in one.below:
+                    one.below.remove(node)
+        case _:
+            pass
+
+
+def within(node: Node) -> None:
+    """What is spent, and what may still be spent by requests and calls under way, in this run and all below."""
+    ledger, limits = node.ledger, node.ledger.limits
+    turns, calls, tokens, units = (spent + held for spent, held in zip(ledger._spent, ledger._held, strict=True))  # pyright: ignore[reportPrivateUsage]
+    assert limits.turns is None or turns <= limits.turns
+    assert limits.tool_calls is None or calls <= limits.tool_calls
+    assert limits.tokens is None or tokens <= limits.tokens
+    assert limits.cost_usd is None or Decimal(units) / 10**12 <= Decimal(str(limits.cost_usd)) + Decimal("0.000001")
