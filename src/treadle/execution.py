@@ -41,7 +41,7 @@ from treadle.tooling import (
     failure,
     unknown_tool,
 )
-from treadle.tracing import NO_TRACER, UNTRACED, TracedRun, Tracer
+from treadle.tracing import UNTRACED, Traced
 from treadle.types import Mode, OnAsk, now
 
 
@@ -75,9 +75,8 @@ class Toolbox:
     """Whether it works; known after `get_ready`."""
     learned: Callable[[Standing], None] = lambda standing: None
     """Told once whether it works, before the first command is decided."""
-    tracer: Tracer = NO_TRACER
-    traced: TracedRun = UNTRACED
-    """The run, for the tracer."""
+    traced: Traced = UNTRACED
+    """The run, for those who follow it from outside."""
     scope: anyio.CancelScope = field(default_factory=anyio.CancelScope)
     """The run's."""
     hooks: Hooks = NO_HOOKS
@@ -171,7 +170,7 @@ class Toolbox:
         begun = self.clock.monotonic()
         boundary()
         try:
-            with self.tracer.tool(self.traced, ready.call, getattr(ready.tool, "trace", {})) as span:
+            with self.traced.tool(ready.call, getattr(ready.tool, "trace", {})) as span:
                 result, ends_run = await self._result(ready)
                 span.finished(result)
         except ToolDeferred as e:

@@ -66,10 +66,15 @@ class Run:
         self._scope = toolbox.scope
         self._cancelled_by: str | None = None
         self._verdict = Verdict(plan)
-        self._model = ModelTurn(plan, toolbox.definitions, feed, self._append, clock=clock, retries=retries)
+        self._model = ModelTurn(plan, toolbox.definitions, feed, self._append, toolbox.traced, clock=clock, retries=retries)
         self._calls = OpenCalls(self.state)
         """The open calls of the last response."""
         toolbox.late = self.late.hear
+
+    @property
+    def text_so_far(self) -> str:
+        """Of the response under way; after it, of the last one that had some."""
+        return self._model.text or self.state.text
 
     def steer(self, text: str) -> None:
         """Text that the model reads at its next turn."""
@@ -84,19 +89,22 @@ class Run:
         """Runs to its `ending`. Raises what journal.begin raises, and what cancels the awaiting task, after the run was closed."""
         seconds, begun = self.plan.limits.seconds, self._clock.monotonic()
         self._ledger.begin(self.plan.above)
-        with anyio.CancelScope(shield=True):  # it has begun both in the journal and here, or nowhere
-            await self._begin()
-        outcome, error = Outcome.CANCELLED, None
-        if seconds is not None:
-            self._scope.deadline = anyio.current_time() + max(seconds - self._driven_s, 0)
-        try:
-            with self._scope:
-                outcome, error = await self._outcome()
-            if self._scope.cancelled_caught:
-                outcome = Outcome.CANCELLED if self._cancelled_by else Outcome.TIMEOUT
-        finally:
-            await self._finish(outcome, error, duration_s=self._driven_s + self._clock.monotonic() - begun)
-            self._ledger.end()
+        with self._toolbox.traced.run() as span:
+            with anyio.CancelScope(shield=True):  # it has begun both in the journal and here, or nowhere
+                await self._begin()
+            outcome, error = Outcome.CANCELLED, None
+            if seconds is not None:
+                self._scope.deadline = anyio.current_time() + max(seconds - self._driven_s, 0)
+            try:
+                with self._scope:
+                    outcome, error = await self._outcome()
+                if self._scope.cancelled_caught:
+                    outcome = Outcome.CANCELLED if self._cancelled_by else Outcome.TIMEOUT
+            finally:
+                await self._finish(outcome, error, duration_s=self._driven_s + self._clock.monotonic() - begun)
+                self._ledger.end()
+                if (ending := self.ending) is not None:
+                    span.ended(ending.outcome, ending.metrics, ending.error)
 
     async def _begin(self) -> None:
         plan = self.plan

@@ -21,14 +21,17 @@ from treadle.message import Message, Part
 from treadle.model import ModelRequest, ModelResponse, Switch, ToolDefinition
 from treadle.plan import Plan, as_error, error_info
 from treadle.prices import Pricing
-from treadle.retry import Attempt, RetryPolicy, ask
+from treadle.retry import Attempt, RetryPolicy, ask, at_first
+from treadle.tracing import NO_SPAN, Traced
 from treadle.types import Outcome, new_id, now
 
 
 class ModelTurn:
     """One after the other, those of one run."""
 
-    def __init__(self, plan: Plan, tools: tuple[ToolDefinition, ...], feed: Feed, append: Append, *, clock: Clock, retries: RetryPolicy) -> None:
+    def __init__(
+        self, plan: Plan, tools: tuple[ToolDefinition, ...], feed: Feed, append: Append, traced: Traced, *, clock: Clock, retries: RetryPolicy
+    ) -> None:
         self._plan, self._state, self._ledger, self._hooks = plan, plan.state, plan.state.ledger, plan.hooks
         self._tools, self._feed, self._append, self._clock, self._retries = tools, feed, append, clock, retries
         self.reached = self._state.invocations
@@ -37,6 +40,7 @@ class ModelTurn:
         self._asked: ModelRequested
         self._attempt: Attempt | None = None
         """Set while a response is being asked for, and until it is an entry."""
+        self._traced, self._span = traced, NO_SPAN
 
     async def respond(self, last: Outcome | None) -> tuple[ModelResponse, ModelResponded] | Outcome:
         """One whole response, whatever number of attempts it takes, and its entry, which is the caller's to append; or the limit that allows none."""
@@ -60,6 +64,11 @@ class ModelTurn:
     @property
     def is_open(self) -> bool:
         return self._attempt is not None
+
+    @property
+    def text(self) -> str:
+        """What the response under way has said so far."""
+        return "" if self._attempt is None else self._attempt.fold.text
 
     def partial(self) -> ModelResponded | None:
         """What can be kept of a response that was cut, as an entry."""
@@ -96,10 +105,15 @@ class ModelTurn:
     async def _ask(self, request: ModelRequest, attempt: Attempt) -> ModelResponse:
         self._feed.begin_message(self._message_id, attempt)
         listen = self._pricing.listening(self._feed.listener)
-        try:
-            response = await ask(self._plan.model, request, attempt, listen=listen, failed=self._failed, policy=self._retries, clock=self._clock)
-        finally:
-            self.reached += attempt.reached
+        with self._traced.model(request) as self._span:
+            if self._traced.is_on:
+                listen = at_first(attempt, self._span.first_delta, listen)
+            try:
+                response = await ask(self._plan.model, request, attempt, listen=listen, failed=self._failed, policy=self._retries, clock=self._clock)
+            finally:
+                self.reached += attempt.reached
+            if self._traced.is_on:
+                self._span.responded(response, await self._pricing.cost_usd(response.usage, self._asked.at, response.model))
         if self._hooks.has("after_model"):
             said = await self._hooks.after("after_model", self._plan.hooked, request, response)
             go_on(said)
@@ -109,6 +123,7 @@ class ModelTurn:
     async def _failed(self, error: AgentError, wait_s: float, switch: Switch | None) -> None:
         """An attempt did. `switch`: another model is asked instead of the same one once more. Raises BudgetSpent where there is nothing left for that."""
         assert self._attempt is not None, "only an attempt can fail"
+        self._span.retried(error.kind.value if switch is None else switch.kind, wait_s)
         failed, number = error_info(as_error(error, self._plan)), self._attempt.number + 1
         free = not self._attempt.fold.begun and (error.status is not None or not error.sent)
         if not free:

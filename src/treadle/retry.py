@@ -76,6 +76,21 @@ class Attempt:
             return ()
 
 
+def at_first(attempt: Attempt, told: Callable[[], None], listen: Callable[[Delta], None] | None) -> Callable[[Delta], None]:
+    """`listen`, with `told` called before the first delta of each attempt."""
+    heard = 0
+
+    def hear(delta: Delta) -> None:
+        nonlocal heard
+        if heard != attempt.number:
+            heard = attempt.number
+            told()
+        if listen is not None:
+            listen(delta)
+
+    return hear
+
+
 async def ask(
     model: Model,
     request: ModelRequest,

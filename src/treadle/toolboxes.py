@@ -27,7 +27,7 @@ from treadle.policy import Permissions, permissions_of, withholds
 from treadle.redaction import Redactor
 from treadle.spill import Spill
 from treadle.tooling import ToolContext, ToolRegistry
-from treadle.tracing import NO_TRACER, UNTRACED, TracedRun, Tracer
+from treadle.tracing import NO_TRACER, UNTRACED, Traced, TracedRun, Tracer
 from treadle.undo import UNDO_FOLDER, Undo
 
 logger = logging.getLogger("treadle")
@@ -96,8 +96,7 @@ class Toolboxes:
             hooks=plan.hooks,
             hooked=plan.hooked,
             learned=self.confining.warner(plan.mode, feed),
-            tracer=self.tracer,
-            traced=_traced(agent, plan) if self.tracer is not NO_TRACER else UNTRACED,
+            traced=UNTRACED if self.tracer is NO_TRACER else Traced(self.tracer, _traced(agent, plan)),
         )
 
     def _permissions(self, spill: Spill) -> Permissions:

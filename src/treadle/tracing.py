@@ -30,10 +30,6 @@ class TracedRun:
     """As it was asked for, like "anthropic:claude-opus-5-5"."""
 
 
-UNTRACED = TracedRun(run_id="", session_id=None, parent_run_id=None, agent="", agent_hash="", description="", model="")
-"""Where nothing follows runs."""
-
-
 class RunSpan(Protocol):
     def ended(self, outcome: Outcome, metrics: RunMetrics, error: Exception | None) -> None:
         """Once, before the span ends."""
@@ -87,6 +83,7 @@ class _Nothing:
     def finished(self, result: ToolResult) -> None: ...
 
 
+NO_SPAN: ModelSpan = _Nothing()
 _NOTHING = nullcontext(_Nothing())
 
 
@@ -102,3 +99,25 @@ class NoTracer:
 
 
 NO_TRACER: Tracer = NoTracer()
+
+
+class Traced:
+    """One run, with the tracer that follows it."""
+
+    __slots__ = ("_run", "_tracer", "is_on")
+
+    def __init__(self, tracer: Tracer, run: TracedRun) -> None:
+        self._tracer, self._run = tracer, run
+        self.is_on = tracer is not NO_TRACER
+
+    def run(self) -> AbstractContextManager[RunSpan]:
+        return self._tracer.run(self._run)
+
+    def model(self, request: ModelRequest) -> AbstractContextManager[ModelSpan]:
+        return self._tracer.model(self._run, request)
+
+    def tool(self, call: ToolCall, kind: Mapping[str, str]) -> AbstractContextManager[ToolSpan]:
+        return self._tracer.tool(self._run, call, kind)
+
+
+UNTRACED = Traced(NO_TRACER, TracedRun(run_id="", session_id=None, parent_run_id=None, agent="", agent_hash="", description="", model=""))

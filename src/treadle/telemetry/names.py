@@ -73,9 +73,26 @@ MCP_SERVER: Final = "treadle.mcp.server"
 MCP_TOOL: Final = "treadle.mcp.tool"
 """By the server's own name."""
 TOOL_AGENT: Final = "treadle.tool.agent"
+TOOL_DEFERRED: Final = "treadle.tool.deferred"
+"""Its result comes later, from outside."""
 
 OURS: Final = frozenset(
-    {RUN_ID, PARENT_RUN_ID, OUTCOME, TURNS, TOOL_CALLS, RETRIES, COST_USD, STOP_REASON, RETRY_WAIT_S, MESSAGES_LEFT_OUT, MCP_SERVER, MCP_TOOL, TOOL_AGENT}
+    {
+        RUN_ID,
+        PARENT_RUN_ID,
+        OUTCOME,
+        TURNS,
+        TOOL_CALLS,
+        RETRIES,
+        COST_USD,
+        STOP_REASON,
+        RETRY_WAIT_S,
+        MESSAGES_LEFT_OUT,
+        MCP_SERVER,
+        MCP_TOOL,
+        TOOL_AGENT,
+        TOOL_DEFERRED,
+    }
 )
 
 TOOL_KIND: Final = {"mcp.server": MCP_SERVER, "mcp.tool": MCP_TOOL, "agent": TOOL_AGENT}

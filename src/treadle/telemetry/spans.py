@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Self, TypeAlias
 
 from opentelemetry import context, trace
 from opentelemetry.trace import INVALID_SPAN, Span, SpanKind, Status, StatusCode
+from typing_extensions import override
 
 from treadle.errors import AgentError
 from treadle.message import ToolCall, ToolResult
@@ -21,6 +22,7 @@ from treadle.model import ModelRequest, ModelResponse
 from treadle.telemetry import names
 from treadle.telemetry.content import Content, sendable
 from treadle.telemetry.metrics import Metrics
+from treadle.tooling import ToolDeferred
 from treadle.tracing import TracedRun
 from treadle.types import Outcome, RunMetrics, Usage
 
@@ -257,6 +259,13 @@ class ToolCallSpan(_Open):
         if span.is_recording() and (content := self._owner.content(self._run.run_id)) is not None:
             span.set_attribute(names.TOOL_ARGUMENTS, content.text(self._call.arguments_json))
         return span
+
+    @override
+    def _broke(self, error: BaseException) -> None:
+        if isinstance(error, ToolDeferred):
+            self._span.set_attribute(names.TOOL_DEFERRED, True)
+        else:
+            super()._broke(error)
 
     def finished(self, result: ToolResult) -> None:
         with self._owner.harmless:
