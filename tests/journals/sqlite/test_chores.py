@@ -49,8 +49,10 @@ async def test_a_short_log_waits_for_more(journal: SqliteJournal, path: Path) ->
     await until(lambda: path.stat().st_size > 60 * 4096)
     folded = path.read_bytes()
     await writer.append([fact("a little")])
-    assert await other.ask_to_stop("run_1")
-    await until(lambda: bool(heard))  # the thread had nothing else to do, and did its chores
+    for _ in range(3):  # each time the thread has nothing else to do, and does its chores
+        heard.clear()
+        assert await other.ask_to_stop("run_1")
+        await until(lambda: bool(heard))
     assert path.read_bytes() == folded
     await other.aclose()
     await journal.aclose()
