@@ -227,7 +227,7 @@ WRITTEN: dict[str, tuple[Callable[[], object], str]] = {
         "agent 'hello': model= is the class ScriptedModel: give a name like 'anthropic:claude-opus-5-5', or a Model object",
     ),
     "an output that JSON cannot describe": (lambda: hello(output=print), "agent 'hello': output=: "),
-    "a hook's class": (lambda: hello(hooks=[treadle.Hook]), "agent 'hello': hooks= is a list: give a list of Hook objects"),
+    "a hook's class": (lambda: hello(hooks=[treadle.Hook]), "agent 'hello': hooks= takes a list of Hook objects"),
     "a dictionary of limits": (lambda: hello(limits={"turns": 3}), "agent 'hello': limits= is a dict: give Limits(turns=…)"),
     "no turns at all": (lambda: Limits(turns=0), "Limits(turns=0): give a whole number of at least 1, or None for no limit"),
     "a word for a temperature": (lambda: given(temperature="hot"), "Settings(temperature='hot'): give a number, like 0.7"),

@@ -18,7 +18,7 @@ from typing_extensions import TypeVar, get_protocol_members
 
 from treadle.answer import AnswerType
 from treadle.errors import AgentError
-from treadle.hooks import Hook
+from treadle.hooks import Hook, checked_hooks
 from treadle.json_text import encode_json
 from treadle.message import Message, TextPart
 from treadle.model import Model
@@ -120,8 +120,10 @@ class Agent(Generic[Deps, Out]):
             raise self._mixed_up("model", "give a name like 'anthropic:claude-opus-5-5', or a Model object")
         if not isinstance(fields["limits"], Limits | None):
             raise self._mixed_up("limits", "give Limits(turns=…)")
-        if not isinstance(hooks := fields["hooks"], Iterable) or not all(isinstance(hook, Hook) for hook in hooks):  # pyright: ignore[reportUnknownVariableType]
-            raise self._mixed_up("hooks", "give a list of Hook objects, like hooks=[Audit()]")
+        try:
+            checked_hooks(fields["hooks"])
+        except AgentError as e:
+            raise AgentError("invalid", f"agent {self.name!r}: {e.message}") from e
         if not isinstance(fields["settings"], Settings):
             raise self._mixed_up("settings", "give Settings(max_tokens=…)")
 

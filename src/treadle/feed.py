@@ -17,6 +17,7 @@ import msgspec
 from treadle import events, model
 from treadle.entries import Entry, ToolFinished, ToolStarted
 from treadle.events import Event
+from treadle.hooks import NO_HOOKS, Hooks
 from treadle.hub import Hub
 from treadle.projection import events_of
 from treadle.redaction import Masking, Redactor
@@ -110,8 +111,10 @@ class Feed:
         *,
         redactor: Callable[[], Redactor] = Redactor,
         parent: Feed | None = None,
+        hooks: Hooks = NO_HOOKS,
     ) -> None:
         """`redactor` is asked again for each message: credentials may be replaced while the run goes on."""
+        self._hook = hooks.on_event if hooks.has("on_event") else None
         self._run_id = run_id
         self._session_id = session_id
         self._parent_run_id = parent._run_id if parent is not None else None
@@ -130,9 +133,14 @@ class Feed:
         """The call whose arguments came last."""
         self._running_calls: set[str] = set()
 
+    @property
+    def _heard(self) -> bool:
+        """Whether events are made at all."""
+        return self._stream is not None or self._hook is not None or self._hub.heard
+
     def say(self, kind: type[Event], fields: Mapping[str, Any], *, entry_id: str | None = None) -> None:
         """One event that is no delta; `entry_id` makes it durable."""
-        if self._stream is None and not self._hub.heard:
+        if not self._heard:
             return
         if self._redactor:
             fields = {name: self._redactor.inside(value) for name, value in fields.items()}
@@ -143,7 +151,7 @@ class Feed:
 
         None: the journal would not take them; the same events, but not durable.
         """
-        if self._stream is None and not self._hub.heard:
+        if not self._heard:
             return
         self.cut()
         for seq, entry in enumerate(entries, first or 0):
@@ -181,7 +189,7 @@ class Feed:
     @property
     def listener(self) -> Callable[[model.Delta], None] | None:
         """What a response's deltas are told to; None where nobody listens when it begins."""
-        return self.hear if self._stream is not None or self._hub.heard else None
+        return self.hear if self._heard else None
 
     def hear(self, delta: model.Delta) -> None:
         """A delta of the open attempt, right after it was folded."""
@@ -255,7 +263,7 @@ class Feed:
         self._tell(kind, {"message_id": self._message_id, "attempt": self._attempt.number, **fields})
 
     def _tell(self, kind: type[Event], fields: Mapping[str, Any]) -> None:
-        if self._stream is None and not self._hub.heard:
+        if not self._heard:
             return
         self._put(kind(run_id=self._run_id, session_id=self._session_id, seq=next(self._numbers), at=now(), **fields))
 
@@ -264,5 +272,7 @@ class Feed:
             event = msgspec.structs.replace(event, parent_run_id=self._parent_run_id)
         if self._stream is not None:
             self._stream.put(event)
+        if self._hook is not None:
+            self._hook(event)
         if self._hub.heard:
             self._hub.publish(event)

@@ -18,7 +18,7 @@ from __future__ import annotations
 import logging
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any, TypeAlias
+from typing import Any, TypeAlias, cast
 
 from treadle.asking import Approve, Deny
 from treadle.errors import AgentError
@@ -105,6 +105,13 @@ class Hook:
 
     def on_event(self, event: Event) -> None:
         """Each event of the run as it leaves, deltas too; in the event loop, so be quick. Where nobody overrides it no events are made for it."""
+
+
+def checked_hooks(hooks: object) -> tuple[Hook, ...]:
+    """Raises AgentError(invalid) where they are none."""
+    if isinstance(hooks, list | tuple) and all(isinstance(hook, Hook) for hook in cast("Sequence[object]", hooks)):
+        return tuple(cast("Sequence[Hook]", hooks))
+    raise AgentError("invalid", "hooks= takes a list of Hook objects, like hooks=[Audit()]")
 
 
 class Hooks:

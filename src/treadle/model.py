@@ -318,6 +318,12 @@ class Fold:
         self._kind, self.call = None, None
         self._pieces.clear()
 
+    @property
+    def text(self) -> str:
+        """What was said so far."""
+        said = "".join(part.text for part in self._parts if isinstance(part, TextPart))
+        return said + "".join(self._pieces) if self._kind is TextPart else said
+
     def partial(self) -> tuple[Part, ...]:
         """What can be kept of a response that was cut: its text and its reasoning, without the provider's own data.
 

@@ -71,6 +71,13 @@ class RunStream(Generic[Out]):
         """Raises AgentError(invalid) before the end, and what kept the run from beginning."""
         return self._begun.unwrap()
 
+    @property
+    def partial_output(self) -> object | None:
+        """What the answer says so far: of typed output plain data, not validated and growing; None before its beginning. Ask after a text_delta."""
+        if (answer := self._begun.run.plan.answer) is None:
+            return self._begun.run.text_so_far or None
+        return answer.partial(self._begun.run.text_so_far)
+
     def steer(self, text: str) -> None:
         """Text that the model reads at its next turn. Raises AgentError(invalid) where it is empty, or the run is over."""
         check_steering(text)

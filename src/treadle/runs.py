@@ -22,7 +22,7 @@ from treadle.budget import LIMIT_NAMES, BudgetSpent
 from treadle.clock import Clock
 from treadle.entries import Fork, ModelResponded, Record
 from treadle.errors import AgentError
-from treadle.events import ChildEnd, ChildStart
+from treadle.events import ChildEnd, ChildStart, Warned
 from treadle.feed import EventStream, Feed
 from treadle.hub import Hub
 from treadle.journal import RunInfo
@@ -279,7 +279,9 @@ class Runs:
     def _job(
         self, agent: Agent[Deps, Out], plan: Plan, deps: Deps, options: RunOptions | ResumeOptions, stream: EventStream | None, parent: Feed | None
     ) -> Job[Out]:
-        feed = Feed(plan.run_id, plan.session_id, self._hub, stream, redactor=self._redactor, parent=parent)
+        feed = Feed(plan.run_id, plan.session_id, self._hub, stream, redactor=self._redactor, parent=parent, hooks=plan.hooks)
+        if plan.hooks:
+            plan.hooks.warn = lambda text: feed.say(Warned, {"text": text})
         toolbox = self._assembly.toolboxes.make(agent, plan, deps, feed, self._run_child)
         run = Run(plan, toolbox, self._journal, feed, clock=self._clock, retries=self._retries)
         if (before := self._late.pop(plan.run_id, None)) is not None:
@@ -352,6 +354,7 @@ class Runs:
         finally:
             if job.run.ending is not None:
                 job.result = result_of(job.run.state, job.run.ending)
+                await _after_run(job.run.plan, job.result)
             if job.run.plan.session_id is None:
                 with anyio.CancelScope(shield=True):
                     await self._assembly.toolboxes.end(job.run.plan.run_id)
@@ -402,6 +405,13 @@ def _going_on(parent: Plan) -> ResumeOptions:
     if parent.approver is not None:
         options["on_approval"] = parent.approver
     return options
+
+
+async def _after_run(plan: Plan, result: RunResult[Any]) -> None:
+    """Also where the task is being cancelled."""
+    if plan.hooks.has("after_run"):
+        with anyio.move_on_after(CLOSE_GRACE_S, shield=True):
+            await plan.hooks.after("after_run", plan.hooked, result)
 
 
 def _check_agent(agent: object) -> None:

@@ -29,6 +29,7 @@ from treadle.entries import CancelAsked, Record, RunStarted
 from treadle.errors import AgentError
 from treadle.events import Event
 from treadle.feed import EventStream, Feed
+from treadle.hooks import Hook, checked_hooks
 from treadle.hub import Hub
 from treadle.journal import Journal, RunInfo
 from treadle.journals import open_journal
@@ -75,6 +76,7 @@ class Runtime:
         clock: Clock | None = None,
         retries: RetryPolicy | None = None,
         tracer: Tracer | None = None,
+        hooks: Sequence[Hook] = (),
     ) -> None:
         """Most people want `Runtime.open`."""
         self.journal: Journal = journal if journal is not None else MemoryJournal()
@@ -83,21 +85,28 @@ class Runtime:
         """Found here by name when a run of theirs is resumed or forked without `agent=`."""
         clock = clock or Clock()
         self._assembly = Assembly(config if config is not None else load(files=False), self.journal, clock)
+        self._assembly.hooks = checked_hooks(hooks)
         self._telemetry = Telemetry(self.config.telemetry, self.hub, tracer)
         self._assembly.toolboxes.tracer = self._telemetry.tracer
         self._runs = Runs(self._assembly, self.hub, self.agents, clock, retries or RetryPolicy())
 
     @classmethod
     def open(
-        cls, url: str = "memory:", *, config: Config | None = None, durability: Literal["process", "power"] = "process", tracer: Tracer | None = None
+        cls,
+        url: str = "memory:",
+        *,
+        config: Config | None = None,
+        durability: Literal["process", "power"] = "process",
+        tracer: Tracer | None = None,
+        hooks: Sequence[Hook] = (),
     ) -> Self:
         """A runtime over the journal at `url`: `memory:` or `sqlite:///FILE` (`sqlite:////FILE` from the root).
 
         `durability`: what an acknowledged entry survives: the death of the process, or (slower) of the power too. The start of a
-        once-call survives both. `tracer`: follows runs from outside, as `treadle.telemetry.otel_tracer()` does. Raises AgentError(invalid)
-        for a journal that cannot be opened.
+        once-call survives both. `tracer`: follows runs from outside, as `treadle.telemetry.otel_tracer()` does. `hooks`: of all runs, before
+        those of their agents. Raises AgentError(invalid) for a journal that cannot be opened.
         """
-        return cls(config=config, journal=open_journal(url, durability=durability), tracer=tracer)
+        return cls(config=config, journal=open_journal(url, durability=durability), tracer=tracer, hooks=hooks)
 
     @property
     def config(self) -> Config:
