@@ -199,6 +199,14 @@ def test_the_definition_that_a_root_refers_to_stands_in_its_place(kind: Any) -> 
     assert "- below[0].value: expected" in unfit(kind, '{"value": 1, "below": [{"value": "x"}]}')
 
 
+def test_a_root_that_says_more_than_its_reference_keeps_both() -> None:
+    schema = {"$ref": "#/$defs/a", "required": ["b"], "$defs": {"a": {"type": "object", "required": ["a"]}}}
+    told: Any = asked(schema).schema
+    assert told["properties"]["result"] == {"$ref": "#/$defs/a", "required": ["b"]}
+    assert asked(schema).read('{"result": {"a": 1, "b": 2}}') == {"a": 1, "b": 2}
+    assert "- result.a: missing" in unfit(schema, '{"result": {"b": 2}}')
+
+
 def test_references_of_a_wrapped_schema_lead_where_they_led() -> None:
     import jsonschema_rs
 
@@ -253,6 +261,7 @@ def test_what_is_around_one_object_is_looked_past(kind: Any, around: str) -> Non
         (f"[1, {TEXT}", "line 1"),
         (f"[{TEXT}", "line 1"),
         (f"Both: [{TEXT}]", "line 1"),
+        (f"Both: [{TEXT}", "line 1"),
         (f'{{"a": {TEXT}, "b": ', "line 1"),
         ("{'city': 'Oslo'}", "Expecting property name"),
         ('{"city": "Oslo",}', "line 1"),
@@ -319,6 +328,12 @@ class WholeStruct(msgspec.Struct):
 )
 def test_what_no_value_can_be_is_refused_by_every_family(kind: Any, number: str) -> None:
     assert unfit(kind, f'{{"n": {number}}}').startswith("Your answer is no JSON that can be read: ")
+
+
+@pytest.mark.parametrize("kind", [ANY_NUMBER, Number, dict[str, Any], TreeStruct])
+def test_more_than_two_hundred_levels_are_not_read(kind: Any) -> None:
+    text = '{"value": 1, "below": [' * 150 + "]}" * 150 if kind is TreeStruct else '{"n": ' + "[" * 300 + "]" * 300 + "}"
+    assert "it is nested too deeply: 200 levels are read" in unfit(kind, text)
 
 
 @pytest.mark.parametrize("kind", [ANY_NUMBER, Number, Whole, WholeStruct])
