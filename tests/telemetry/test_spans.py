@@ -19,6 +19,7 @@ from treadle import ToolContext
 from treadle.agent import Agent
 from treadle.model import Switch, TextDelta
 from treadle.telemetry import names
+from treadle.tooling import ToolDeferred
 from treadle.types import Limits, Usage
 
 
@@ -241,6 +242,26 @@ async def test_what_a_tool_says_of_itself_stands_in_its_span() -> None:
     await watch([asks(call("look")), says("done")], Remote(name="look", does=does), runtime=open_runtime(tracer=watched.tracer))
     assert told(watched.named("execute_tool look")).items() >= {(names.TOOL_TYPE, "extension"), (names.MCP_SERVER, "files")}
     assert "left out" not in "".join(map(str, told(watched.named("execute_tool look")).values()))
+
+
+async def test_a_call_whose_result_comes_later_is_no_error() -> None:
+    watched = Watched()
+    rt = open_runtime(tracer=watched.tracer)
+    first = await rt.run(agent([asks(call("later", "k1")), says("done")], breaks("later", ToolDeferred("a person looks"))), "go")
+    tool = watched.named("execute_tool later")
+    assert (first.outcome, told(tool)[names.TOOL_DEFERRED], tool.status.status_code) == ("approval_needed", True, StatusCode.UNSET)
+    assert names.ERROR_TYPE not in told(tool)
+    await rt.resume(first.run_id, results={"k1": "looked"})
+    assert [told(span)[names.OUTCOME] for span in watched.spans if span.name == "invoke_agent tester"] == ["approval_needed", "completed"]
+
+
+async def test_an_agent_among_the_tools_has_its_run_under_its_call() -> None:
+    watched = Watched()
+    child = Agent[Any](name="child", description="Looks.", model=agent([says("a cat")]).model)
+    rt = open_runtime(tracer=watched.tracer)
+    parent = Agent[Any](name="parent", model=agent([asks(call("child", "k1", prompt="Look.")), says("done")]).model, tools=[child])
+    assert (await rt.run(parent, "go")).success
+    assert watched.tree() == ["invoke_agent parent", "  chat inline", "  execute_tool child", "    invoke_agent child", "      chat inline", "  chat inline"]
 
 
 # ---------------------------------------------------------------- metrics
