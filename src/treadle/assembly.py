@@ -29,6 +29,7 @@ from treadle.recovery import Answers, missing_tool
 from treadle.redaction import Redactor, mask_logs
 from treadle.registry import Models
 from treadle.run_state import RunState
+from treadle.served import Served
 from treadle.session import ResumeOptions, RunOptions
 from treadle.toolboxes import Toolboxes
 from treadle.tooling import Tool
@@ -48,6 +49,7 @@ class Assembly:
         self.redactor = mask_logs(Redactor(config.secrets()))
         self.models = Models(config, clean=self.redact)
         self.toolboxes = Toolboxes(config, self.redactor, clock, forgets=isinstance(journal, MemoryJournal))
+        self.served = Served(self.toolboxes.own_folder, lambda: self.toolboxes.environment)
         self._choice = ModelChoice(config, self.models, journal)
         self.hooks: tuple[Hook, ...] = ()
         """Of all runs."""
@@ -92,7 +94,7 @@ class Assembly:
         started, answers = _started(state), answers_of(options)
         answers.check(state)
         await self.toolboxes.confining.check(agent)
-        more = self._more_tools(agent)
+        more, missed = await self._more_tools(agent)
         if (gone := missing_tool(state, {tool.name: tool for tool in (*agent.own_tools, *more)})) is not None:
             raise AgentError(
                 "invalid", f"run {started.run_id} has an open call of the tool {gone!r}, which agent {agent.name!r} has no more: pass an agent that has it"
@@ -139,11 +141,14 @@ class Assembly:
             on_unknown=options.get("on_unknown", started.on_unknown),
             fork=started.fork,
             prices=chosen.prices,
-            warnings=(*warnings, *dropped),
+            warnings=(*warnings, *dropped, *missed),
         )
 
-    def _more_tools(self, agent: Agent[Any, Any]) -> tuple[Tool[Any], ...]:
-        return (Complete(agent.answer),) if agent.completion else ()
+    async def _more_tools(self, agent: Agent[Any, Any]) -> tuple[tuple[Tool[Any], ...], tuple[str, ...]]:
+        """And what is to be said of those that cannot be had."""
+        warnings: list[str] = []
+        completion = (Complete(agent.answer),) if agent.completion else ()
+        return (*completion, *await self.served.tools(agent, warnings.append)), tuple(warnings)
 
     async def _count_children(self, run_id: str, state: RunState) -> None:
         """What the runs that it started have spent, those that these started too: the limits are for all of them."""
@@ -173,6 +178,7 @@ class Assembly:
         settings, warnings = _settings(
             options.get("settings", Settings()).over(_typed(agent)), agent.settings.over(self.config.defaults.settings), chosen.model
         )
+        more, missed = await self._more_tools(agent)
         return Plan(
             run_id=run_id,
             session_id=session_id,
@@ -197,7 +203,7 @@ class Assembly:
             **_below(caller),
             answer=agent.answer,
             completion=agent.completion,
-            more_tools=self._more_tools(agent),
+            more_tools=more,
             hooks=Hooks((*self.hooks, *agent.hooks)),
             approver=options.get("on_approval"),
             family=caller.plan.family if caller else session_id or run_id,
@@ -205,7 +211,7 @@ class Assembly:
             on_unknown=options.get("on_unknown", "tell"),
             fork=fork,
             prices=chosen.prices,
-            warnings=warnings,
+            warnings=(*warnings, *missed),
         )
 
 

@@ -88,6 +88,7 @@ class Runs:
         """Whether anything was run here."""
         self._closed = False
         self._journal.on_stop(self._stop)
+        assembly.served.approver_of = lambda run_id: None if (job := self._jobs.get(run_id)) is None else job.run.plan.approver
 
     async def aclose(self) -> None:
         """Cancels what still runs, and waits for it. Idempotent."""

@@ -121,16 +121,19 @@ class Runtime:
         return self.journal.sessions
 
     async def __aenter__(self) -> Self:
+        await self._assembly.served.enter()
         return self
 
     async def __aexit__(self, *exc: object) -> None:
         await self.aclose()
+        await self._assembly.served.leave()
 
     async def aclose(self) -> None:
         """Cancels what still runs, waits for it, and closes every connection. Idempotent."""
         with anyio.CancelScope(shield=True):
             await self._runs.aclose()
             await self._assembly.toolboxes.aclose()
+            await self._assembly.served.aclose()
             await self._forget_old_runs()
             await self._assembly.models.aclose()
             await self.journal.aclose()

@@ -50,7 +50,7 @@ class Toolboxes:
 
     def __init__(self, config: Config, redactor: Redactor, clock: Clock, *, forgets: bool) -> None:
         """`forgets`: runs are gone with the process, so that nobody can undo anything of them later."""
-        self.confining = Confining(config.defaults.sandbox, self._own_folder)
+        self.confining = Confining(config.defaults.sandbox, self.own_folder)
         self._clock, self._forgets = clock, forgets
         self._loop: tuple[asyncio.AbstractEventLoop, Inside] | None = None
         """Of the last run."""
@@ -67,13 +67,13 @@ class Toolboxes:
         self._config, self.redactor = config, redactor
         self.environment = child_environment(config.secrets())
 
-    def _own_folder(self) -> Path:
+    def own_folder(self) -> Path:
         return Path(self._config.home or home(os.environ))
 
     @cached_property
     def undo(self) -> Undo | None:
         """What files were before runs changed them. None where nobody could ask for it."""
-        return None if self._forgets else Undo(self._own_folder() / UNDO_FOLDER)
+        return None if self._forgets else Undo(self.own_folder() / UNDO_FOLDER)
 
     def make(self, agent: Agent[Deps, Any], plan: Plan, deps: Deps, feed: Feed, run_child: RunChild) -> Toolbox:
         """Of one run."""
@@ -102,7 +102,7 @@ class Toolboxes:
     def _permissions(self, spill: Spill) -> Permissions:
         """Of a run that begins now. Raises AgentError(invalid) for a rule that is none."""
         said = self._config.permissions
-        return permissions_of(allow=said.allow, ask=said.ask, deny=said.deny, own=str(self._own_folder()), readable=lambda: spill.directories)
+        return permissions_of(allow=said.allow, ask=said.ask, deny=said.deny, own=str(self.own_folder()), readable=lambda: spill.directories)
 
     def _inside(self) -> Inside:
         """The same for all runs of one event loop."""

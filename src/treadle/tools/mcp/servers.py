@@ -49,9 +49,13 @@ class McpServers:
         self._context = contextvars.copy_context()
         self._closed = False
 
-    async def __aenter__(self) -> Self:
+    def open(self, group: TaskGroup) -> None:
+        """In the place of `async with`: what runs for servers is the group's, which is left after `aclose`."""
         self._context = contextvars.copy_context()  # connections outlive the run, and the span, in which they are first wanted
-        self._group = await anyio.create_task_group().__aenter__()
+        self._group = group
+
+    async def __aenter__(self) -> Self:
+        self.open(await anyio.create_task_group().__aenter__())
         return self
 
     async def __aexit__(self, *exc: object) -> bool | None:
