@@ -17,10 +17,12 @@ from tests.doubles import Gate, PlainTool, PlayedModel, agent, asks, breaks, cal
 from tests.telemetry.traces import Watched, told
 from treadle import ToolContext
 from treadle.agent import Agent
-from treadle.model import Switch, TextDelta
+from treadle.model import ModelRequest, ModelResponse, Switch, TextDelta
+from treadle.retry import Attempt, at_first
 from treadle.telemetry import names
 from treadle.tooling import ToolDeferred
-from treadle.types import Limits, Usage
+from treadle.tracing import TracedRun
+from treadle.types import Limits, StopReason, Usage
 
 
 async def test_a_run_is_a_tree_of_spans() -> None:
@@ -100,6 +102,31 @@ async def test_a_retry_is_an_event_in_the_span_of_its_response() -> None:
     ]
     assert chat.status.status_code is StatusCode.UNSET
     assert told(watched.named("invoke_agent tester"))[names.RETRIES] == 1
+
+
+def test_the_first_piece_counts_from_the_attempt_that_it_belongs_to() -> None:
+    watched = Watched()
+    run = TracedRun(run_id="run_1", session_id=None, parent_run_id=None, agent="a", agent_hash="", description="", model="script:inline")
+    response = ModelResponse(parts=(), usage=Usage(), stop_reason=StopReason.COMPLETE)
+    for first, wait_s, second in ((True, 0.0, False), (False, 3600.0, True)):
+        with watched.tracer.model(run, ModelRequest(messages=[])) as span:
+            if first:
+                span.first_delta()
+            span.retried("network", wait_s)
+            if second:
+                span.first_delta()
+            span.responded(response, None)
+    assert [told(span).get(names.FIRST_CHUNK_S) for span in watched.spans] == [None, 0.0], "the wait is not the model's"
+
+
+def test_the_first_piece_of_each_attempt_is_noticed() -> None:
+    attempt, noticed, heard = Attempt(set()), list[int](), list[object]()
+    hear = at_first(attempt, lambda: noticed.append(attempt.number), heard.append)
+    for _ in range(2):
+        hear(TextDelta("a"))
+        hear(TextDelta("b"))
+        attempt.next()
+    assert (noticed, len(heard)) == ([1, 2], 4)
 
 
 async def test_another_model_that_takes_over_is_an_event_with_the_reason() -> None:
