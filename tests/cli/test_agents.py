@@ -145,7 +145,7 @@ def test_tools_are_listed_with_their_effects(cli: Cli):
     rows = {row["name"]: row for row in json.loads(cli("tools", "list", "--json").out)}
     assert rows["read"]["effect"] == "pure"
     assert rows["bash"]["effect"] == "once"
-    assert rows["complete"]["source"] == "treadle"
+    assert rows["complete"]["source"] == "completion"
     assert all(row["description"] for row in rows.values())
     table = cli("tools", "list").out.splitlines()
     assert table[0].split() == ["NAME", "EFFECT", "FROM", "DESCRIPTION"]

@@ -53,7 +53,7 @@ def test_inputs_are_of_the_types_that_are_declared(cli: Cli):
         (["--input", "who"], "--input 'who' is no K=V: name the input and its value, like --input who=Ada"),
         (["--input", "who=a", "--input", "who=b"], "--input gives 'who' twice"),
         (["--input", "who=a", "--input", "days=many"], "the input 'days' must be an integer, not 'many'"),
-        ([], "agent 'guide' needs the input(s) who"),
+        ([], "agent 'guide' needs the input 'who': give it with --input who=…"),
     ],
 )
 def test_a_wrong_input_is_refused_before_anything_is_asked(cli: Cli, given: list[str], said: str):
@@ -148,3 +148,99 @@ def test_a_project_that_nobody_trusts_brings_no_module(cli: Cli):
     assert answer.code == 0
     assert "agents is ignored" in answer.err
     assert not (cli.workspace / "pwned").exists()
+
+
+def test_a_projects_agent_in_the_place_of_ones_own_is_told(cli: Cli):
+    mine = own(cli, "agents/guide.md", f"{HEAD}---\nMine.\n")
+    theirs = define(cli, "guide.md", f"{HEAD}---\nTheirs.\n")
+    answer = cli("run", "go", "--agent", "guide", "--model", cli.script({"text": "ok"}))
+    assert answer.code == 0
+    assert f"! guide: {theirs} counts, and not {mine}, which is farther away" in answer.err
+
+
+# ---------------------------------------------------------------- agents among tools, answers, hooks
+
+
+def test_an_agent_of_a_file_hands_work_to_another_one(cli: Cli):
+    define(cli, "boss.md", f"{HEAD}tools: [helper]\n---\nYou hand out.\n")
+    script = cli.script({"text": "helped"})
+    own(cli, "agents/helper.md", f"---\ndescription: Helps\nmodel: {script}\n---\nYou help.\n")
+    model = cli.script({"tool_calls": [{"name": "helper", "arguments": {"prompt": "help"}}]}, {"text": "bossed"})
+    events = cli("run", "go", "--agent", "boss", "--model", model, "--output", "stream-json", "--mode", "full").events
+    assert events[-1]["text"] == "bossed"
+    assert next(event for event in events if event["type"] == "child_start")["agent"] == "helper"
+    assert next(event for event in events if event["type"] == "tool_call_end")["result"] == "helped"
+
+
+SCHEMA = {"type": "object", "properties": {"city": {"type": "string"}}, "required": ["city"]}
+
+
+def schema_file(cli: Cli, text: str) -> str:
+    path = cli.home / "schema.json"
+    path.write_text(text)
+    return str(path)
+
+
+@pytest.mark.parametrize("agent", [[], ["--agent", "guide"]])
+def test_an_answer_that_fits_a_schema_is_json_on_stdout(cli: Cli, agent: list[str]):
+    define(cli, "guide.md", f"{HEAD}---\n")
+    file = schema_file(cli, json.dumps(SCHEMA))
+    answer = cli("run", "go", *agent, "--output-schema", file, "--model", cli.script({"text": 'Here: {"city": "Rome"}'}))
+    assert (answer.code, json.loads(answer.out)) == (0, {"city": "Rome"}), answer.err
+
+
+def test_an_answer_that_never_fits_exits_with_1(cli: Cli):
+    file = schema_file(cli, json.dumps(SCHEMA))
+    answer = cli("run", "go", "--output-schema", file, "--model", cli.script(*[{"text": "Rome"}] * 9), "--output", "json")
+    assert (answer.code, answer.json["outcome"], answer.json["validated"]) == (1, "invalid_output", False)
+
+
+def test_the_output_of_a_definition_is_what_its_answer_fits(cli: Cli):
+    define(cli, "guide.md", f"{HEAD}tools: [complete]\noutput: {json.dumps(SCHEMA)}\n---\n")
+    model = cli.script({"tool_calls": [{"name": "complete", "arguments": {"output": {"city": "Rome"}}}]})
+    answer = cli("run", "go", "--agent", "guide", "--model", model)
+    assert (answer.code, json.loads(answer.out)) == (0, {"city": "Rome"}), answer.err
+
+
+@pytest.mark.parametrize(
+    ("text", "said"),
+    [
+        ("{", "schema.json:1: --output-schema is no JSON: "),
+        ("[]", "schema.json: --output-schema must be a JSON Schema, an object"),
+        ('{"type": "objekt"}', "schema.json: "),
+    ],
+)
+def test_a_schema_that_is_none_is_refused_before_anything_is_asked(cli: Cli, text: str, said: str):
+    answer = cli("run", "go", "--output-schema", schema_file(cli, text), "--model", cli.script({"text": "ok"}))
+    assert (answer.code, answer.out) == (2, "")
+    assert said in answer.err
+    missing = cli("run", "go", "--output-schema", "nowhere.json", "--model", cli.script({"text": "ok"}))
+    assert (missing.code, "'nowhere.json' cannot be read" in missing.err) == (2, True)
+
+
+GUARD = """
+from treadle import Deny, Hook
+
+
+class Guard(Hook):
+    async def before_tool(self, run, call):
+        return Deny("the guard says no") if call.name == "ls" else None
+
+
+guard = Guard()
+"""
+
+
+def test_hooks_of_modules_are_asked_in_every_run(cli: Cli):
+    modules = cli.home / "modules"
+    modules.mkdir()
+    (modules / "mine.py").write_text(GUARD)
+    own(cli, "config.yaml", "agents: [mine]\n")
+    define(cli, "guide.md", f"{HEAD}tools: [ls]\n---\n")
+    look = {"tool_calls": [{"name": "ls", "arguments": {"path": "."}}]}
+    for agent in ([], ["--agent", "guide"]):
+        events = cli("run", "go", *agent, "--model", cli.script(look, {"text": "ok"}), "--output", "stream-json", PYTHONPATH=str(modules)).events
+        assert "the guard says no" in json.dumps(events)
+    broken = cli("run", "go", "--model", cli.script({"text": "ok"}))
+    assert (broken.code, broken.out) == (2, "")
+    assert "there is no 'mine'" in broken.err

@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+from typing import Any, cast
+
 import pytest
 
 from tests.definitions.defined import HEAD, Defined
-from treadle import AgentError, Limits, tool
+from treadle import Agent, AgentError, Limits
 from treadle.definitions.catalog import NESTED_MAX
+from treadle.tools.mcp import McpServer
 
 
 def calls(*names: str) -> str:
@@ -48,40 +51,37 @@ def test_a_project_may_only_lower_the_limits_of_the_configuration(defined: Defin
 SERVERS = "mcp_servers:\n  github: {command: [gh], tools: [search, read]}\n  github_more: {url: 'https://x.y'}\n"
 
 
-@tool(name="github_search")
-async def search(text: str) -> str:
-    """Searches."""
-    return text
-
-
-@tool(name="github_read")
-async def read_issue(number: int) -> str:
-    """Reads."""
-    return str(number)
+def servers(agent: Agent[Any, Any]) -> dict[str, Any]:
+    """By name, what it may offer."""
+    return {server.name: cast("McpServer", server).tools for server in agent.mcp_servers}
 
 
 @pytest.mark.parametrize(
-    ("named", "servers", "tools"),
+    ("named", "offered"),
     [
-        ("github_search", ("github",), ["github_search"]),
-        ("github", ("github",), ["github_search", "github_read"]),
-        ('"github_*"', ("github",), ["github_search", "github_read"]),
-        ("github_more_x", ("github_more",), None),
+        (["github_search"], {"github": ("search",)}),
+        (["github_read", "github_search"], {"github": ("read", "search")}),
+        (["github"], {"github": ("search", "read")}),
+        (['"github_*"'], {"github": ("search", "read")}),
+        (["github_search", "github"], {"github": ("search", "read")}),
+        (["github_more_x", "github_search"], {"github_more": ("x",), "github": ("search",)}),
+        (["github_more"], {"github_more": None}),
     ],
 )
-def test_tools_of_a_configured_server_are_taken_from_it(defined: Defined, named: str, servers: tuple[str, ...], tools: list[str] | None) -> None:
-    defined.project_says("guide.md", calls(named))
+def test_a_configured_server_comes_with_the_tools_that_are_named(defined: Defined, named: list[str], offered: dict[str, Any]) -> None:
+    defined.project_says("guide.md", calls("ls", *named))
+    agent = defined.catalog(SERVERS).agent("guide")
+    assert servers(agent) == offered
+    assert [one.name for one in agent.own_tools] == ["ls"]
+
+
+def test_agents_that_want_the_same_of_a_server_share_it(defined: Defined) -> None:
+    defined.project_says("a.md", calls("b", "github"))
+    defined.project_says("b.md", calls("github"))
+    defined.project_says("c.md", calls("github_read"))
     catalog = defined.catalog(SERVERS)
-    assert catalog.problems("guide") == []
-    assert catalog.servers("guide") == servers
-    if tools is not None:
-        assert [one.name for one in catalog.agent("guide", {"github": [search, read_issue]}).tools] == tools
-
-
-def test_the_servers_of_an_agent_are_also_those_of_its_agents(defined: Defined) -> None:
-    defined.project_says("a.md", calls("b", "read"))
-    defined.project_says("b.md", calls("github_search"))
-    assert defined.catalog(SERVERS).servers("a") == ("github",)
+    assert catalog.agent("a").mcp_servers[0] is catalog.agent("b").mcp_servers[0]
+    assert catalog.agent("c").mcp_servers[0] is not catalog.agent("b").mcp_servers[0]
 
 
 def test_a_tool_that_the_configuration_does_not_let_through_is_refused(defined: Defined) -> None:
@@ -90,22 +90,55 @@ def test_a_tool_that_the_configuration_does_not_let_through_is_refused(defined: 
     assert str(problem) == f"{path}:3: tools: mcp_servers.github.tools does not name 'delete': of that server there are github_search, github_read"
 
 
-def test_a_tool_that_the_server_does_not_have_is_told_with_the_nearest(defined: Defined) -> None:
-    path = defined.project_says("guide.md", calls("github_search"))
-    catalog = defined.catalog("mcp_servers: {github: {command: [gh]}}\n")
-    with pytest.raises(AgentError) as refused:
-        catalog.agent("guide", {"github": [read_issue]})
-    assert refused.value.message == f"{path}:3: the MCP server 'github' has no tool 'search': did you mean 'github_read'?"
-    with pytest.raises(AgentError, match="is not connected"):
-        catalog.agent("guide")
-
-
 def test_a_name_that_means_two_things_is_refused(defined: Defined) -> None:
     defined.project_says("read.md", calls())
     assert defined.wrong(calls("read")) == ["3: tools: 'read' is more than one thing, a coding tool and an agent: rename one of them"]
 
 
+# ---------------------------------------------------------------- ends
+
+
+def test_complete_ends_a_run_with_what_output_says(defined: Defined) -> None:
+    defined.project_says("guide.md", f"{HEAD}tools: [complete]\noutput: {{type: object, properties: {{city: {{type: string}}}}}}\n---\n")
+    agent = defined.catalog().agent("guide")
+    assert agent.completion
+    assert agent.own_tools == ()
+    assert agent.output == {"type": "object", "properties": {"city": {"type": "string"}}}
+
+
 # ---------------------------------------------------------------- agents of agents
+
+
+def test_an_agent_among_tools_is_a_tool_that_takes_a_prompt(defined: Defined) -> None:
+    defined.project_says("a.md", calls("b", "read"))
+    defined.project_says("b.md", "---\ndescription: Knows the weather\n---\n")
+    first, second = defined.catalog().agent("a").own_tools
+    assert (first.name, first.definition.description) == ("b", "Knows the weather")
+    assert list(first.definition.parameters["properties"]) == ["prompt"]
+    assert second.name == "read"
+
+
+@pytest.mark.parametrize(
+    ("callee", "input"),
+    [
+        ("inputs: {who: {type: string}}\n---\n", "who"),
+        ("---\nFor ${who}.\n", "who"),
+    ],
+)
+def test_an_agent_whose_inputs_a_caller_cannot_give_is_refused(defined: Defined, callee: str, input: str) -> None:
+    path = defined.project_says("a.md", calls("read", "b"))
+    defined.project_says("b.md", f"{HEAD}{callee}")
+    (problem,) = defined.catalog().problems("a")
+    assert str(problem) == f"{path}:3: tools: the agent 'b' needs the input {input!r}, which no other agent can give: give it a default there"
+    assert defined.catalog().problems("b") == []
+
+
+def test_two_agents_that_would_be_one_tool_are_refused(defined: Defined) -> None:
+    path = defined.project_says("a.md", calls("b.c", "b_c"))
+    for name in ("b.c", "b_c"):
+        defined.project_says(f"{name}.md", calls())
+    (problem,) = defined.catalog().problems("a")
+    assert str(problem).startswith(f"{path}:1: two tools are named 'b_c'")
 
 
 def test_a_circle_of_agents_is_refused_with_its_place_and_its_chain(defined: Defined) -> None:
@@ -137,17 +170,17 @@ def test_agents_that_share_others_are_no_circle_and_are_quickly_looked_at(define
         for side in "ab":
             defined.project_says(f"{side}{n}.md", calls(*callees))
     assert defined.catalog().problems() == []
-    assert defined.catalog().servers("a0") == ()
+    assert [one.name for one in defined.catalog().agent("a0").own_tools] == ["a1", "b1"]
 
 
 def test_agents_are_nested_only_so_deep(defined: Defined) -> None:
-    for n in range(200):
-        defined.project_says(f"a{n}.md", calls(*([f"a{n + 1}"] if n < 199 else [])))
+    for n in range(1_100):
+        defined.project_says(f"a{n}.md", calls(*([f"a{n + 1}"] if n < 1_099 else [])))
     problems = defined.catalog().problems("a0")
     assert problems
     assert all("nested deeper than 20 levels" in problem.text for problem in problems)
-    assert defined.catalog().problems("a180") == []
-    assert defined.catalog().problems("a179")
+    assert defined.catalog().problems("a1080") == []
+    assert defined.catalog().problems("a1079")
 
 
 def test_what_is_wrong_below_is_wrong_with_the_caller_too(defined: Defined) -> None:
@@ -160,5 +193,5 @@ def test_what_is_wrong_elsewhere_does_not_matter_to_an_agent(defined: Defined) -
     defined.project_says("a.md", calls("read"))
     defined.project_says("b.md", "nothing of the kind")
     catalog = defined.catalog()
-    assert [one.name for one in catalog.agent("a").tools] == ["read"]
+    assert [one.name for one in catalog.agent("a").own_tools] == ["read"]
     assert len(catalog.problems()) == 1

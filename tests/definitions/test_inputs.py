@@ -10,8 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from treadle import AgentError, Input
-from treadle.definitions import typed
-from treadle.definitions.inputs import InputType, misfit
+from treadle.definitions.inputs import InputType, misfit, missing, typed
 from treadle.definitions.keys import INPUT_TYPES
 
 
@@ -46,6 +45,7 @@ def test_what_was_typed_becomes_a_value_of_the_declared_type(kind: InputType, te
         ("number", "1e400", "must be a number, not '1e400'"),
         ("boolean", "1", "must be true or false, not '1'"),
         ("array", "a,b", "must be a JSON array"),
+        ("array", "[NaN]", "must be a JSON array"),
         ("array", '{"a": 1}', "must be a JSON array"),
         ("object", "[" * 100_000, "must be a JSON object"),
     ],
@@ -54,6 +54,13 @@ def test_what_is_of_another_type_is_refused(kind: InputType, text: str, said: st
     with pytest.raises(AgentError, match="the input 'x'") as refused:
         typed("x", text, Input(type=kind))
     assert said in refused.value.message
+
+
+def test_what_a_run_still_needs_is_named() -> None:
+    declared = {"who": Input(), "days": Input(type="integer"), "far": Input(required=False), "near": Input(default="x")}
+    assert missing(declared, "${who}", {"who": "Ada"}) == ["days"]
+    assert missing(declared, "${who}", {"who": "Ada", "days": 1}) == []
+    assert missing({}, "${b} $${c} ${a} ${b}", {"a": "x"}) == ["b"]
 
 
 def test_an_input_that_nobody_declared_is_a_text() -> None:

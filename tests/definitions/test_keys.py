@@ -106,7 +106,7 @@ It costs $$5.
     agent = defined.catalog().agent("guide")
     assert (agent.name, agent.description, agent.model) == ("guide", "Knows: the weather", "anthropic:claude-opus-5-5")
     assert agent.instructions == "You advise ${who} for ${days} days.\n\n---\nIt costs $$5."
-    assert [tool.name for tool in agent.tools] == ["read", "grep"]
+    assert [tool.name for tool in agent.own_tools] == ["read", "grep"]
     assert agent.limits == Limits(turns=5, seconds=1.5)
     assert agent.inputs == {"who": Input(description="Who asks"), "days": Input(type="integer", required=False, default=3)}
     assert [block.text for block in agent.system(agent.values({"who": "Ada"}))] == ["You advise Ada for 3 days.\n\n---\nIt costs $5."]

@@ -11,6 +11,8 @@ import pytest
 from tests.definitions.defined import HEAD, Defined
 from tests.projects import written
 from treadle import AgentError
+from treadle.config.values import DEFAULT
+from treadle.definitions import import_modules
 
 GOOD = '''
 from treadle import Agent, tool
@@ -48,11 +50,22 @@ def test_agents_and_tools_of_a_module_are_there_by_name(defined: Defined, place:
     catalog = defined.catalog("agents: [treadle_test_good]\n")
     assert catalog.problems() == []
     assert catalog.names() == ["guide", "loud"]
-    assert [one.name for one in catalog.agent("guide").tools] == ["shout", "read"]
+    assert [one.name for one in catalog.agent("guide").own_tools] == ["shout", "read"]
     assert catalog.agent("loud") is sys.modules["treadle_test_good"].loud
     assert {agent.name for agent in catalog.made()} == {"guide", "loud"}
     printed = capsys.readouterr()
     assert (printed.out, printed.err) == ("", "said while it is imported\n")
+
+
+def test_hooks_of_a_module_are_there_once_each_in_their_order(place: Path) -> None:
+    written(
+        place / "treadle_test_hooks.py", "from treadle import Hook\n\n\nclass Guard(Hook):\n    pass\n\n\nfirst, second = Guard(), Guard()\nagain = first\n"
+    )
+    written(place / "treadle_test_more.py", "from treadle_test_hooks import second\n")
+    modules = import_modules(["treadle_test_hooks", "treadle_test_more"], DEFAULT)
+    brought = sys.modules["treadle_test_hooks"]
+    assert modules.hooks == [brought.first, brought.second]
+    assert modules.problems == []
 
 
 def test_no_module_is_imported_before_anything_is_asked(defined: Defined, place: Path) -> None:

@@ -5,10 +5,11 @@ What a definition may say is treadle.definitions'; the coding assistant is tread
 
 from __future__ import annotations
 
+import json
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Final, NamedTuple, TypeVar
+from typing import TYPE_CHECKING, Any, Final, NamedTuple, TypeVar, cast
 
 import click
 import msgspec
@@ -16,6 +17,8 @@ import msgspec
 from treadle.agent import Agent
 from treadle.cli.exits import Failed
 from treadle.config import Config
+from treadle.errors import AgentError
+from treadle.hooks import Hook
 from treadle.types import Limits
 
 if TYPE_CHECKING:
@@ -29,6 +32,7 @@ ASSISTANT = "treadle"
 _OPTIONS: Final[tuple[Callable[[Any], Any], ...]] = (
     click.option("--agent", metavar="NAME", help="Run this agent, with its instructions and tools: see `treadle agents list`."),
     click.option("--input", "inputs", metavar="K=V", multiple=True, help="An input of the agent, of the type that it declares; repeatable."),
+    click.option("--output-schema", type=click.Path(path_type=Path), metavar="FILE", help="A JSON Schema: the answer is JSON that fits it."),
 )
 
 
@@ -50,7 +54,12 @@ def agent_options(command: F) -> F:
 
 
 def chosen_agent(config: Config, cwd: Path, options: Mapping[str, Any]) -> Chosen:
-    """Raises AgentError(invalid), and Failed for what was said wrong of its inputs."""
+    """Raises AgentError(invalid), and Failed for what was said wrong of its inputs and its output."""
+    chosen = _named(config, cwd, options)
+    return chosen._replace(agent=_with_output(chosen.agent, options["output_schema"])) if options["output_schema"] else chosen
+
+
+def _named(config: Config, cwd: Path, options: Mapping[str, Any]) -> Chosen:
     name, given = options["agent"] or ASSISTANT, options["inputs"]
     if name == ASSISTANT:
         from treadle.coding import coding_agent  # noqa: PLC0415  it brings the tools, and --help needs none
@@ -70,7 +79,37 @@ def defined_agent(config: Config, catalog: Catalog, name: str) -> Chosen:
     """An agent of files and modules. Raises AgentError(invalid) with all that is wrong with it."""
     agent = catalog.agent(name)
     others = tuple(other for other in catalog.made() if other is not agent)
-    return Chosen(agent, _limits(config, agent), {}, others, tuple(catalog.warnings))
+    hidden = [line for line in catalog.hidden() if line.startswith(f"{name}: ")]
+    return Chosen(agent, _limits(config, agent), {}, others, (*hidden, *catalog.warnings))
+
+
+def module_hooks(config: Config) -> tuple[Hook, ...]:
+    """Of the configured modules, for every run. Raises AgentError(invalid) where one cannot be imported: what guards runs is not left out in silence."""
+    if not config.agents:
+        return ()
+    from treadle.definitions import import_modules  # noqa: PLC0415  it brings the library for YAML
+
+    modules = import_modules(config.agents, config.origin("agents"))
+    if modules.problems:
+        raise AgentError("invalid", "\n".join(map(str, modules.problems)))
+    return tuple(modules.hooks)
+
+
+def _with_output(agent: Agent[Any, Any], file: Path) -> Agent[Any, Any]:
+    try:
+        schema: object = json.loads(file.read_bytes())
+    except OSError as e:
+        raise Failed(f"--output-schema {str(file)!r} cannot be read: {e.strerror or e}") from e
+    except json.JSONDecodeError as e:
+        raise Failed(f"{file}:{e.lineno}: --output-schema is no JSON: {e.msg}") from e
+    except (ValueError, RecursionError) as e:
+        raise Failed(f"{file}: --output-schema is no JSON: {e}") from e
+    if not isinstance(schema, dict):
+        raise Failed(f'{file}: --output-schema must be a JSON Schema, an object like {{"type": "object"}}, not {type(schema).__name__}')
+    try:
+        return replace(agent, output=cast("dict[str, object]", schema))
+    except AgentError as e:
+        raise Failed(f"{file}: {e.message.rpartition('output=: ')[2]}") from e
 
 
 def _limits(config: Config, agent: Agent[Any, Any]) -> Limits:
@@ -82,7 +121,7 @@ def _limits(config: Config, agent: Agent[Any, Any]) -> Limits:
 
 def _inputs(agent: Agent[Any, Any], given: Sequence[str]) -> dict[str, Any]:
     from treadle.config.readers import nearest  # noqa: PLC0415  as in chosen_agent
-    from treadle.definitions import typed  # noqa: PLC0415  likewise
+    from treadle.definitions import missing, typed  # noqa: PLC0415  likewise
 
     values: dict[str, Any] = {}
     for each in given:
@@ -96,4 +135,6 @@ def _inputs(agent: Agent[Any, Any], given: Sequence[str]) -> dict[str, Any]:
             hint = f"did you mean {near!r}?" if near else f"it has {', '.join(agent.inputs)}"
             raise Failed(f"agent {agent.name!r} has no input {name!r}: {hint}")
         values[name] = typed(name, text, agent.inputs.get(name))
+    if needed := missing(agent.inputs, agent.instructions, values):
+        raise Failed(f"agent {agent.name!r} needs the input {needed[0]!r}: give it with --input {needed[0]}=…")
     return values

@@ -21,6 +21,7 @@ from treadle.cli.render import plain
 from treadle.cli.run_options import check_directory
 from treadle.cli.terminal import Ink, Style, count, put, put_json, table, width, wrapped
 from treadle.config import Config, load
+from treadle.errors import AgentError
 from treadle.redaction import Redactor
 
 if TYPE_CHECKING:
@@ -50,12 +51,15 @@ def list_(as_json: bool, cwd: Path) -> None:
     config, catalog = _opened(cwd)
     secrets = Redactor(config.secrets())
     facts = [_facts(catalog, name, cwd) for name in catalog.names()]
-    for line in (*_hidden(catalog), *(problem for each in facts for problem in each["problems"])):
+    for line in (*catalog.hidden(), *(problem for each in facts for problem in each["problems"])):
         _warn(secrets, line)
     if as_json:
         put_json([{key: value for key, value in each.items() if key != "instructions"} for each in facts], secrets)
     elif facts:
-        rows = [[each["name"], each["model"] or "", each["place"], "(see above)" if each["problems"] else plain(each["description"])] for each in facts]
+        rows = [
+            [each["name"], each["model"] or "", each["place"], "(see above)" if each["problems"] else plain(" ".join(each["description"].split()))]
+            for each in facts
+        ]
         broken = {each["name"] for each in facts if each["problems"]}
         for line in table(["name", "model", "from", "description"], rows, ink=Ink(), style=partial(_colour, broken)):
             put(secrets.text(line))
@@ -104,7 +108,7 @@ def check(which: str | None, cwd: Path) -> None:
         click.echo(plain(secrets.text(str(problem))), err=True)
     if problems:
         raise Failed(f"{count(len(problems), 'thing')} to mend", 1)
-    for line in _hidden(catalog) if name is None else ():
+    for line in catalog.hidden() if name is None else ():
         _warn(secrets, line)
     names = catalog.names() if name is None else [name]
     put(f"ok: {', '.join(names)}" if names else "ok: no agents are defined here")
@@ -147,18 +151,16 @@ def _added(catalog: Catalog, which: str) -> str:
     return catalog.add(path)
 
 
-def _hidden(catalog: Catalog) -> Iterator[str]:
-    for file, by in catalog.found.hidden:
-        yield f"{file.name}: {by} counts, and not {file.path}, which is farther away"
-
-
 def _facts(catalog: Catalog, name: str, cwd: Path) -> dict[str, Any]:
     problems = [str(problem) for problem in catalog.problems(name)]
     of = catalog.modules.agents.get(name)
     file = catalog.found.files.get(name)
     definition = catalog.definition(name)
     if file is None and of is not None:
-        return {"name": name, "source": "module", "place": of.module, **_of_code(of.it), "problems": problems}
+        try:
+            return {"name": name, "source": "module", "place": of.module, **_of_code(of.it), "problems": problems}
+        except AgentError as e:  # a type of an output that JSON cannot describe
+            return {"name": name, "source": "module", "place": of.module, **dict.fromkeys(_KEYS), "problems": [f"{of.module}: {e.message}"]}
     said: dict[str, Any] = _of_file(definition) if definition is not None else dict.fromkeys(_KEYS)
     place = "" if file is None else _short(file.path, cwd)
     return {"name": name, "source": "own" if file is not None and file.root is None else "project", "place": place, **said, "problems": problems}
@@ -181,14 +183,13 @@ def _of_file(definition: Definition) -> dict[str, Any]:
 
 def _of_code(agent: Agent[Any, Any]) -> dict[str, Any]:
     model = agent.model
-    output: Any = agent.output
     return {
         "description": agent.description,
         "model": model if isinstance(model, str | None) else getattr(model, "name", type(model).__name__),
-        "tools": [one.name for one in agent.tools],
+        "tools": [one.name for one in agent.own_tools],
         "limits": msgspec.to_builtins(agent.limits) if agent.limits else {},
         "inputs": _inputs(agent),
-        "output": output if isinstance(output, dict | None) else getattr(output, "__name__", str(output)),
+        "output": None if agent.answer is None else agent.answer.schema,
         "instructions": agent.instructions,
     }
 
@@ -223,7 +224,7 @@ def _page(facts: dict[str, Any], ink: Ink) -> Iterator[str]:
         need = "needed" if one["required"] else f"default {one['default']!r}" if one["default"] is not None else "may be left out"
         yield from _field(f"input {name}", f"{one['type']}, {need}{': ' if one['description'] else ''}{one['description']}", ink)
     if facts["output"] is not None:
-        yield from _field("output", msgspec.json.encode(facts["output"]).decode() if isinstance(facts["output"], dict) else facts["output"], ink)
+        yield from _field("output", msgspec.json.encode(facts["output"]).decode(), ink)
     if facts["instructions"]:
         yield ""
         yield from plain(facts["instructions"]).splitlines()

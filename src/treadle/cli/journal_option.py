@@ -6,7 +6,7 @@ What a journal is stands in treadle.journal, where they are kept in treadle.jour
 from __future__ import annotations
 
 import os
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Final, NamedTuple, TypeVar
 
@@ -18,6 +18,7 @@ from treadle.errors import AgentError
 from treadle.redaction import Redactor
 
 if TYPE_CHECKING:
+    from treadle.hooks import Hook
     from treadle.journal import Journal
     from treadle.runtime import Runtime
 
@@ -47,10 +48,10 @@ def journal_file(url: str) -> Path | None:
     return Path(os.path.abspath(os.path.expanduser(name))) if name and name != url else None
 
 
-def open_runtime(config: Config, url: str, *, otherwise: str = "") -> Runtime:
+def open_runtime(config: Config, url: str, *, otherwise: str = "", hooks: Sequence[Hook] = ()) -> Runtime:
     """A runtime over the journal at `url`, which is made where there is none. Raises Failed, with exit code 2, where it cannot be opened.
 
-    `otherwise`: what a person could do without that journal.
+    `otherwise`: what a person could do without that journal. `hooks`: of all its runs.
     """
     from treadle.journals import open_journal  # noqa: PLC0415  the help of a command needs neither
     from treadle.runtime import Runtime  # noqa: PLC0415  likewise
@@ -60,7 +61,7 @@ def open_runtime(config: Config, url: str, *, otherwise: str = "") -> Runtime:
             journal = open_journal(url)
         except AgentError as e:
             raise AgentError(e.kind, e.message + otherwise) from e
-        return Runtime(config=config, journal=journal)
+        return Runtime(config=config, journal=journal, hooks=hooks)
 
 
 class Place(NamedTuple):

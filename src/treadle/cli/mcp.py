@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any
 import anyio
 import click
 
-from treadle.cli.agent_option import ASSISTANT, Chosen, chosen_agent, defined_agent
+from treadle.cli.agent_option import ASSISTANT, Chosen, chosen_agent, defined_agent, module_hooks
 from treadle.cli.exits import Failed, failing
 from treadle.cli.help import HELP
 from treadle.cli.journal_option import journal_url, open_runtime
@@ -67,7 +67,7 @@ async def _serve(config: Config, agents: Sequence[Chosen], options: dict[str, An
     from treadle.mcp_server.stdio import serve_stdio  # noqa: PLC0415  likewise
 
     stopped = _Stopped()
-    async with open_runtime(config, journal_url(config, options["journal"])) as runtime:
+    async with open_runtime(config, journal_url(config, options["journal"]), hooks=module_hooks(config)) as runtime:
         for name, agent in {agent.name: agent for chosen in agents for agent in (*chosen.others, chosen.agent)}.items():
             if name not in runtime.agents:
                 runtime.agents.register(agent)
@@ -118,7 +118,7 @@ def _agents(config: Config, names: Sequence[str], options: dict[str, Any]) -> li
 
 def _agent(config: Config, catalog: Catalog, name: str, options: dict[str, Any]) -> Chosen:
     if name == ASSISTANT:
-        return chosen_agent(config, options["cwd"].resolve(), {**options, "agent": None, "inputs": ()})
+        return chosen_agent(config, options["cwd"].resolve(), {**options, "agent": None, "inputs": (), "output_schema": None})
     chosen = defined_agent(config, catalog, name)
     return chosen._replace(agent=replace(chosen.agent, model=options["model"])) if options["model"] else chosen
 

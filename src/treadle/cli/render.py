@@ -125,14 +125,20 @@ class Text:
             self._say(f"    … {len(lines) - RESULT_LINES} more lines", "2")
 
     def _end(self, event: events.RunEnd) -> None:
-        if event.text:
-            text = self._secrets.exact(plain_answer(event.text) if self._out.isatty() else event.text)
+        if answer := self._answer(event):
+            text = self._secrets.exact(plain_answer(answer) if self._out.isatty() else answer)
             self._out.write(text.encode("utf-8", "replace") + (b"" if text.endswith("\n") else b"\n"))
             self._out.flush()
         if event.outcome is not Outcome.COMPLETED:
             self._say(f"treadle: {ended(event)}", "31")
         if not self._quiet:
             self._say(summary(event), "2")
+
+    def _answer(self, event: events.RunEnd) -> str:
+        """A typed one as JSON."""
+        if event.output is None or isinstance(event.output, str):
+            return event.output or event.text
+        return encode_json(self._secrets.inside(event.output)).decode()
 
     def _say(self, text: str, style: str = "") -> None:
         text = plain(self._secrets.text(text))

@@ -16,7 +16,7 @@ from typing import IO, Any
 import anyio
 import click
 
-from treadle.cli.agent_option import Chosen, agent_options, chosen_agent
+from treadle.cli.agent_option import Chosen, agent_options, chosen_agent, module_hooks
 from treadle.cli.exits import Failed, exit_code, failing, unwritable
 from treadle.cli.help import HELP
 from treadle.cli.input import read_prompt
@@ -128,7 +128,7 @@ def _without_effect(config: Config) -> list[str]:
 
 async def _run(config: Config, wish: Wish, chosen: Chosen, out: IO[bytes]) -> RunResult[Any]:
     show = renderer(wish.output, out, Redactor(config.secrets()), quiet=wish.quiet, verbose=wish.verbose).show
-    async with open_runtime(config, wish.journal, otherwise=EPHEMERAL) as runtime:
+    async with open_runtime(config, wish.journal, otherwise=EPHEMERAL, hooks=module_hooks(config)) as runtime:
         session = await _last_here(runtime, wish.cwd) if wish.goes_on else new_id("session") if wish.session is None else wish.session
         for other in (chosen.agent, *chosen.others):
             runtime.agents.register(other)

@@ -55,10 +55,11 @@ def _style(column: int, text: str) -> Style:
 def _rows(config: Config, cwd: Path) -> tuple[list[dict[str, Any]], list[str]]:
     """And what could not be imported."""
     from treadle.definitions import Catalog  # noqa: PLC0415  --help needs none of it
+    from treadle.tools.complete import Complete  # noqa: PLC0415  likewise
 
     catalog = Catalog(config, cwd)
     rows = [_row(tool, "coding", "treadle") for tool in catalog.tool_names.coding.values()]
-    rows.append({"name": "complete", "effect": "pure", "source": "treadle", "place": "treadle", "description": "Ends the run with its answer."})
+    rows.append(_row(Complete(None), "completion", "treadle"))
     rows += [_row(of.it, "module", of.module) for of in catalog.modules.tools.values()]
     return [*rows, *_served(config)], [str(problem) for problem in catalog.modules.problems]
 

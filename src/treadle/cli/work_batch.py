@@ -14,6 +14,7 @@ import anyio
 import click
 import msgspec
 
+from treadle.cli.agent_option import module_hooks
 from treadle.cli.exits import Failed
 from treadle.cli.input import STDIN_BYTES_MAX, attachment
 from treadle.cli.journal_option import journal_file, journal_url, open_runtime
@@ -62,7 +63,7 @@ async def worked(wish: Wish, out: IO[bytes] | None) -> Report:
     config = configured(options, cwd=options["cwd"] if resumed is None else _there(resumed))
     secrets = Redactor(config.secrets())
     async with (
-        open_runtime(config, journal_url(config, options["journal"])) as runtime,
+        open_runtime(config, journal_url(config, options["journal"]), hooks=module_hooks(config)) as runtime,
         display(secrets, quiet=options["quiet"], verbose=options["verbose"]) as watcher,
     ):
         for warning in config.warnings:

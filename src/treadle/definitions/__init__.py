@@ -9,5 +9,7 @@ from __future__ import annotations
 
 from treadle.definitions.catalog import ASSISTANT as ASSISTANT
 from treadle.definitions.catalog import Catalog as Catalog
+from treadle.definitions.inputs import missing as missing
 from treadle.definitions.inputs import typed as typed
+from treadle.definitions.modules import import_modules as import_modules
 from treadle.definitions.places import Problem as Problem

@@ -6,7 +6,7 @@ Which files there are is places.py's, what stands in them keys.py's, what the na
 from __future__ import annotations
 
 import os
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 from functools import cached_property
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -18,13 +18,14 @@ from treadle.config import Config, project_of
 from treadle.config.file import Broken
 from treadle.config.keys import STAND_INS, lower
 from treadle.config.readers import nearest
+from treadle.definitions.inputs import missing
 from treadle.definitions.keys import Definition, read_keys
 from treadle.definitions.modules import Modules, import_modules
 from treadle.definitions.naming import Callee, Completion, Meaning, Names, OwnTool, Served, Unknown
 from treadle.definitions.places import DefinitionFile, Found, Problem, add_file, find
 from treadle.definitions.text import read
 from treadle.errors import AgentError
-from treadle.tooling import Tool
+from treadle.tooling import Tool, ToolServer
 from treadle.types import Limits
 
 ASSISTANT = "treadle"
@@ -34,14 +35,19 @@ NESTED_MAX = 20
 SIZES = ("large", "small")
 """Names of the configuration's own models."""
 
-ServersTools = Mapping[str, Sequence[Tool[Any]]]
-"""By MCP server: its tools, each named with the server's prefix."""
-
 
 class _Read(NamedTuple):
     definition: Definition | None
     meanings: tuple[Meaning, ...]
     problems: tuple[Problem, ...]
+
+
+class _Refused(Exception):
+    """What no reading of the files alone could tell."""
+
+    def __init__(self, file: DefinitionFile, line: int, text: str) -> None:
+        super().__init__(text)
+        self.problem = Problem(str(file.path), line, text)
 
 
 class Catalog:
@@ -53,6 +59,7 @@ class Catalog:
         self.found: Found = find(own, project_of(cwd))
         self._read: dict[str, _Read] = {}
         self._made: dict[str, Agent[Any, Any]] = {}
+        self._servers: dict[tuple[str, tuple[str | None, ...]], ToolServer] = {}
         self.warnings: list[str] = []
         """For the person, of the agents that were made."""
 
@@ -78,6 +85,10 @@ class Catalog:
         """What its file says; None where it has none, or something is wrong."""
         return self._reading(name).definition if name in self.found.files else None
 
+    def hidden(self) -> list[str]:
+        """For the person: which files count in the place of others of their name, each as `NAME: …`."""
+        return [f"{file.name}: {by} counts, and not {file.path}, which is farther away" for file, by in self.found.hidden]
+
     def add(self, path: Path) -> str:
         """A file that may lie anywhere, as if it lay among those of the project; gives the agent's name. It replaces another one of that name."""
         real = Path(os.path.realpath(path))
@@ -100,9 +111,17 @@ class Catalog:
             self._must_be_there(name)
         found = dict.fromkeys(self.modules.problems)
         seen: dict[str, int] = {}
-        for each in self.names() if name is None else [name]:
+        names = self.names() if name is None else [name]
+        for each in names:
             self._look(each, (), seen, found)
-        return list(found)
+        return list(found or dict.fromkeys(self._unmakeable(names)))
+
+    def _unmakeable(self, names: Sequence[str]) -> Iterator[Problem]:
+        for name in names:
+            try:
+                self._agent(name)
+            except _Refused as e:
+                yield e.problem
 
     def _look(self, name: str, chain: tuple[str, ...], seen: dict[str, int], found: dict[Problem, None]) -> int:
         """Adds what is wrong with it, and with those below it, to `found`; gives how deep they are nested. `seen`: that of those that were looked at.
@@ -118,7 +137,7 @@ class Catalog:
             reading, chain = self._reading(name), (*chain, name)
             found |= dict.fromkeys(reading.problems)
             for callee, line in self._callees(reading):
-                below, wrong = 0, self._circle(chain, callee, line)
+                below, wrong = 0, self._circle(chain, callee, line) or self._uncallable(name, callee, line)
                 if wrong is None:
                     below = self._look(callee, chain, seen, found) if len(chain) < NESTED_MAX else 1
                     wrong = self._too_deep(chain, callee, line) if len(chain) + below > NESTED_MAX else None
@@ -140,6 +159,15 @@ class Catalog:
         circle = " -> ".join((*chain[chain.index(callee) :], callee))
         text = f"agents that call each other in a circle would never end: {circle}. Take one out of the other's tools"
         return Problem(str(self.found.files[chain[-1]].path), line, text)
+
+    def _uncallable(self, name: str, callee: str, line: int) -> Problem | None:
+        """A caller gives a prompt, and nothing else."""
+        of = self.modules.agents.get(callee)
+        called = of.it if of is not None else self.definition(callee)
+        if called is None or not (needed := missing(called.inputs, called.instructions, ())):
+            return None
+        text = f"tools: the agent {callee!r} needs the input {needed[0]!r}, which no other agent can give: give it a default there"
+        return Problem(str(self.found.files[name].path), line, text)
 
     def _too_deep(self, chain: tuple[str, ...], callee: str, line: int) -> Problem:
         return Problem(str(self.found.files[chain[-1]].path), line, f"agents are nested deeper than {NESTED_MAX} levels: {chain[0]} -> … -> {callee}")
@@ -203,72 +231,67 @@ class Catalog:
 
     # ------------------------------------------------------------ made
 
-    def servers(self, name: str) -> tuple[str, ...]:
-        """The MCP servers whose tools an agent needs, itself or through its agents. Raises AgentError(invalid) where something is wrong with it."""
-        self._must_be_right(name)
-        found: dict[str, None] = {}
-        family = [name]
-        for each in family:
-            if each in self.found.files:
-                reading = self._reading(each)
-                found |= {meaning.server: None for meaning in reading.meanings if isinstance(meaning, Served)}
-                family += dict.fromkeys(callee for callee, _ in self._callees(reading) if callee not in family)
-        return tuple(found)
-
-    def agent(self, name: str, servers: ServersTools | None = None) -> Agent[Any, Any]:
-        """The definition as an `Agent`. `servers`: the tools of each MCP server that `servers(name)` gives.
+    def agent(self, name: str) -> Agent[Any, Any]:
+        """The definition as an `Agent`. Nothing is connected to: the MCP servers of its tools are among its `mcp_servers`.
 
         Raises AgentError(invalid) for an unknown name, and with every problem of it and of the agents among its tools.
         """
-        self._must_be_right(name)
-        return self._agent(name, servers or {})
+        if problems := self.problems(name):
+            raise AgentError("invalid", "\n".join(map(str, problems)))
+        return self._agent(name)
 
     def made(self) -> list[Agent[Any, Any]]:
         """Every agent that can be found by name from now on: those of modules, and those of files that were made."""
         return [*(of.it for of in self.modules.agents.values()), *self._made.values()]
 
-    def _must_be_right(self, name: str) -> None:
-        if problems := self.problems(name):
-            raise AgentError("invalid", "\n".join(map(str, problems)))
-
-    def _agent(self, name: str, servers: ServersTools) -> Agent[Any, Any]:
+    def _agent(self, name: str) -> Agent[Any, Any]:
+        """Raises _Refused."""
         if (of := self.modules.agents.get(name)) is not None:
             return of.it
         if name not in self._made:
             reading = self._reading(name)
             assert reading.definition is not None, "it was checked"
-            self._made[name] = self._make(reading.definition, reading.meanings, servers)
+            self._made[name] = self._make(reading.definition, reading.meanings)
         return self._made[name]
 
-    def _make(self, definition: Definition, meanings: tuple[Meaning, ...], servers: ServersTools) -> Agent[Any, Any]:
-        file = definition.file
-        tools: list[Any] = []
-        for meaning, named in zip(meanings, definition.tools, strict=True):
+    def _make(self, definition: Definition, meanings: tuple[Meaning, ...]) -> Agent[Any, Any]:
+        tools: list[Tool[Any] | Agent[Any, Any]] = []
+        wanted: dict[str, list[str | None]] = {}
+        for meaning in meanings:
             match meaning:
                 case OwnTool(tool):
                     tools.append(tool)
                 case Callee(callee):
-                    tools.append(self._agent(callee, servers))
-                case Served(server, tool):
-                    tools += _served(file, named.line, servers, server, tool)
+                    tools.append(self._agent(callee))
+                case Served():
+                    wanted.setdefault(meaning.server, []).append(meaning.tool)
                 case Completion():
                     pass
-        more: dict[str, Any] = {"output": definition.output} if definition.output is not None else {}
-        if any(isinstance(meaning, Completion) for meaning in meanings):
-            more["completion"] = True
         try:
             return Agent(
-                name=file.name,
+                name=definition.file.name,
                 description=definition.description,
                 instructions=definition.instructions,
                 model=self._model(definition),
                 tools=tools,
+                output=definition.output,
+                completion=any(isinstance(meaning, Completion) for meaning in meanings),
+                mcp_servers=[self._server(name, tuple(named)) for name, named in wanted.items()],
                 limits=self._limits(definition),
                 inputs=definition.inputs,
-                **more,
             )
         except AgentError as e:
-            raise AgentError("invalid", f"{file.path}:1: {e.message}") from e
+            raise _Refused(definition.file, 1, e.message) from e
+
+    def _server(self, name: str, wanted: tuple[str | None, ...]) -> ToolServer:
+        """One for all agents that want the same of it, so that it is started once. `wanted`: by its own names; None: what the configuration lets through."""
+        if (name, wanted) not in self._servers:
+            from treadle.tools.mcp import McpServer  # noqa: PLC0415  few agents have such tools
+
+            server = McpServer.of(name, self._config.mcp_servers[name])
+            only = tuple(tool for tool in wanted if tool is not None)
+            self._servers[name, wanted] = server if None in wanted else msgspec.structs.replace(server, tools=only)
+        return self._servers[name, wanted]
 
     def _model(self, definition: Definition) -> str | None:
         """None: the configuration's large one."""
@@ -286,17 +309,3 @@ class Catalog:
                 above[name] = None
                 self.warnings.append(f"{file.path}:{line}: limits.{name} is ignored: {reason}")
         return msgspec.structs.replace(limits, **above)
-
-
-def _served(file: DefinitionFile, line: int, servers: ServersTools, server: str, tool: str | None) -> Sequence[Tool[Any]]:
-    """Raises AgentError(invalid)."""
-    if server not in servers:
-        raise AgentError("invalid", f"{file.path}:{line}: the MCP server {server!r} is not connected")
-    if tool is None:
-        return servers[server]
-    there = {each.name: each for each in servers[server]}
-    if (found := there.get(f"{server}_{tool}")) is None:
-        near = nearest(f"{server}_{tool}", there)
-        hint = f"did you mean {near!r}?" if near else f"it has {', '.join(there) or 'none'}"
-        raise AgentError("invalid", f"{file.path}:{line}: the MCP server {server!r} has no tool {tool!r}: {hint}")
-    return [found]

@@ -1,9 +1,11 @@
-"""Values of declared inputs: whether one fits, and one that was typed as text. Which inputs there are is the agent's. Entry: `misfit`, `typed`."""
+"""Values of inputs: whether one fits, one that was typed as text, which are missing. What is declared is the agent's. Entry: `typed`, `missing`."""
 
 from __future__ import annotations
 
 import json
 import math
+import re
+from collections.abc import Collection, Mapping
 from typing import Any, Literal, TypeAlias
 
 from treadle.agent import Input
@@ -12,6 +14,8 @@ from treadle.errors import AgentError
 
 InputType: TypeAlias = Literal["string", "integer", "number", "boolean", "array", "object"]
 
+HOLE = re.compile(r"\$\$|\$\{([A-Za-z_][A-Za-z0-9_]*)\}")
+"""`$$`, or a variable in instructions."""
 _WORDS: dict[str, bool] = {"true": True, "false": False}
 
 
@@ -53,6 +57,14 @@ def typed(name: str, text: str, declared: Input | None) -> Any:
         how = {"boolean": "true or false", "array": 'a JSON array, like ["a", "b"]', "object": 'a JSON object, like {"a": 1}'}.get(kind, _article(kind))
         raise AgentError("invalid", f"the input {name!r} must be {how}, not {shown(text)}")
     return value
+
+
+def missing(inputs: Mapping[str, Input], instructions: str, given: Collection[str]) -> list[str]:
+    """What a run of an agent with these still needs, in order."""
+    needed = [name for name, one in inputs.items() if one.required and one.default is None]
+    if not inputs:
+        needed = [name for name in dict.fromkeys(HOLE.findall(instructions)) if name]
+    return [name for name in needed if name not in given]
 
 
 def _refused(word: str) -> None:

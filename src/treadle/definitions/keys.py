@@ -14,7 +14,7 @@ from treadle.agent import Input
 from treadle.config.document import Entry, Node
 from treadle.config.keys import refusal, shown
 from treadle.config.readers import Reader, Wrong, nearest, one_of, positive, text, whole, yes_or_no
-from treadle.definitions.inputs import InputType, misfit
+from treadle.definitions.inputs import HOLE, InputType, misfit
 from treadle.definitions.places import DefinitionFile, Problem
 from treadle.definitions.text import Text
 from treadle.types import Limits
@@ -25,7 +25,6 @@ INPUT_TYPES: tuple[str, ...] = get_args(InputType)
 INPUT_KEYS = ("type", "required", "default", "description")
 
 _VARIABLE = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
-_HOLE = re.compile(r"\$\$|\$\{([A-Za-z_][A-Za-z0-9_]*)\}")
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -104,7 +103,7 @@ class _Reading:
         given = self._text(entry, "instructions") if body is None else None
         instructions = body if body is not None else given.text.strip() if given else ""
         if inputs:
-            for name in dict.fromkeys(hole for hole in _HOLE.findall(instructions) if hole and hole not in inputs):
+            for name in dict.fromkeys(hole for hole in HOLE.findall(instructions) if hole and hole not in inputs):
                 near = nearest(name, inputs)
                 hint = f"did you mean ${{{near}}}?" if near else f"declare it, or write $${{{name}}} for the characters themselves"
                 self._wrong(self._line_of(name, entry), f"${{{name}}} is not among the declared inputs ({', '.join(inputs)}): {hint}")
@@ -114,7 +113,7 @@ class _Reading:
         """Where it first stands in the instructions."""
         lines = self.written.lines
         first = entry.key.line if entry is not None else _body_line(lines)
-        return next((n for n, line in enumerate(lines[first - 1 :], first) if variable in _HOLE.findall(line)), first)
+        return next((n for n, line in enumerate(lines[first - 1 :], first) if variable in HOLE.findall(line)), first)
 
     def _tools(self, entry: Entry | None) -> tuple[Line, ...]:
         named: dict[str, Line] = {}

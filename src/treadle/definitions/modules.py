@@ -21,6 +21,7 @@ from typing_extensions import get_protocol_members
 from treadle.agent import Agent
 from treadle.config import Origin
 from treadle.definitions.places import Problem
+from treadle.hooks import Hook
 from treadle.tooling import Tool
 
 T = TypeVar("T")
@@ -39,10 +40,12 @@ class Of(NamedTuple, Generic[T]):
 
 @dataclass(frozen=True, slots=True)
 class Modules:
-    """Agents and tools by name, of all modules together."""
+    """What all modules together brought, agents and tools by name."""
 
     agents: dict[str, Of[Agent[Any, Any]]] = field(default_factory=dict[str, Of[Agent[Any, Any]]])
     tools: dict[str, Of[Tool[Any]]] = field(default_factory=dict[str, Of[Tool[Any]]])
+    hooks: list[Hook] = field(default_factory=list[Hook])
+    """In their order; each once."""
     problems: list[Problem] = field(default_factory=list[Problem])
 
 
@@ -69,6 +72,9 @@ def _take(modules: Modules, name: str, module: ModuleType) -> None:
             continue
         if isinstance(value, Agent):
             _register(modules, modules.agents, "agent", value.name, Of(name, value))
+        elif isinstance(value, Hook):
+            if not any(value is hook for hook in modules.hooks):
+                modules.hooks.append(value)
         elif _TOOL_MEMBERS.issubset(dir(value)):
             _register(modules, modules.tools, "tool", value.name, Of(name, value))
 

@@ -14,7 +14,7 @@ import click
 from msgspec import UNSET
 
 from treadle.agent import Agent
-from treadle.cli.agent_option import ASSISTANT, defined_agent
+from treadle.cli.agent_option import ASSISTANT, defined_agent, module_hooks
 from treadle.cli.exits import Failed, exit_code, failing, unwritable
 from treadle.cli.journal_option import journal_file, journal_option, journal_url
 from treadle.cli.next_steps import next_steps
@@ -207,7 +207,7 @@ async def _main(drive: Drive, url: str, out: IO[bytes], work: Callable[[Opened],
         info = await find_run(journal, drive.run)
         config = load(cwd=drive.cwd or info.cwd, flags=drive.flags())
         show = renderer(drive.output, out, Redactor(config.secrets()), quiet=drive.quiet, verbose=drive.verbose).show
-        async with Runtime(config=config, journal=journal) as runtime:
+        async with Runtime(config=config, journal=journal, hooks=module_hooks(config)) as runtime:
             opened = Opened(info, runtime, config, show, drive)
             for warning in config.warnings:
                 opened.warn(warning)
