@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import http.server
 import logging
+import subprocess
+import sys
 import threading
 from collections.abc import Iterator
 from pathlib import Path
@@ -105,10 +107,23 @@ async def test_a_status_is_told_in_words(servers: McpServers, two_hosts: tuple[_
 
 
 async def test_a_server_that_nobody_runs_is_told_without_its_keys(servers: McpServers, warnings: list[str], caplog: pytest.LogCaptureFixture) -> None:
-    caplog.set_level(logging.WARNING)
+    caplog.set_level(logging.DEBUG)
     await servers.tools([McpServer(name="r", url=f"http://me:{CANARY}@127.0.0.1:9/mcp?key={CANARY}", headers={"x": CANARY})], warn=warnings.append)
     assert "cannot be reached" in warnings[0]
     assert CANARY not in "".join([*warnings, *(record.getMessage() for record in caplog.records)])
+
+
+async def test_what_libraries_log_of_requests_has_no_keys(servers: McpServers, our_url: str, caplog: pytest.LogCaptureFixture) -> None:
+    caplog.set_level(logging.INFO)
+    await servers.tools([McpServer(name="ours", url=f"{our_url}?key={CANARY}", headers={"x-token": CANARY})], warn=print)
+    logged = "".join(record.getMessage() for record in caplog.records)
+    assert "HTTP Request: POST" in logged
+    assert CANARY not in logged
+
+
+def test_what_the_sdk_logs_is_not_printed_where_nobody_wants_logs() -> None:
+    code = "import logging, treadle.tools.mcp.connection; logging.getLogger('mcp.client.session').error('loud')"
+    assert subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True).stderr == ""
 
 
 async def test_a_dying_server_says_none_of_its_secrets(servers: McpServers, call: Use) -> None:

@@ -6,6 +6,7 @@ Not here: when to connect again (upkeep.py). Entry: `Connection`.
 
 from __future__ import annotations
 
+import logging
 import math
 from collections.abc import AsyncGenerator, Mapping
 from contextlib import asynccontextmanager
@@ -28,6 +29,8 @@ from treadle.tools.mcp.traffic import Traffic
 from treadle.tools.mcp.words import one_line
 
 Era: TypeAlias = Literal["auto", "legacy"]
+
+logging.getLogger("mcp").addHandler(logging.NullHandler())  # where nobody has said where logs go, tracebacks of the SDK would be printed
 
 CLOSE_S = 5.0
 SILENCES = 2

@@ -6,6 +6,7 @@ says so. Entry: `http`.
 
 from __future__ import annotations
 
+import logging
 from collections.abc import AsyncGenerator, AsyncIterator
 from contextlib import asynccontextmanager
 from typing import Any
@@ -27,6 +28,8 @@ SIDE_S = 10.0
 IDLE_S = 300.0
 """Without a byte of an answer."""
 _EVENTS = "text/event-stream"
+_ENDPOINTS: set[str] = set()
+"""Hosts of servers to which we connected."""
 _UNSENT = (httpx2.ConnectError, httpx2.ConnectTimeout, httpx2.PoolTimeout, httpx2.ProxyError)
 
 
@@ -58,7 +61,7 @@ class _Head(msgspec.Struct):
 class _Client(httpx2.AsyncClient):
     def __init__(self, endpoint: str, **options: Any) -> None:
         super().__init__(**options)
-        self._endpoint = httpx2.URL(endpoint)
+        _ENDPOINTS.add(httpx2.URL(endpoint).host)
 
     @override
     async def send(self, request: httpx2.Request, **how: Any) -> httpx2.Response:
@@ -113,6 +116,20 @@ def _answer(request: httpx2.Request, error: dict[str, Any], status: int = 500) -
 def _words(error: Exception) -> str:
     """Without what the library says of addresses, in which secrets may stand."""
     return type(error).__name__
+
+
+def _without_keys(record: logging.LogRecord) -> bool:
+    """The library logs the address of each request, in which there may be a key."""
+    if isinstance(record.args, tuple):
+        record.args = tuple([_bare(arg) if isinstance(arg, httpx2.URL) and arg.host in _ENDPOINTS else arg for arg in record.args])
+    return True
+
+
+def _bare(url: httpx2.URL) -> httpx2.URL:
+    return url.copy_with(userinfo=b"", query=None, fragment=None)
+
+
+logging.getLogger("httpx2").addFilter(_without_keys)
 
 
 # ---------------------------------------------------------------- bodies
