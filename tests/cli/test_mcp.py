@@ -305,3 +305,12 @@ async def test_agents_in_files_are_served_instead_with_their_inputs(cli: Cli):
     async with Client(parameters(cli, "--agent", "poet", "--agent", "treadle")) as client:
         assert [one.name for one in (await client.list_tools()).tools] == ["poet", "treadle"]
     assert cli("mcp", "--agent", "broken").code == 2
+
+
+def test_a_key_is_in_no_refusal(cli: Cli):
+    define(cli, "counter", "---\ndescription: Counts\ninputs:\n  number:\n    type: integer\n---\nCount to ${number}.\n")
+    with serving(cli, "--model", cli.script({"text": "never"}), ANTHROPIC_API_KEY=KEY) as session:
+        session.ask("tools/call", name="counter", arguments={**PROMPT, "number": KEY})
+        result = session.read()["result"]
+    assert result["isError"]
+    assert KEY not in json.dumps(result)
