@@ -12,6 +12,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
 from typing import Any, Generic, Literal, cast
+from weakref import WeakKeyDictionary
 
 import msgspec
 from typing_extensions import TypeVar, get_protocol_members
@@ -30,6 +31,8 @@ from treadle.types import Limits, Settings, SystemBlock
 Deps = TypeVar("Deps", contravariant=True, default=object)
 
 COMPLETE = "complete"
+_ANSWERS: WeakKeyDictionary[type, AnswerType[Any]] = WeakKeyDictionary()
+"""Of types: a class inside a function is understood where its agent is first made, and not where that is changed later."""
 _NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9_.-]{0,63}")
 _TOOL_MEMBERS = get_protocol_members(Tool)
 _HOLE = re.compile(r"\$\$|\$\{([A-Za-z_][A-Za-z0-9_]*)\}")
@@ -92,7 +95,7 @@ class Agent(Generic[Deps, Out]):
         if not isinstance(given, str) or not _NAME.fullmatch(given):
             raise AgentError("invalid", f"{given!r} is no name for an agent: use up to 64 letters, digits, '_', '-' and '.'")
         self._check_kinds()
-        tools = tuple(Subagent(one) if isinstance(one, Agent) else one for one in self.tools)
+        tools = tuple(self._callee(one) if isinstance(one, Agent) else one for one in self.tools)
         self._keep(tools=tools, messages=tuple(self.messages), inputs=dict(self.inputs), context=tuple(self.context), hooks=tuple(self.hooks))
         for one in tools:
             self._check_tool(one)
@@ -108,6 +111,18 @@ class Agent(Generic[Deps, Out]):
         if self.inputs and (unknown := sorted(self._holes() - set(self.inputs))):
             declared = ", ".join(self.inputs)
             raise AgentError("invalid", f"agent {self.name!r} uses ${{{unknown[0]}}}, which is not among its declared inputs ({declared})")
+
+    def _callee(self, one: Agent[Any, Any]) -> Subagent:
+        if needed := one.needs:
+            why = f"needs the input(s) {', '.join(needed)}, which no call can give: it takes a prompt and nothing else. Give them defaults"
+            raise AgentError("invalid", f"agent {self.name!r}: the agent {one.name!r} among its tools {why}")
+        return Subagent(one)
+
+    @property
+    def needs(self) -> list[str]:
+        """Inputs that a run has to be given."""
+        given = {name for name, declared in self.inputs.items() if not declared.required or declared.default is not None}
+        return sorted((self._holes() | set(self.inputs)) - given)
 
     def _check_kinds(self) -> None:
         """The commonest mix-ups of whoever has no type checker; each would fail much later, and say something else."""
@@ -140,10 +155,16 @@ class Agent(Generic[Deps, Out]):
             return None
         from treadle.outputs import answer_type  # noqa: PLC0415  only for agents with such an output
 
+        known = isinstance(self.output, type) and _ANSWERS.get(self.output)
+        if known:
+            return known
         try:
-            return answer_type(self.output)
+            made = answer_type(self.output)
         except AgentError as e:
             raise AgentError(e.kind, f"agent {self.name!r}: output=: {e.message}") from e
+        if isinstance(self.output, type) and made is not None:
+            _ANSWERS[self.output] = made
+        return made
 
     def _check_tool(self, one: object) -> None:
         has = dir(one)  # asked for its definition, it would make its schema, and load pydantic for it
