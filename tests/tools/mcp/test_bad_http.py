@@ -29,6 +29,7 @@ class _Host(http.server.ThreadingHTTPServer):
     def __init__(self, port: int = 0) -> None:
         super().__init__(("127.0.0.1", port), _Answers)
         self.sessions = 0
+        self.is_gone = False
         self.session = ""
         self.cancelled = threading.Event()
         self.do: Callable[[_Answers, int], None] = _Answers.nothing
@@ -46,6 +47,9 @@ class _Answers(http.server.BaseHTTPRequestHandler):
 
     def do_POST(self) -> None:
         host = cast("_Host", self.server)
+        if host.is_gone:
+            self.connection.shutdown(2)
+            return
         message: dict[str, Any] = json.loads(self.rfile.read(int(self.headers["content-length"])))
         if message.get("method") == "initialize":
             host.sessions += 1
@@ -194,6 +198,7 @@ async def test_a_server_that_has_gone_ran_nothing_and_is_there_when_it_is_back(s
         threading.Thread(target=first.serve_forever, daemon=True).start()
         tools = await servers.tools([server(first)], warn=print)
         port = first.server_port
+        first.is_gone = True  # to connections that are open
         first.shutdown()
     failures: list[ToolFailed] = []
     while not failures or failures[-1].happened is None:  # a connection that was open already may live a moment longer

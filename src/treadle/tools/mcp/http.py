@@ -119,17 +119,18 @@ def _words(error: Exception) -> str:
 
 
 def _without_keys(record: logging.LogRecord) -> bool:
-    """The library logs the address of each request, in which there may be a key."""
+    """The libraries log addresses, in which there may be a key."""
     if isinstance(record.args, tuple):
         record.args = tuple([_bare(arg) if isinstance(arg, httpx2.URL) and arg.host in _ENDPOINTS else arg for arg in record.args])
-    return True
+    return not str(record.msg).startswith("Connecting to StreamableHTTP endpoint")
 
 
 def _bare(url: httpx2.URL) -> httpx2.URL:
     return url.copy_with(userinfo=b"", query=None, fragment=None)
 
 
-logging.getLogger("httpx2").addFilter(_without_keys)
+for _name in ("httpx2", "mcp.client.streamable_http"):
+    logging.getLogger(_name).addFilter(_without_keys)
 
 
 # ---------------------------------------------------------------- bodies
