@@ -90,9 +90,8 @@ class Assembly:
         return await self._plan(agent, prompt, session_id, options, state=state, fork=fork)
 
     async def resumed(self, agent: Agent[Any, Any], state: RunState, options: ResumeOptions, *, caller: Caller | None = None) -> Plan:
-        """Of a run whose driver is gone; without its resumption."""
-        started, answers = _started(state), answers_of(options)
-        answers.check(state)
+        """Of a run whose driver is gone; without its resumption. What was said of its calls was checked before."""
+        started = _started(state)
         await self.toolboxes.confining.check(agent)
         more, missed = await self._more_tools(agent)
         if (gone := missing_tool(state, {tool.name: tool for tool in (*agent.own_tools, *more)})) is not None:

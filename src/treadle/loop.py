@@ -9,7 +9,6 @@ limits budget.py's. Entry: `Run.drive`.
 from __future__ import annotations
 
 import logging
-import math
 from collections.abc import Sequence
 from dataclasses import replace
 
@@ -32,6 +31,7 @@ from treadle.model_turn import ModelTurn, go_on
 from treadle.plan import Ending, Plan, as_error, metrics_of
 from treadle.recovery import Answers, recover
 from treadle.retry import RetryPolicy
+from treadle.run_time import RunTime
 from treadle.types import Outcome, StopReason, now
 from treadle.verdict import Verdict
 
@@ -64,6 +64,8 @@ class Run:
         self._driven_s = self.state.driven_s
         self._inbox: tuple[str, ...] = ()
         self._scope = toolbox.scope
+        self.time = RunTime(toolbox.scope)
+        self._reserved = False
         self._cancelled_by: str | None = None
         self._verdict = Verdict(plan)
         self._model = ModelTurn(plan, toolbox.definitions, feed, self._append, toolbox.traced, clock=clock, retries=retries)
@@ -87,8 +89,20 @@ class Run:
 
     async def drive(self) -> None:
         """Runs to its `ending`. Raises what journal.begin raises, and what cancels the awaiting task, after the run was closed."""
+        self.reserve()
+        try:
+            await self._drive()
+        finally:
+            self._ledger.end()
+
+    def reserve(self) -> None:
+        """Its share of what is left above it is kept for it, until it has been driven. Raises BudgetSpent where there is none. Idempotent."""
+        if not self._reserved:
+            self._ledger.begin(self.plan.above)
+            self._reserved = True
+
+    async def _drive(self) -> None:
         seconds, begun = self.plan.limits.seconds, self._clock.monotonic()
-        self._ledger.begin(self.plan.above)
         with self._toolbox.traced.run() as span:
             with anyio.CancelScope(shield=True):  # it has begun both in the journal and here, or nowhere
                 await self._begin()
@@ -155,12 +169,10 @@ class Run:
 
     async def _answers(self) -> Answers | None:
         """What people say of the calls that wait. The run's clock stands still meanwhile."""
-        deadline, begun = self._scope.deadline, anyio.current_time()
-        self._scope.deadline = math.inf
-        try:
+        if self.plan.approver is None:
+            return None
+        with self.time.standing_still():
             return await ask_people(self.plan, self.state, self._feed)
-        finally:
-            self._scope.deadline = deadline + anyio.current_time() - begun
 
     async def _closed(self, answers: Answers, *, driven: bool = False) -> Outcome | None:
         """Goes on with the open calls of the last response, as somebody said of them."""

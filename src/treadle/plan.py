@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -39,6 +39,8 @@ class Resumption:
     writer: RunWriter
     """Taken over, and nothing appended yet."""
     answers: Answers
+    below: Answers = field(default_factory=Answers)
+    """What was said of calls of runs that this one had started."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

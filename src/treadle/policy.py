@@ -95,7 +95,7 @@ def decide(mode: Mode, tool: Tool[Any], arguments: Any, cwd: Path, permissions: 
     if touched is not None and touched.command is not None:
         beside = _of_paths(touched, reach_of(cwd, permissions)) + [_of_host(host, permissions.rules) for host in touched.hosts]
         return _of_command(mode, touched.command, [*findings, *beside], cwd, permissions)
-    if mode == "plan" and tool.effect != "pure":
+    if mode == "plan" and tool.effect != "pure" and not delegates(tool):
         return Decision("deny", f"{tool.name} can change things, and this run only plans (mode plan): describe the change instead")
     places: dict[str, str] = {}
     found: list[Finding] = []
@@ -114,6 +114,11 @@ def decide(mode: Mode, tool: Tool[Any], arguments: Any, cwd: Path, permissions: 
         return Decision("allow", places=places) if places else ALLOW
     pattern = _tool_pattern(tool, found) if settled.verdict == "ask" and not findings else None
     return Decision(settled.verdict, settled.why or f"{tool.name} can change things, and mode {mode} asks before that", pattern, places)
+
+
+def delegates(tool: Tool[Any]) -> bool:
+    """Whether it does nothing but start runs, whose calls are judged one by one: a tool of anybody's may say so."""
+    return getattr(tool, "delegates", False) is True
 
 
 def _touched(tool: Tool[Any], arguments: Any, cwd: Path) -> Touched | None:

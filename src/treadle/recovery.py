@@ -6,7 +6,7 @@ Where the run goes from there is the loop's business. Entry: `recover`.
 from __future__ import annotations
 
 import logging
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any, Protocol
 
@@ -38,9 +38,22 @@ class Answers:
     arguments: Mapping[str, JsonText] = field(default_factory=dict[str, JsonText])
     """What an approved one is to be called with instead."""
 
-    def check(self, state: RunState) -> None:
-        """Raises AgentError(invalid) for an answer to a call that is not open."""
-        still_open = [call.id for call in state.open_calls]
+    def __bool__(self) -> bool:
+        return bool(self.calls)
+
+    @property
+    def calls(self) -> set[str]:
+        """Of which something is said."""
+        return {*self.approve, *self.deny, *self.results}
+
+    def only(self, calls: Collection[str]) -> Answers:
+        """What is said of these."""
+        deny, results = ({call_id: text for call_id, text in said.items() if call_id in calls} for said in (self.deny, self.results))
+        return replace(self, approve=self.approve.intersection(calls), deny=deny, results=results)
+
+    def check(self, state: RunState, *, below: Sequence[str] = ()) -> None:
+        """Raises AgentError(invalid) for an answer to a call that is not open. `below`: calls that are, in runs that this one started."""
+        still_open = [*(call.id for call in state.open_calls), *below]
         if strange := [call_id for call_id in (*self.approve, *self.deny, *self.results) if call_id not in still_open]:
             there_are = f"open are: {', '.join(still_open)}" if still_open else "none is open"
             raise AgentError("invalid", f"no call {strange[0]!r} of this run waits for an answer; {there_are}")

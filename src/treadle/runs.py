@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import logging
 import threading
-from collections.abc import Awaitable, Callable, Collection, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Mapping, Sequence
 from dataclasses import replace
 from functools import partial
 from typing import Any, NamedTuple
@@ -18,17 +18,16 @@ import msgspec
 from treadle.agent import Agent, Deps
 from treadle.agent_registry import AgentRegistry
 from treadle.assembly import Assembly, answers_of, prompt_of, resumed
-from treadle.budget import LIMIT_NAMES, BudgetSpent
+from treadle.children import Children, Parent, Spawning, divided, typed
 from treadle.clock import Clock
 from treadle.entries import Fork, ModelResponded, Record
 from treadle.errors import AgentError
-from treadle.events import ChildEnd, ChildStart, Warned
+from treadle.events import Warned
 from treadle.feed import EventStream, Feed
 from treadle.hub import Hub
-from treadle.journal import RunInfo
 from treadle.loop import Run
 from treadle.message import Part
-from treadle.plan import Caller, Ending, Plan, Resumption, ending_of
+from treadle.plan import Ending, Plan, Resumption, ending_of
 from treadle.result import Out, RunResult
 from treadle.retry import RetryPolicy
 from treadle.run_state import RunState
@@ -36,25 +35,13 @@ from treadle.run_stream import Job
 from treadle.session import ForkOptions, ResumeOptions, RunOptions, Session, check_options
 from treadle.session_store import check_session_id
 from treadle.toolboxes import into_this_loop
-from treadle.tooling import ToolFailed
 from treadle.tools.function.threads import abandoned_calls, wait_for_abandoned
-from treadle.types import Limits, new_id
+from treadle.types import new_id
 
 logger = logging.getLogger("treadle")
 
 CLOSE_GRACE_S = 5.0
 """How long closing waits for runs to close and for the threads of abandoned sync tools."""
-
-
-MAX_DEPTH = 5
-"""Runs one below the other."""
-
-
-class _Parent(NamedTuple):
-    """The run whose tool started another one."""
-
-    caller: Caller
-    feed: Feed
 
 
 class _Active(NamedTuple):
@@ -82,6 +69,7 @@ class Runs:
         """By session id."""
         self._jobs: dict[str, Job[Any]] = {}
         """Under way, by run id."""
+        self._children = Children(assembly.journal, self)
         self._late: dict[str, Run] = {}
         """Ended runs of which a sync tool still runs in its thread."""
         self.ran = False
@@ -154,7 +142,7 @@ class Runs:
         options: RunOptions,
         stream: EventStream | None,
         *,
-        parent: _Parent | None = None,
+        parent: Parent | None = None,
     ) -> Job[Out]:
         """Everything that can be wrong before a run starts is said here."""
         self._check(options, RunOptions)
@@ -162,7 +150,7 @@ class Runs:
         prompt, session_id = prompt_of(text), _session_id(options.get("session"))
         await self._store_late()
         make = partial(self._assembly.plan, agent, prompt, session_id, options, caller=parent.caller if parent else None)
-        return await self._claimed(session_id, agent, make, deps, options, stream, parent=parent.feed if parent else None)
+        return await self._claimed(session_id, agent, make, deps, options, stream, parent=parent)
 
     async def fork(
         self,
@@ -216,7 +204,7 @@ class Runs:
         options: ResumeOptions,
         stream: EventStream | None,
         *,
-        parent: _Parent | None = None,
+        parent: Parent | None = None,
     ) -> Job[Out]:
         """What is wrong is said before the run is taken over."""
         self._check(options, ResumeOptions)
@@ -227,6 +215,7 @@ class Runs:
         if state.finished is not None:
             raise AgentError("invalid", f"run {run_id} is finished: replay it, or fork it")
         found = self._known(agent, started.agent, run_id)
+        answers, below = await divided(self._journal, state, answers_of(options))
 
         async def make() -> Plan:
             plan = await self._assembly.resumed(found, state, options, caller=parent.caller if parent else None)
@@ -238,9 +227,9 @@ class Runs:
                 with anyio.CancelScope(shield=True):
                     await writer.release()
                 raise
-            return resumed(plan, Resumption(writer=writer, answers=answers_of(options)))
+            return resumed(plan, Resumption(writer=writer, answers=answers, below=below))
 
-        return await self._claimed(started.session_id, found, make, deps, options, stream, parent=parent.feed if parent else None)
+        return await self._claimed(started.session_id, found, make, deps, options, stream, parent=parent)
 
     def _check(self, options: Mapping[str, object], known: type[Any]) -> None:
         if self._closed:
@@ -262,7 +251,7 @@ class Runs:
         options: RunOptions | ResumeOptions,
         stream: EventStream | None,
         *,
-        parent: Feed | None = None,
+        parent: Parent | None = None,
     ) -> Job[Out]:
         """The session is claimed before its history is read."""
         if session_id is None:
@@ -278,13 +267,15 @@ class Runs:
         return job
 
     def _job(
-        self, agent: Agent[Deps, Out], plan: Plan, deps: Deps, options: RunOptions | ResumeOptions, stream: EventStream | None, parent: Feed | None
+        self, agent: Agent[Deps, Out], plan: Plan, deps: Deps, options: RunOptions | ResumeOptions, stream: EventStream | None, parent: Parent | None
     ) -> Job[Out]:
-        feed = Feed(plan.run_id, plan.session_id, self._hub, stream, redactor=self._redactor, parent=parent, hooks=plan.hooks)
+        feed = Feed(plan.run_id, plan.session_id, self._hub, stream, redactor=self._redactor, parent=parent and parent.feed, hooks=plan.hooks)
         if plan.hooks:
             plan.hooks.warn = lambda text: feed.say(Warned, {"text": text})
         toolbox = self._assembly.toolboxes.make(agent, plan, deps, feed, self._run_child)
         run = Run(plan, toolbox, self._journal, feed, clock=self._clock, retries=self._retries)
+        if parent is not None and (above := self._jobs.get(parent.caller.plan.run_id)) is not None:
+            run.time.above = above.run.time
         if (before := self._late.pop(plan.run_id, None)) is not None:
             before.late.go_on_in(run.late)
         job = Job[Out](run=run, drive=self._drive, over=anyio.Event())
@@ -293,56 +284,25 @@ class Runs:
         self._jobs[plan.run_id] = job
         return job
 
-    async def _run_child(
-        self,
-        parent: Plan,
-        feed: Feed,
-        call_id: str,
-        agent: Agent[Any, Out],
-        text: str | Sequence[Part],
-        *,
-        deps: Any,
-        inputs: Mapping[str, Any] | None,
-        limits: Limits | None,
-    ) -> RunResult[Out]:
-        """A run that a tool of another one started, in that tool's own task; or one that it had started before it was cut."""
-        if parent.depth + 1 >= MAX_DEPTH:
-            raise ToolFailed(f"Not started: agents start agents at most {MAX_DEPTH - 1} deep. Do it yourself.")
-        above, before = _Parent(Caller(parent, call_id), feed), await self._child_before(parent.run_id, call_id, agent.name)
-        try:
-            if before is None:
-                job = await self.start(agent, text, deps, _inherited(parent, inputs, limits), None, parent=above)
-            else:
-                state = await self._journal.load(before.run_id)
-                if state.finished is not None:
-                    return result_of(state, ending_of(state))
-                job = await self.resume(before.run_id, agent, deps, _going_on(parent), None, parent=above)
-        except BudgetSpent as e:
-            raise ToolFailed(f"Not started: the limit of {LIMIT_NAMES[e.outcome]} leaves nothing for another agent.") from e
-        child = job.run.plan.run_id
-        feed.say(ChildStart, {"child_run_id": child, "agent": agent.name})
-        try:
-            await job.drive(job)
-        finally:
-            if (ending := job.run.ending) is not None:
-                feed.say(ChildEnd, {"child_run_id": child, "outcome": ending.outcome})
-        return job.unwrap()
+    async def _run_child(self, parent: Plan, feed: Feed, call_id: str, repeated: bool, agent: Agent[Any, Out], text: str, **options: Any) -> RunResult[Out]:
+        return await self._children.run(parent, feed, Spawning(call_id, repeated), agent, text, **options)
 
-    async def _child_before(self, run_id: str, call_id: str, agent: str) -> RunInfo | None:
-        """The newest run of this agent that this call has started, by a driver that died or waited for a person."""
-        if call_id not in self._repeated(run_id):
-            return None
-        found = [info for info in await self._journal.children(run_id) if info.agent == agent]
-        for info in reversed(found):
-            started = (await self._journal.load(info.run_id)).started
-            if started is not None and started.parent_call_id == call_id:
-                return info
-        return None
+    def finished(self, state: RunState, agent: Agent[Any, Out] | None) -> RunResult[Out]:
+        """The same, of an agent that may be known here by its name."""
+        assert state.started is not None, "a run begins with run.started"
+        name = state.started.agent
+        found = agent or self._agents.get(name) or self._registry.get(name)
+        return result_of(state, ending_of(state)) if found is None else self.result_of(state, found)
 
-    def _repeated(self, run_id: str) -> Collection[str]:
-        """Calls of a run under way that were started before its driver took it up: only these can have children already."""
-        job = self._jobs.get(run_id)
-        return () if job is None or (not job.run.state.resumed and not job.run.state.asked) else job.run.state.starts
+    def result_of(self, state: RunState, agent: Agent[Any, Out]) -> RunResult[Out]:
+        """That of a finished run, out of its journal."""
+        return typed(result_of(state, ending_of(state)), agent)
+
+    async def drop(self, job: Job[Any]) -> None:
+        """Lets go of one that is not driven after all."""
+        if (resumption := job.run.plan.resumption) is not None:
+            await resumption.writer.release(waiting=bool(job.run.state.asked))
+        self._release(job)
 
     async def _drive(self, job: Job[Out]) -> None:
         try:
@@ -356,6 +316,8 @@ class Runs:
             if job.run.ending is not None:
                 job.result = result_of(job.run.state, job.run.ending)
                 await _after_run(job.run.plan, job.result)
+                if not job.run.ending.waiting:
+                    await self._children.over(job.run.plan.run_id, resumed=job.run.state.resumed > 0)
             if job.run.plan.session_id is None:
                 with anyio.CancelScope(shield=True):
                     await self._assembly.toolboxes.end(job.run.plan.run_id)
@@ -388,24 +350,6 @@ class Runs:
     def _let_go(self, session_id: str) -> None:
         with self._lock:
             self._active.pop(session_id, None)
-
-
-def _inherited(parent: Plan, inputs: Mapping[str, Any] | None, limits: Limits | None) -> RunOptions:
-    """What a child is run with: it may do no more than its parent."""
-    options: RunOptions = {"mode": parent.mode, "cwd": parent.cwd, "user_id": parent.user_id, "inputs": inputs or {}}
-    options |= {"on_ask": parent.on_ask, "on_unknown": parent.on_unknown}
-    if limits is not None:
-        options["limits"] = limits
-    if parent.approver is not None:
-        options["on_approval"] = parent.approver
-    return options
-
-
-def _going_on(parent: Plan) -> ResumeOptions:
-    options: ResumeOptions = {"mode": parent.mode, "cwd": parent.cwd, "on_ask": parent.on_ask}
-    if parent.approver is not None:
-        options["on_approval"] = parent.approver
-    return options
 
 
 async def _after_run(plan: Plan, result: RunResult[Any]) -> None:

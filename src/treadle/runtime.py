@@ -20,12 +20,12 @@ from treadle.agent import Agent, Deps
 from treadle.agent_registry import AgentRegistry
 from treadle.assembly import Assembly
 from treadle.callbacks import Listeners
-from treadle.calls import OpenCalls
+from treadle.children import close_run
 from treadle.clock import Clock
 from treadle.config import Config, load
 from treadle.config.readers import span_of
 from treadle.difference import RunDiff, compare
-from treadle.entries import CancelAsked, Record, RunStarted
+from treadle.entries import Record, RunStarted
 from treadle.errors import AgentError
 from treadle.events import Event
 from treadle.feed import EventStream, Feed
@@ -46,7 +46,7 @@ from treadle.session import ForkOptions, ResumeOptions, RunOptions, Session
 from treadle.session_store import Sessions
 from treadle.telemetry.configured import Telemetry
 from treadle.tracing import Tracer
-from treadle.types import Outcome, now
+from treadle.types import now
 
 logger = logging.getLogger("treadle")
 
@@ -175,7 +175,7 @@ class Runtime:
         """
         state = await self.journal.load(run_id)
         if state.finished is not None:
-            return result_of(state, ending_of(state))
+            return self._runs.finished(state, agent)
         return await self._collect(partial(self._runs.resume, run_id, agent, deps, options), _listeners(options))
 
     def resume_stream(self, run_id: str, agent: Agent[Deps, Out] | None = None, *, deps: Deps = None, **options: Unpack[ResumeOptions]) -> RunStream[Out]:
@@ -251,16 +251,7 @@ class Runtime:
                 raise AgentError("busy", f"the process that drives run {run_id} does not answer: end that process, or take the run away from it {by_force}")
             if found.status == "finished":
                 return found
-        writer = await self.journal.take_over(run_id, force=force)
-        try:
-            state = await self.journal.load(run_id)
-            cut = [CancelAsked(at=now(), by="kill"), *OpenCalls(state).cut("The run was stopped")]
-            open_turn, driven_s = state.turn or None, state.driven_s
-            for entry in cut:
-                state.apply(entry)
-            await writer.append([*cut, unfinished(state, Outcome.CANCELLED, driven_s=driven_s).finished(open_turn)])
-        finally:
-            await writer.release()
+        await close_run(self.journal, run_id, by="kill", force=force)
         return await self.journal.info(run_id)
 
     def session(self, session_id: str | None = None, *, agent: Agent[Deps, Out]) -> Session[Deps, Out]:

@@ -8,6 +8,7 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Any
 
+from treadle.errors import AgentError
 from treadle.json_text import JsonText, decode_json
 from treadle.model import ToolDefinition
 from treadle.result import RunResult
@@ -25,6 +26,8 @@ class Subagent:
     timeout_s = None
     needs_approval = False
     max_output = MAX_OUTPUT_CHARS
+    delegates = True
+    """What it comes to is judged call by call, in the run that it starts."""
 
     def __init__(self, agent: Definition[Any, Any]) -> None:
         self.agent = agent
@@ -51,7 +54,7 @@ class Subagent:
         return Touched(own=True)
 
     async def execute(self, ctx: ToolContext[Any], arguments: str) -> str:
-        return told(self.name, await ctx.spawn(self.agent, arguments, deps=ctx.deps))
+        return await answer_of(self.name, self.agent, ctx, arguments)
 
     async def probe(self, ctx: ToolContext[Any], arguments: str) -> ProbeAnswer:
         return None
@@ -67,6 +70,15 @@ def prompt_in(arguments_json: JsonText, name: str) -> str:
     if not isinstance(prompt, str) or not prompt.strip() or len(arguments) > 1:
         raise InvalidArguments(f'{name} takes one argument, a text that is not empty: {{"prompt": "…"}}')
     return prompt
+
+
+async def answer_of(name: str, agent: Definition[Any, Any], ctx: ToolContext[Any], prompt: str) -> str:
+    """What the parent's model is told. Raises ToolFailed where the child came to no answer, ToolDeferred where it waits."""
+    try:
+        result = await ctx.spawn(agent, prompt, deps=ctx.deps)
+    except AgentError as e:
+        raise ToolFailed(f"The agent {name} could not begin: {e.message}") from e
+    return told(name, result)
 
 
 def told(name: str, result: RunResult[Any]) -> str:

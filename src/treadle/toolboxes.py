@@ -201,7 +201,7 @@ class _Contexts:
             report=partial(self._report, call_id),
             is_cancelled=toolbox.is_stopping,
             late=partial(self._late, toolbox, call_id),
-            run_child=partial(self._run_child, call_id),
+            run_child=partial(self._run_child, call_id, ready.attempt > 1),
         )
 
     def _report(self, call_id: str, text: str, done: float | None, total: float | None) -> None:

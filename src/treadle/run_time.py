@@ -1,0 +1,50 @@
+"""How long a run may still take: its time stands still while people are asked, in it or in a run that it started. Entry: `RunTime`."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Generator, Iterator
+from contextlib import contextmanager
+
+import anyio
+
+
+class RunTime:
+    """Of one run under way."""
+
+    def __init__(self, scope: anyio.CancelScope) -> None:
+        """`scope`: the run's, whose deadline ends it."""
+        self._scope = scope
+        self.above: RunTime | None = None
+        """That of the run that started it."""
+        self._waits = 0
+        """How many wait for people, in it and below."""
+        self._deadline = self._since = 0.0
+
+    @contextmanager
+    def standing_still(self) -> Generator[None]:
+        """For all above it too."""
+        chain = [*self._chain()]
+        for one in chain:
+            one._stop()
+        try:
+            yield
+        finally:
+            for one in chain:
+                one._go_on()
+
+    def _chain(self) -> Iterator[RunTime]:
+        one: RunTime | None = self
+        while one is not None:
+            yield one
+            one = one.above
+
+    def _stop(self) -> None:
+        self._waits += 1
+        if self._waits == 1:
+            self._deadline, self._since, self._scope.deadline = self._scope.deadline, anyio.current_time(), math.inf
+
+    def _go_on(self) -> None:
+        self._waits -= 1
+        if not self._waits:
+            self._scope.deadline = self._deadline + anyio.current_time() - self._since
