@@ -6,7 +6,7 @@ from datetime import UTC, datetime
 from typing import Any
 
 import pytest
-from hypothesis import assume, given
+from hypothesis import HealthCheck, assume, given, settings
 from hypothesis import strategies as st
 
 import treadle
@@ -62,6 +62,7 @@ def test_what_stays_is_the_first_message_and_the_newest_whole_exchanges(messages
     assert len(kept) <= most // 2 or begins[-1] == 1 or (begins == [0, 1]), "more than half only where one exchange is as long"
 
 
+@settings(suppress_health_check=[HealthCheck.filter_too_much])
 @given(conversations, st.integers(4, 40))
 def test_a_view_that_was_shrunk_stays_the_same_until_it_is_full_again(messages: list[Message], most: int) -> None:
     cut = window(messages, most)

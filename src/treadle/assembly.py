@@ -5,8 +5,10 @@ It starts nothing. Entry: `Assembly`.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import AsyncGenerator, Sequence
+from contextlib import suppress
 from dataclasses import replace
+from functools import partial
 from pathlib import Path
 from typing import Any, get_args
 
@@ -14,6 +16,7 @@ import msgspec
 
 from treadle.agent import Agent, expand_message
 from treadle.clock import Clock
+from treadle.compaction import Summariser
 from treadle.config import Config
 from treadle.entries import Fork, RunStarted
 from treadle.errors import AgentError
@@ -23,7 +26,7 @@ from treadle.journal import Journal
 from treadle.journals.memory import MemoryJournal
 from treadle.message import MediaPart, Message, Part, TextPart, encode_json
 from treadle.model import Model
-from treadle.model_choice import Asker, ModelChoice
+from treadle.model_choice import Asker, Chosen, ModelChoice
 from treadle.plan import Caller, Plan, Resumption
 from treadle.recovery import Answers, missing_tool
 from treadle.redaction import Redactor, mask_logs
@@ -140,6 +143,8 @@ class Assembly:
             on_unknown=options.get("on_unknown", started.on_unknown),
             fork=started.fork,
             prices=chosen.prices,
+            windows=chosen.windows,
+            summarisers=partial(self._summarisers, chosen, Asker(started.run_id, started.session_id, state=state)),
             warnings=(*warnings, *dropped, *missed),
         )
 
@@ -210,8 +215,17 @@ class Assembly:
             on_unknown=options.get("on_unknown", "tell"),
             fork=fork,
             prices=chosen.prices,
+            windows=chosen.windows,
+            summarisers=partial(self._summarisers, chosen, Asker(run_id, session_id, fork=fork)),
             warnings=(*warnings, *missed),
         )
+
+    async def _summarisers(self, own: Chosen, asker: Asker) -> AsyncGenerator[Summariser, None]:
+        """The small model; where it cannot be had, or fails, the run's own."""
+        with suppress(AgentError):  # no key for it
+            small = await self._choice.choose(self.config.models.small, asker, Limits())
+            yield Summariser(small.model, small.name, small.prices, small.windows(small.name))
+        yield Summariser(own.model, own.name, own.prices, own.windows(own.name))
 
 
 def _typed(agent: Agent[Any, Any]) -> Settings:

@@ -11,11 +11,10 @@ from collections.abc import Callable
 from decimal import ROUND_CEILING, Decimal
 from typing import NamedTuple, TypeAlias
 
+from treadle.context import BYTES_PER_TOKEN
 from treadle.prices import Dearest
 from treadle.types import Limits, Outcome, Reserved, Usage, usd
 
-BYTES_PER_TOKEN = 3
-"""Fewer than any tokenizer needs for prose or code on average: what is not counted yet is rather over- than underestimated."""
 LEAST_SAID = 256
 """Output tokens that a turn is expected to have at least, where one looks ahead."""
 
@@ -253,6 +252,24 @@ class Ledger:
             raise BudgetSpent(Outcome.TOKEN_LIMIT)
         if reserved is not None and self._free(_USD) < _units_of(reserved):
             raise BudgetSpent(Outcome.COST_LIMIT)
+
+    def set_aside(self, reserved: Reserved) -> bool:
+        """Keeps that much for a request beside the turns, until it is given back; False where it is not there."""
+        if self._free(_TOKENS) < reserved.tokens or self._free(_USD) < _units_of(reserved):
+            return False
+        self._hold(_TOKENS, reserved.tokens)
+        self._hold(_USD, _units_of(reserved))
+        return True
+
+    def give_back(self, reserved: Reserved) -> None:
+        """What was set aside; what it took is spent already."""
+        self._hold(_TOKENS, -reserved.tokens)
+        self._hold(_USD, -_units_of(reserved))
+
+    @property
+    def counts_money(self) -> bool:
+        """Whether a limit, here or above, is one of money."""
+        return self._free(_USD) != math.inf
 
     # ------------------------------------------------------------ what was spent
 

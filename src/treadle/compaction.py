@@ -5,7 +5,8 @@ What goes and how it is folded is context.py's, the words are summary.py's, when
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator, Callable, Sequence
+from collections.abc import AsyncGenerator, Callable, Sequence
+from contextlib import aclosing
 from typing import NamedTuple
 
 import msgspec
@@ -17,12 +18,12 @@ from treadle.errors import AgentError
 from treadle.json_text import encode_json
 from treadle.message import Message
 from treadle.model import Model, ModelResponse, Switch
-from treadle.prices import Pricing
+from treadle.prices import Pricing, needed
 from treadle.retry import Attempt, RetryPolicy, ask
 from treadle.run_state import RunState
 from treadle.summary import CUT_HERE, message_of, request_for
 from treadle.todos import standing
-from treadle.types import DEFAULT_MAX_TOKENS, StopReason, now
+from treadle.types import DEFAULT_MAX_TOKENS, Reserved, StopReason, now
 from treadle.window import first_words
 
 MARGIN = 50
@@ -41,6 +42,12 @@ class Summariser(NamedTuple):
     prices: Callable[[str], Pricing]
     """By the name of who answers."""
     context_tokens: int | None = None
+
+
+async def nobody() -> AsyncGenerator[Summariser, None]:
+    """None can be had."""
+    for none in ():
+        yield none
 
 
 class Room(NamedTuple):
@@ -96,7 +103,7 @@ class Compactor:
         *,
         context: Callable[[str], int | None],
         fixed: Callable[[], int],
-        summarisers: Callable[[], AsyncIterator[Summariser]],
+        summarisers: Callable[[], AsyncGenerator[Summariser, None]],
         retries: RetryPolicy,
         clock: Clock,
     ) -> None:
@@ -106,19 +113,29 @@ class Compactor:
         self._load = Load(state, fixed)
         self._gave_up = False
         """No summary was had: in this run it is tried again only where there is no other way."""
+        self._aside: Reserved | None = None
+        """For a summary."""
+
+    def is_needed(self, max_tokens: int, *, forced: bool = False) -> bool:
+        """Whether the next request would be too large. `max_tokens`: of its response. `forced`: whether it seems so or not."""
+        window = self._context(self._state.asked_model)
+        return forced or (bool(window) and self._load.tokens() > Room.of(window or 0, max_tokens).limit)
+
+    def give_back(self) -> None:
+        """What was reserved for a summary; what it took is in the state by now."""
+        if self._aside is not None:
+            self._state.ledger.give_back(self._aside)
+            self._aside = None
 
     async def make_room(self, max_tokens: int, *, forced: bool = False) -> Made:
-        """Only where every call has its result. Nothing where there is room, or nothing that could go.
+        """Only where every call has its result. Nothing where there is room, or nothing that could go. `give_back` comes after it, however it ends.
 
         `forced`: also where there seems to be room. `max_tokens`: of the response that is to come. Raises AgentError(context_overflow)
         where what is left is known to be larger than the window. Cancellation leaves nothing behind.
         """
-        window = self._context(self._state.asked_model)
-        if not window and not forced:
+        if not self.is_needed(max_tokens, forced=forced):
             return Made()
-        load = self._load.tokens()
-        if not forced and load <= Room.of(window or load, max_tokens).limit:
-            return Made()
+        window, load = self._context(self._state.asked_model), self._load.tokens()
         work = _Work(self._state, self._fixed(), load, min(window or load, load) if forced else window or load, max_tokens)
         await self._work(work, forced=forced)
         if window and work.load > window and self._state.measured[0]:
@@ -135,21 +152,21 @@ class Compactor:
             work.clear_more()
 
     async def _sum_up(self, work: _Work, asked: Sequence[Message]) -> None:
-        why = "nobody could be asked"
-        async for summariser in self._summarisers():
-            try:
-                text, spent = await self._summary(summariser, work, asked)
-            except AgentError as e:
-                why = f"{summariser.name}: {e.message}"
-                continue
-            if text.strip():
-                work.take_summary(text, spent)
-                return
-            why = f"{summariser.name} gave no summary"
-            work.note_failure(why, spent)
-            self._gave_up = True
-            return
-        work.note_failure(why)
+        why, spent = "nobody could be asked", None
+        async with aclosing(self._summarisers()) as summarisers:
+            async for summariser in summarisers:
+                try:
+                    text, spent = await self._summary(summariser, work, asked)
+                except AgentError as e:
+                    why = f"{summariser.name}: {e.message}"
+                    self.give_back()
+                    continue
+                if text:
+                    work.take_summary(text, spent)
+                    return
+                why = f"{summariser.name} gave no summary"
+                break
+        work.note_failure(why, spent)
         self._gave_up = True
 
     async def _summary(self, summariser: Summariser, work: _Work, asked: Sequence[Message]) -> tuple[str, Spent]:
@@ -157,12 +174,27 @@ class Compactor:
         window = summariser.context_tokens or min(max(work.window, 4 * size), INPUT_TOKENS)
         max_tokens = min(DEFAULT_MAX_TOKENS, max(window // 4, size))
         shown = max(window - max_tokens - 2 * size, size)
+        await self._set_aside(summariser, min(shown, work.load) + size, max_tokens)
         request = request_for(asked, input_tokens=shown, words=size // 2, max_tokens=max_tokens)
         attempt = Attempt(set())
         response = await ask(summariser.model, request, attempt, listen=None, failed=_unheard, policy=self._retries, clock=self._clock)
         name = attempt.model or summariser.name
         cost_usd = await summariser.prices(name).cost_usd(response.usage, at, response.model)
         return _text(response), Spent(model=name, usage=response.usage, cost_usd=cost_usd)
+
+    async def _set_aside(self, summariser: Summariser, input_tokens: int, output_tokens: int) -> None:
+        """Raises AgentError where the budget has no room for it, or cannot know."""
+        ledger, reserved = self._state.ledger, Reserved(input_tokens=input_tokens, output_tokens=output_tokens)
+        if ledger.counts_money:
+            prices = summariser.prices(summariser.name)
+            await prices.load()
+            price = needed(prices, summariser.name)(now()).dearest(input_tokens)
+            money = float(price.request + price.token_in * input_tokens), float(price.token_out * output_tokens)
+            reserved = msgspec.structs.replace(reserved, input_usd=money[0], output_usd=money[1])
+        if ledger.estimates:
+            if not ledger.set_aside(reserved):
+                raise AgentError("limit", "the run's budget has no room for a summary")
+            self._aside = reserved
 
 
 class _Work:

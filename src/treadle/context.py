@@ -47,7 +47,11 @@ class Size(NamedTuple):
     @property
     def tokens(self) -> int:
         """Rather too many than too few for prose and code; pictures are counted by the piece, whatever they weigh."""
-        return -(-self.size_bytes // BYTES_PER_TOKEN) + self.media * MEDIA_TOKENS
+        return tokens_in(self.size_bytes) + self.media * MEDIA_TOKENS
+
+
+def tokens_in(size_bytes: int) -> int:
+    return -(-size_bytes // BYTES_PER_TOKEN)
 
 
 def size_of(messages: Iterable[Message]) -> Size:

@@ -40,6 +40,7 @@ logger.addHandler(logging.NullHandler())
 
 LAST_TURN = "This is the last turn of this run ({}): answer now, without tools, with what you have."
 LAST_CALL = "This is the last turn of this run ({}): call `complete` now, and no other tool, with what you have."
+CUT_RESPONSE = "Your last response was cut, because the conversation had become too long. Room was made: go on."
 EMPTY_RESPONSE = "Your last response was empty. Go on, or give your final answer."
 CUT_CALL = "Not run: the response was cut by its limit on output tokens inside this call. Make it again, shorter or in several steps."
 GRACE_S = 20.0
@@ -69,6 +70,7 @@ class Run:
         self._cancelled_by: str | None = None
         self._verdict = Verdict(plan)
         self._model = ModelTurn(plan, toolbox.definitions, feed, self._append, toolbox.traced, clock=clock, retries=retries)
+        self.room = self._model.room
         self._calls = OpenCalls(self.state)
         """The open calls of the last response."""
         toolbox.late = self.late.hear
@@ -81,6 +83,10 @@ class Run:
     def steer(self, text: str) -> None:
         """Text that the model reads at its next turn."""
         self._inbox = (*self._inbox, text)
+
+    def compact(self) -> None:
+        """Makes room in the conversation before the next request, also where there is some."""
+        self.room.wanted = True
 
     def cancel(self, by: str = "caller") -> None:
         """Ends the run at its next await: the history is closed, the outcome `cancelled`. Idempotent."""
@@ -116,7 +122,6 @@ class Run:
                     outcome = Outcome.CANCELLED if self._cancelled_by else Outcome.TIMEOUT
             finally:
                 await self._finish(outcome, error, duration_s=self._driven_s + self._clock.monotonic() - begun)
-                self._ledger.end()
                 if (ending := self.ending) is not None:
                     span.ended(ending.outcome, ending.metrics, ending.error)
 
@@ -162,7 +167,7 @@ class Run:
         while True:
             while outcome is Outcome.APPROVAL_NEEDED and (answers := await self._answers()) is not None:
                 outcome = await self._closed(answers, driven=True)
-            if outcome is not None:
+            if outcome is not None and not (outcome is Outcome.CONTEXT_OVERFLOW and await self.room.overcome()):
                 return outcome
             await checkpoint()  # also a model and tools that never wait can be stopped, and let others run
             outcome = await self._turn() or self._verdict.after(self._inbox or self.late)
@@ -188,12 +193,14 @@ class Run:
         if ledger.turns_spent:
             return Outcome.TURN_LIMIT
         await self._append(*(said := self._said()), hold=True)
+        await self.room.make()
         last = ledger.last_turn(state.new_bytes() if ledger.estimates else 0, plan.dearest)
         await self._append(*self._ours(last, after_words=bool(said)), hold=True)
         found = await self._model.respond(last)
         if isinstance(found, Outcome):
             return found
         response, entry = found
+        self.room.answered(response.stop_reason)
         await self._toolbox.get_ready(response.tool_calls)
         self._model.done()
         await self._execute(self._admit(response.tool_calls, response.stop_reason, last), entry)
@@ -223,6 +230,8 @@ class Run:
             ours = (LAST_CALL if self.plan.completion else LAST_TURN).format(f"limit of {LIMIT_NAMES[last]}")
         elif self.state.empty_responses and not mend and not after_words:
             ours = EMPTY_RESPONSE
+        elif self.room.was_short and not self.state.calls and not mend and not after_words:
+            ours = CUT_RESPONSE
         text = "\n\n".join(filter(None, (mend, ours)))
         return [InputAdded(at=now(), message=Message.user(text), by="runtime", mends=bool(mend))] if text else []
 

@@ -30,6 +30,8 @@ class Chosen(NamedTuple):
     """Of all that may be asked."""
     prices: Callable[[str], Pricing]
     """What each of them costs."""
+    windows: Callable[[str], int | None]
+    """How many tokens each of them takes; None: not known."""
 
 
 class Asker(NamedTuple):
@@ -57,13 +59,13 @@ class ModelChoice:
             asked = FallbackModel(asked, *others, on=self._config.fallback.on)
         if isinstance(asked, FallbackModel):
             model = await self._found(asked, asker)
-            chosen = Chosen(model, model.name, model.names, self._priced(model.models, model.names))
+            chosen = Chosen(model, model.name, model.names, self._priced(model.models, model.names), _windows(model.models, model.names))
         elif isinstance(asked, str):
             name, found = await self._named(asked, asker)
-            chosen = Chosen(found, name, (name,), self._prices.of)
+            chosen = Chosen(found, name, (name,), self._prices.of, _windows((found,), (name,)))
         else:
             _place(asked, asker.state)
-            chosen = Chosen(asked, asked.name, (asked.name,), self._priced((asked,), (asked.name,)))
+            chosen = Chosen(asked, asked.name, (asked.name,), self._priced((asked,), (asked.name,)), _windows((asked,), (asked.name,)))
         if limits.cost_usd is not None:
             for name in chosen.names:
                 await chosen.prices(name).load()
@@ -97,6 +99,12 @@ class ModelChoice:
         addresses = {name: address for name, model in zip(names, models, strict=True) if (address := getattr(model, "base_url", None)) is not None}
         own = {name: self._prices.reached_at(name, address) for name, address in addresses.items()}
         return lambda name: own.get(name) or self._prices.of(name)
+
+
+def _windows(models: tuple[Model | str, ...], names: tuple[str, ...]) -> Callable[[str], int | None]:
+    """As far as models say what they can do, in `abilities`."""
+    known = {name: getattr(getattr(model, "abilities", None), "context_tokens", None) for name, model in zip(names, models, strict=True)}
+    return known.get
 
 
 def _place(model: Model, state: RunState | None) -> None:

@@ -6,6 +6,7 @@ What comes before and after is the loop's, each single attempt retry.py's. Entry
 from __future__ import annotations
 
 from collections.abc import Sequence
+from functools import partial
 
 import msgspec
 
@@ -13,15 +14,16 @@ from treadle.budget import LIMIT_NAMES, Left
 from treadle.calls import Append
 from treadle.clock import Clock
 from treadle.entries import InputAdded, ModelRequested, ModelResponded, responded, switched
-from treadle.errors import AgentError
+from treadle.errors import AgentError, ErrorKind
 from treadle.events import LimitWarning
 from treadle.feed import Feed
 from treadle.hooks import Add, Stop
 from treadle.message import Message, Part
 from treadle.model import ModelRequest, ModelResponse, Switch, ToolDefinition
 from treadle.plan import Plan, as_error, error_info
-from treadle.prices import Pricing
+from treadle.prices import Listen, Pricing
 from treadle.retry import Attempt, RetryPolicy, ask, at_first
+from treadle.room import RunRoom
 from treadle.tracing import NO_SPAN, Traced
 from treadle.types import Outcome, new_id, now
 
@@ -40,6 +42,7 @@ class ModelTurn:
         self._asked: ModelRequested
         self._attempt: Attempt | None = None
         """Set while a response is being asked for, and until it is an entry."""
+        self.room = RunRoom(plan, tools, append, clock=clock, retries=retries)
         self._traced, self._span = traced, NO_SPAN
 
     async def respond(self, last: Outcome | None) -> tuple[ModelResponse, ModelResponded] | Outcome:
@@ -109,7 +112,7 @@ class ModelTurn:
             if self._traced.is_on:
                 listen = at_first(attempt, self._span.first_delta, listen)
             try:
-                response = await ask(self._plan.model, request, attempt, listen=listen, failed=self._failed, policy=self._retries, clock=self._clock)
+                response = await self._whole(request, attempt, listen)
             finally:
                 self.reached += attempt.reached
             if self._traced.is_on:
@@ -119,6 +122,18 @@ class ModelTurn:
             go_on(said)
             response = said or response
         return response
+
+    async def _whole(self, request: ModelRequest, attempt: Attempt, listen: Listen | None) -> ModelResponse:
+        """One that is too long for the provider is asked once more, where room can be made for it."""
+        asking = partial(ask, self._plan.model, listen=listen, failed=self._failed, policy=self._retries, clock=self._clock)
+        try:
+            return await asking(request, attempt)
+        except AgentError as error:
+            if error.kind is not ErrorKind.CONTEXT_OVERFLOW or not await self.room.make(forced=True, hold=True):
+                raise
+            await self._failed(error, 0.0, None)
+        attempt.next()
+        return await asking(msgspec.structs.replace(request, messages=self._state.history, model=self._state.asked_model), attempt)
 
     async def _failed(self, error: AgentError, wait_s: float, switch: Switch | None) -> None:
         """An attempt did. `switch`: another model is asked instead of the same one once more. Raises BudgetSpent where there is nothing left for that."""

@@ -66,6 +66,8 @@ class RunState:
         """That of the last message of the model in this run that has some."""
         self.measured = (0, 0)
         """Messages at the beginning of the history whose tokens a response, or the receipt of a compaction, has told, and how many those are."""
+        self.made_room = False
+        """Since the last response."""
         self.repeatable: set[str] = set()
         """Calls of this run that may be made again."""
         self.call_ids = {call.id for message in past for call in message.tool_calls}
@@ -205,7 +207,7 @@ class RunState:
             self.text = message.text or self.text
         if entry.stop_reason is None:
             return
-        self.response, self.calls, self.attempt = entry, message.tool_calls, 0
+        self.response, self.calls, self.attempt, self.made_room = entry, message.tool_calls, 0, False
         self.call_ids.update(call.id for call in self.calls)
         if entry.hook is not None:
             self.ledger.pass_turn()
@@ -307,7 +309,8 @@ class RunState:
         self.said.append(receipt)
         if isinstance(receipt, Cleared | Summary):
             self.measured = (len(self.history), receipt.tokens_after)
-            self.ledger.context_tokens = receipt.tokens_after
+            self.ledger.context_tokens, self.ledger.fixed_bytes = receipt.tokens_after, 0
+            self.made_room |= receipt.tokens_after < receipt.tokens_before
             if receipt.spent is not None:
                 self._summed_up(entry.at, receipt.spent)
 

@@ -65,6 +65,8 @@ class Runs:
         """Those that were run here, by name: the last of each."""
         self._lock = threading.Lock()
         """Guards `_active`: two threads must not both find a session idle."""
+        self._long: set[str] = set()
+        """Sessions in which somebody asked for room, and no request has come since."""
         self._active: dict[str, _Active] = {}
         """By session id."""
         self._jobs: dict[str, Job[Any]] = {}
@@ -126,6 +128,16 @@ class Runs:
         if run is None or inside is None:
             return False
         inside(partial(what, run))
+        return True
+
+    def compact(self, session_id: str) -> bool:
+        """Before the next request of the session's run; False where that is one that has yet to begin."""
+        with self._lock:
+            run, inside = self._active.get(session_id, (None, None))
+            if run is None or inside is None:
+                self._long.add(session_id)
+                return False
+        inside(run.compact)
         return True
 
     def _stop(self, run_id: str) -> None:
@@ -264,6 +276,8 @@ class Runs:
             raise
         with self._lock:
             self._active[session_id] = _Active(job.run, inside)
+            job.run.room.wanted = session_id in self._long
+            self._long.discard(session_id)
         return job
 
     def _job(
@@ -349,7 +363,9 @@ class Runs:
 
     def _let_go(self, session_id: str) -> None:
         with self._lock:
-            self._active.pop(session_id, None)
+            active = self._active.pop(session_id, None)
+            if active is not None and active.run is not None and active.run.room.wanted:
+                self._long.add(session_id)
 
 
 async def _after_run(plan: Plan, result: RunResult[Any]) -> None:

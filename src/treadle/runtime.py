@@ -285,6 +285,16 @@ class Runtime:
         """Ends the session's running run; False where nothing runs in it."""
         return self._runs.tell(session_id, Run.cancel)
 
+    def compact(self, session_id: str) -> bool:
+        """Makes room in a conversation, also where there is some: old results go, then a model sums up what is old.
+
+        It happens before the next request of the session's running run; where nothing runs (False), when its next run begins in this runtime.
+        What leaves the model's view stays stored and is found. Raises AgentError(invalid) for an unknown session.
+        """
+        if self.sessions.get(session_id) is None:
+            raise AgentError("invalid", f"there is no session {session_id!r}")
+        return self._runs.compact(session_id)
+
     def is_busy(self, session_id: str) -> bool:
         return self._runs.is_busy(session_id)
 

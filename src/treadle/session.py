@@ -128,6 +128,8 @@ class Driver(Protocol):
 
     def cancel(self, session_id: str) -> bool: ...
 
+    def compact(self, session_id: str) -> bool: ...
+
     def is_busy(self, session_id: str) -> bool: ...
 
     async def messages(self, session_id: str) -> list[Message]: ...
@@ -162,6 +164,10 @@ class Session(Generic[Deps, Out]):
     def cancel(self) -> bool:
         """Ends the running run as `cancelled`; False where nothing runs."""
         return self._driver.cancel(self.id)
+
+    def compact(self) -> bool:
+        """Makes room in the conversation before the next request, of the running run or (False) of the next one: see `Runtime.compact`."""
+        return self._driver.compact(self.id)
 
     @property
     def is_busy(self) -> bool:

@@ -1,0 +1,65 @@
+"""Keeps room for the next request of one run: asked before each turn, and where a provider says that there is none.
+
+What is done for it is compaction.py's. Entry: `RunRoom`.
+"""
+
+from __future__ import annotations
+
+from treadle.calls import Append
+from treadle.clock import Clock
+from treadle.compaction import Compactor
+from treadle.context import text_bytes, tokens_in
+from treadle.hooks import Stop
+from treadle.json_text import decode_json, encode_json
+from treadle.model import ToolDefinition
+from treadle.plan import Plan
+from treadle.retry import RetryPolicy
+from treadle.types import StopReason
+
+
+class RunRoom:
+    """Of one run."""
+
+    def __init__(self, plan: Plan, tools: tuple[ToolDefinition, ...], append: Append, *, clock: Clock, retries: RetryPolicy) -> None:
+        self._plan, self._state, self._tools, self._append = plan, plan.state, tools, append
+        self._compactor = Compactor(plan.state, context=plan.windows, fixed=self._fixed, summarisers=plan.summarisers, retries=retries, clock=clock)
+        self.wanted = False
+        """Somebody asked for it, and no request has come since."""
+        self.was_short = False
+        """Room was made because the last response said that there was none."""
+
+    async def make(self, *, forced: bool = False, hold: bool = False) -> bool:
+        """True where there is more of it now. `forced`: also where there seems to be some. `hold`: the entries ride with the next append.
+
+        Only where every call has its result. Raises AgentError(context_overflow) where there is known to be none.
+        """
+        plan, forced, self.wanted = self._plan, forced or self.wanted, False
+        if not self._compactor.is_needed(plan.max_tokens, forced=forced):
+            return False
+        if plan.hooks.has("before_compaction") and isinstance(await plan.hooks.before("before_compaction", plan.hooked), Stop):
+            return False
+        try:
+            made = await self._compactor.make_room(plan.max_tokens, forced=forced)
+            if made.entries:
+                await self._append(*made.entries, hold=hold)
+        finally:
+            self._compactor.give_back()
+        for entry in made.entries if plan.hooks.has("after_compaction") else ():
+            await plan.hooks.after("after_compaction", plan.hooked, decode_json(entry.receipt.encode(), dict[str, object]))
+        return made.less
+
+    async def overcome(self) -> bool:
+        """Whether a run whose last response found no room goes on, once, with less of its past."""
+        state = self._state
+        if self.was_short or state.last is not None or state.ledger.turns_spent:
+            return False
+        self.was_short = state.made_room or await self.make(forced=True)
+        return self.was_short
+
+    def answered(self, stop: StopReason) -> None:
+        """A response came."""
+        self.was_short &= stop is StopReason.CONTEXT_OVERFLOW
+
+    def _fixed(self) -> int:
+        """Tokens of what stands in every request besides the history."""
+        return tokens_in(sum(text_bytes(block.text) for block in self._plan.system) + sum(len(encode_json(tool)) for tool in self._tools))
