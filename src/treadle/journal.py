@@ -61,7 +61,7 @@ class Freed(Value, frozen=True, kw_only=True):
 
     runs: tuple[str, ...]
     kept: tuple[str, ...]
-    """Old enough, but another run was forked from them and stays."""
+    """Old enough, but another run stays that was forked from them, or belongs to the same tree of runs."""
     size_bytes: int
     """Of their entries; what they share with runs that stay is not counted."""
 
@@ -169,7 +169,7 @@ class Journal(Protocol):
     async def prune(self, before: Time, *, apply: bool) -> Freed:
         """Takes away finished runs whose last entry is older, with their messages; where `apply` is false it only says what that would free.
 
-        Runs that one which stays was forked from are kept.
+        Runs that one which stays was forked from are kept; a run, and those that it started, go together.
         """
         ...
 

@@ -166,7 +166,7 @@ def test_what_a_fork_needs_is_kept(cli: Cli) -> None:
     assert cli("runs", "fork", "last", "--turn", "0", "--on-ask", "wait", "--model", cli.script(*ASKED)).code == 4
     done = cli("runs", "prune", "--older-than", "0h", "--yes")
     assert done.code == 0
-    assert "Kept, because others were forked from it: 1 run as old." in done.out
+    assert "Kept, because runs that stay need it: 1 run as old." in done.out
     assert cli("runs", "prune", "--older-than", "0h", "--yes", "--json").json["kept"] == [parent]
     assert len(rows(cli)) == 2
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 from collections.abc import Iterator, Sequence
 from datetime import UTC, datetime, timedelta
+from typing import Any
 
 import pytest
 
@@ -113,7 +114,7 @@ def finished(*, turns: int = 0, tool_calls: int = 0, minute: float = 0) -> RunFi
     return RunFinished(at=at(minute), outcome=Outcome.COMPLETED, turns=turns, tool_calls=tool_calls, usage=usage, spending=spending, duration_s=0.5)
 
 
-async def says(journal: Journal, run_id: str, text: str, answer: str, *, session: str | None = None, minute: float = 0, **more: Fork) -> RunWriter:
+async def says(journal: Journal, run_id: str, text: str, answer: str, *, session: str | None = None, minute: float = 0, **more: Any) -> RunWriter:
     """A whole run: words and their answer."""
     writer = await journal.begin(started(run_id, text, session=session, minute=minute, **more))
     await writer.append([*answers(run_id, answer, minute=minute), finished(turns=1, minute=minute)])

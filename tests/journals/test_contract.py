@@ -753,6 +753,18 @@ async def test_what_is_just_as_old_as_that_stays(journal: Journal) -> None:
     assert [run.run_id for run in await journal.runs()] == ["run_2"]
 
 
+async def test_a_run_goes_together_with_those_that_it_started(journal: Journal) -> None:
+    await says(journal, "ended", "hello", "hello", minute=1)
+    await says(journal, "its child", "hello", "hello", minute=1, parent="ended")
+    await journal.begin(started("waits", minute=1))
+    await says(journal, "the child of one that waits", "hello", "hello", minute=1, parent="waits")
+    await says(journal, "below that", "hello", "hello", minute=1, parent="the child of one that waits")
+    freed = await journal.prune(at(3), apply=True)
+    assert (set(freed.runs), set(freed.kept)) == ({"ended", "its child"}, {"the child of one that waits", "below that"})
+    assert [info.run_id for info in await journal.children("waits")] == ["the child of one that waits"]
+    assert await journal.children("ended") == []
+
+
 # ---------------------------------------------------------------- closing
 
 

@@ -84,6 +84,8 @@ class MemoryJournal:
         self._runs: dict[str, _Run] = {}
         self._last: dict[str, str] = {}
         """The newest run of each session."""
+        self._children: dict[str, list[_Run]] = {}
+        """By the run that started them."""
         self.sessions = SessionStore()
         self._stop: Callable[[str], None] | None = None
 
@@ -94,7 +96,12 @@ class MemoryJournal:
         if session_id is not None and started.parent_run_id is None:
             self._join(session_id, started)
         run = self._runs[run_id] = _Run([started], session_id)
+        self._note_parent(started, run)
         return MemoryWriter(run_id, run)
+
+    def _note_parent(self, started: RunStarted, run: _Run) -> None:
+        if started.parent_run_id is not None:
+            self._children.setdefault(started.parent_run_id, []).append(run)
 
     def _join(self, session_id: str, started: RunStarted) -> None:
         """One run at a time; the first one names the session."""
@@ -133,8 +140,7 @@ class MemoryJournal:
         return load(run_id, self._records, self.sessions)
 
     async def children(self, run_id: str) -> list[RunInfo]:
-        found = [run for run in self._runs.values() if (started := run.unpacked()[0]) and isinstance(started, RunStarted) and started.parent_run_id == run_id]
-        return [info_of(run.unpacked(), run.status) for run in found]
+        return [info_of(run.unpacked(), run.status) for run in self._children.get(run_id, ())]
 
     async def load_fork(self, fork: Fork) -> RunState:
         return forked(fork, self._records, self.sessions)
@@ -154,6 +160,7 @@ class MemoryJournal:
         if started.fork is not None and started.fork.run_id not in self._runs:
             raise AgentError("invalid", f"run {started.run_id} was forked from {started.fork.run_id}, which is not here: import that one first")
         run = self._runs[started.run_id] = _Run(read, started.session_id)
+        self._note_parent(started, run)
         session_id, finished = started.session_id, any(isinstance(entry, RunFinished) for entry in read)
         if session_id is not None and started.parent_run_id is None:
             if self.sessions.get(session_id) is None:
@@ -183,18 +190,28 @@ class MemoryJournal:
 
     async def prune(self, before: Time, *, apply: bool) -> Freed:
         old = {run_id: run for run_id, run in self._runs.items() if run.finished and run.unpacked()[-1].at < before}
-        needed = {fork.run_id for run_id, run in self._runs.items() if run_id not in old and (fork := _fork(run)) is not None}
-        while more := {fork.run_id for run_id in needed & old.keys() if (fork := _fork(old[run_id])) is not None} - needed:
+        needs: dict[str, set[str]] = {}
+        for run_id, run in self._runs.items():
+            started = _started(run)
+            if started.fork is not None:
+                needs.setdefault(run_id, set()).add(started.fork.run_id)
+            if (parent := started.parent_run_id) in self._runs:  # one that goes on needs its children's ends
+                needs.setdefault(run_id, set()).add(parent)
+                needs.setdefault(parent, set()).add(run_id)
+        needed = {other for run_id, others in needs.items() if run_id not in old for other in others}
+        while more := {other for run_id in needed & old.keys() for other in needs.get(run_id, ())} - needed:
             needed |= more
         gone = {run_id: run for run_id, run in old.items() if run_id not in needed}
         if apply:
             for run_id in gone:
                 del self._runs[run_id]
+                self._children.pop(run_id, None)
         size = sum(len(run.packed or b"") for run in gone.values())
         return Freed(runs=tuple(gone), kept=tuple(run_id for run_id in old if run_id in needed), size_bytes=size)
 
     async def aclose(self) -> None:
         self._runs.clear()
+        self._children.clear()
 
     def _records(self, run_id: str) -> list[Record]:
         return [Record(seq=seq, entry=entry) for seq, entry in enumerate(self._find(run_id).unpacked(), 1)]
@@ -206,9 +223,10 @@ class MemoryJournal:
         return found
 
 
-def _fork(run: _Run) -> Fork | None:
+def _started(run: _Run) -> RunStarted:
     started = run.unpacked()[0]
-    return started.fork if isinstance(started, RunStarted) else None
+    assert isinstance(started, RunStarted), "a run begins with run.started"
+    return started
 
 
 if TYPE_CHECKING:

@@ -58,7 +58,7 @@ def _tell(would: Freed, age: str) -> None:
     else:
         put(f"No finished run is older than {age}: nothing to delete.")
     if would.kept:
-        put(f"Kept, because others were forked from {'it' if len(would.kept) == 1 else 'them'}: {count(len(would.kept), 'run')} as old.")
+        put(f"Kept, because runs that stay need {'it' if len(would.kept) == 1 else 'them'}: {count(len(would.kept), 'run')} as old.")
 
 
 def _span(age: str) -> timedelta:

@@ -15,17 +15,20 @@ class Plan(NamedTuple):
 
     going: dict[str, int]
     kept: list[str]
-    """Runs that stay were forked from them."""
+    """Runs that stay were forked from them, or are parts of the same tree of runs."""
 
 
 def plan(db: Cursor, before: Time) -> Plan:
     rows = db.execute("select id, num from runs where finished is not null and updated_at_us < ? order by num", (micros(before),)).fetchall()
     old = {run_id: num for run_id, num in rows}
-    parents: dict[str, list[str]] = {}
+    needed_by: dict[str, list[str]] = {}
     for run_id, fork_of in db.execute("select id, fork_of from runs where fork_of is not null"):
-        parents.setdefault(fork_of, []).append(run_id)
+        needed_by.setdefault(fork_of, []).append(run_id)
+    for run_id, parent in db.execute("select id, parent from runs where parent in (select id from runs)"):  # a parent that goes on needs its children's ends
+        needed_by.setdefault(run_id, []).append(parent)
+        needed_by.setdefault(parent, []).append(run_id)
     kept: set[str] = set()
-    while more := {run_id for run_id in old if run_id not in kept and any(fork not in old or fork in kept for fork in parents.get(run_id, ()))}:
+    while more := {run_id for run_id in old if run_id not in kept and any(other not in old or other in kept for other in needed_by.get(run_id, ()))}:
         kept |= more
     return Plan({run_id: num for run_id, num in old.items() if run_id not in kept}, [run_id for run_id in old if run_id in kept])
 

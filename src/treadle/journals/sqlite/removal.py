@@ -47,12 +47,21 @@ def _sweep_one(db: Cursor, session: int) -> bool:
     going = {run_id: (num, pos) for num, run_id, pos in rows}
     while needed := [pos for run_id, (_, pos) in going.items() if _is_needed(db, run_id, going)]:
         going = {run_id: (num, pos) for run_id, (num, pos) in going.items() if pos > max(needed)}
-    for num, _ in going.values():
+    for run_id, (num, _) in going.items():
         remove_run(db, num)
+        _remove_below(db, run_id)
     if len(going) == len(rows):
         remove_session(db, session)
         return True
     return bool(going)
+
+
+def _remove_below(db: Cursor, run_id: str) -> None:
+    """Runs that it had started: they are in no session."""
+    for num, child in db.execute("select num, id from runs where parent = ?", (run_id,)).fetchall():
+        if not _is_needed(db, child, {}):
+            remove_run(db, num)
+            _remove_below(db, child)
 
 
 def _is_needed(db: Cursor, run_id: str, going: dict[str, tuple[int, int]]) -> bool:
