@@ -90,7 +90,7 @@ def run(prompt: str, attached: tuple[Path, ...], output_file: Path | None, **opt
         wish = _wish(config, parts, options)
         chosen = chosen_agent(config, wish.cwd, options)
         if not wish.quiet:
-            for warning in (*config.warnings, *chosen.warnings, *_without_effect(config)):
+            for warning in (*config.warnings, *chosen.warnings):
                 click.echo(f"! {plain(Redactor(config.secrets()).exact(warning))}", err=True)
         with OutputFile(output_file) if output_file else nullcontext(sys.stdout.buffer) as out:
             result = anyio.run(_run, config, wish, chosen, out)
@@ -119,11 +119,6 @@ def _wish(config: Config, parts: list[Part], options: dict[str, Any]) -> Wish:
         journal_option=options["journal"],
         **{name: options[name] for name in ("output", "quiet", "verbose", "session", "goes_on", "on_ask", "on_unknown")},
     )
-
-
-def _without_effect(config: Config) -> list[str]:
-    """What the configuration says in vain."""
-    return ["mcp_servers in the configuration: without effect in this version"] if config.mcp_servers else []
 
 
 async def _run(config: Config, wish: Wish, chosen: Chosen, out: IO[bytes]) -> RunResult[Any]:

@@ -47,12 +47,12 @@ def put_json(value: object, secrets: Redactor) -> None:
     put(json.dumps(secrets.inside(msgspec.to_builtins(value)), indent=2, ensure_ascii=False))
 
 
-def confirm(question: str) -> None:
-    """Asks on a terminal. Raises Failed where nobody can be asked, and where the answer is no."""
+def confirm(question: str, *, undone: str = "nothing was deleted") -> None:
+    """Asks on a terminal. Raises Failed, with what then is not done, where nobody can be asked, and where the answer is no."""
     if not (sys.stdin.isatty() and sys.stderr.isatty()):
-        raise Failed("nobody is there to be asked, so nothing was deleted: add --yes")
+        raise Failed(f"nobody is there to be asked, so {undone}: add --yes")
     if not click.confirm(question, err=True):
-        raise Failed("nothing was deleted", 1)
+        raise Failed(undone, 1)
 
 
 def width() -> int:

@@ -14,6 +14,7 @@ from treadle.cli.help import HELP
 from treadle.cli.render import plain
 from treadle.cli.run_options import check_directory
 from treadle.cli.terminal import Ink, Style, put, put_json, table
+from treadle.cli.tools_accept import accept
 from treadle.config import Config, load
 from treadle.redaction import Redactor
 from treadle.tooling import Tool
@@ -46,6 +47,9 @@ def list_(as_json: bool, cwd: Path) -> None:
     cells = [[row["name"], row["effect"], row["place"], plain(_first_sentence(row["description"]))] for row in rows]
     for line in table(["name", "effect", "from", "description"], cells, ink=Ink(), style=partial(_style)):
         put(secrets.text(line))
+
+
+tools.add_command(accept)
 
 
 def _style(column: int, text: str) -> Style:

@@ -18,7 +18,7 @@ from treadle.coding.whereabouts import whereabouts
 from treadle.config import Config, project_of, trust_of
 from treadle.config.trust import Trust
 from treadle.redaction import Redactor
-from treadle.tooling import Tool
+from treadle.tooling import Tool, ToolServer
 from treadle.tools.coding import default_tools
 from treadle.types import SystemBlock
 
@@ -54,6 +54,7 @@ def coding_agent(config: Config, cwd: Path, *, attended: bool = False, moved: bo
         inputs={name: Input(required=False, default=text) for name, text in said.items()},
         model=config.models.large,
         tools=_tools(written.skills),
+        mcp_servers=_servers(config, cwd),
     )
     warnings = (*written.warnings, *vain_rules(config, [tool.name for tool in agent.own_tools]))
     return Assistant(agent, tuple(warning for warning in warnings if warning not in config.warnings))
@@ -63,6 +64,15 @@ def _instructions() -> str:
     text = get_data("treadle.coding", "prompt.md")
     assert text is not None, "it is part of the package"
     return text.decode().strip()
+
+
+def _servers(config: Config, cwd: Path) -> Sequence[ToolServer]:
+    """All that are configured. They are started when a run begins, in its directory."""
+    if not config.mcp_servers:
+        return ()
+    from treadle.tools.mcp import McpServer  # noqa: PLC0415  most people have none
+
+    return [McpServer.of(name, server, cwd=cwd) for name, server in config.mcp_servers.items()]
 
 
 def _tools(skills: Skills) -> Sequence[Tool[Any]]:

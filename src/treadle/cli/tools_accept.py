@@ -1,0 +1,59 @@
+"""`treadle tools accept`: looks at what MCP servers have changed, and takes it for what it is now. Entry: `accept`."""
+
+from __future__ import annotations
+
+import difflib
+import json
+from collections.abc import Iterator
+from pathlib import Path
+
+import click
+
+from treadle.cli.exits import Failed, failing
+from treadle.cli.help import HELP
+from treadle.cli.render import plain
+from treadle.cli.terminal import confirm, count, put
+from treadle.config import load
+from treadle.redaction import Redactor
+from treadle.tools.mcp import ChangedTool, Pins
+
+
+@click.command("accept", context_settings=HELP, short_help="Look at tools of MCP servers that have changed, and use them again.")
+@click.argument("server", required=False)
+@click.option("--yes", is_flag=True, help="Without asking.")
+def accept(server: str | None, yes: bool) -> None:
+    """Look at the tools of MCP servers that have changed since they were first seen, and use them again.
+
+    A tool that says something else than it did is not offered to any model until you have looked at it here: its description is read
+    by models, and may be an instruction to them. SERVER: only of this one.
+    """
+    with failing():
+        config = load(cwd=Path.cwd())
+        secrets = Redactor(config.secrets())
+        if config.home is None:
+            raise Failed("no folder of Treadle's own is known here, and so nothing was remembered")
+        pins = Pins(Path(config.home))
+        changes = [change for change in pins.changed() if server in (None, change.server)]
+        if not changes:
+            of = f" of the MCP server {server!r}" if server else ""
+            put(f"No tool{of} has changed since it was first seen.")
+            return
+        for change in changes:
+            put("")
+            put(secrets.text(plain(f"{change.server} ({change.place}): {change.tool}")))
+            for line in _difference(change):
+                put(secrets.text(plain(line)))
+        put("")
+        if not yes:
+            confirm(f"Use {count(len(changes), 'tool')} as shown?", undone="nothing was accepted")
+        accepted = pins.accept(changes)
+        put(f"{count(len(accepted), 'tool')} accepted.")
+        if len(accepted) < len(changes):
+            put("The others have changed once more meanwhile: look again.")
+
+
+def _difference(change: ChangedTool) -> Iterator[str]:
+    before, now = (json.dumps(json.loads(text), indent=2, ensure_ascii=False).splitlines() for text in (change.before, change.now))
+    for line in difflib.unified_diff(before, now, lineterm="", n=1):
+        if not line.startswith(("---", "+++", "@@")):
+            yield f"  {line}"
