@@ -172,6 +172,35 @@ def test_an_agent_of_a_file_hands_work_to_another_one(cli: Cli):
     assert next(event for event in events if event["type"] == "tool_call_end")["result"] == "helped"
 
 
+def test_the_answer_is_that_of_the_run_and_lines_of_its_agents_bear_their_names(cli: Cli):
+    look = {"tool_calls": [{"name": "ls", "arguments": {"path": "."}}]}
+    own(cli, "agents/deep.md", f"---\ndescription: Deep\nmodel: {cli.script(look, {'text': 'deep'})}\ntools: [ls]\n---\n")
+    ask = {"tool_calls": [{"name": "deep", "arguments": {"prompt": "go on"}}]}
+    own(cli, "agents/helper.md", f"---\ndescription: Helps\nmodel: {cli.script(ask, {'text': 'helped'})}\ntools: [deep]\n---\n")
+    own(cli, "agents/boss.md", f"{HEAD}tools: [helper]\n---\n")
+    entries = [{"tool_calls": [{"name": "helper", "arguments": {"prompt": "help"}}]}, {"text": "bossed"}]
+    answer = cli("run", "go", "--agent", "boss", "--model", cli.script(*entries), "--mode", "full")
+    assert (answer.code, answer.out) == (0, "bossed\n")
+    lines = answer.err.splitlines()
+    assert [line for line in lines if "•" in line] == ["• helper help", "  helper: • deep go on", "  helper: deep: • ls ."]
+    assert len([line for line in lines if "completed" in line]) == 1
+    as_json = cli("run", "go", "--agent", "boss", "--model", cli.script(*entries), "--mode", "full", "--output", "json").json
+    assert (as_json["text"], "parent_run_id" in as_json) == ("bossed", False)
+
+
+def test_a_run_that_was_killed_inside_an_agent_among_its_tools_goes_on(cli: Cli):
+    look = {"tool_calls": [{"name": "ls", "arguments": {"path": "."}}]}
+    own(cli, "agents/helper.md", f"---\ndescription: Helps\nmodel: {cli.script(look, {'text': 'helped'})}\ntools: [ls]\n---\n")
+    own(cli, "agents/boss.md", f"{HEAD}tools: [helper]\n---\n")
+    model = cli.script({"tool_calls": [{"name": "helper", "arguments": {"prompt": "help"}}]}, {"text": "bossed"})
+    killed = cli("run", "go", "--agent", "boss", "--model", model, "--mode", "full", TREADLE_CRASH_AT="10")
+    assert killed.code == -9
+    assert cli("runs", "list", "--json").json[0]["agent"] == "helper"
+    boss = cli("runs", "list", "--json").json[1]["run_id"]
+    answer = cli("runs", "resume", boss)
+    assert (answer.code, answer.out) == (0, "bossed\n"), answer.err
+
+
 SCHEMA = {"type": "object", "properties": {"city": {"type": "string"}}, "required": ["city"]}
 
 

@@ -55,18 +55,24 @@ class StreamJson:
 
 
 class Json(StreamJson):
-    """The last event alone."""
+    """The last event alone: the end of the run that was asked for, whose first event is the first of all, and not of its children."""
+
+    def __init__(self, out: IO[bytes], secrets: Redactor) -> None:
+        super().__init__(out, secrets)
+        self._run = ""
 
     @override
     def show(self, event: Event) -> None:
-        if isinstance(event, events.RunEnd):
+        self._run = self._run or event.run_id
+        if isinstance(event, events.RunEnd) and event.run_id == self._run:
             super().show(event)
 
 
 class Text:
     """The answer; and, on stderr, what happens: a line for each call, words in between, and how it ended.
 
-    Words are shown when their message is complete, because a retry takes back what an attempt had said.
+    Words are shown when their message is complete, because a retry takes back what an attempt had said. Lines of an agent among the
+    tools begin with its name.
     """
 
     def __init__(self, out: IO[bytes], secrets: Redactor, *, quiet: bool, verbose: bool) -> None:
@@ -77,9 +83,18 @@ class Text:
         self._colour = sys.stderr.isatty() and not os.environ.get("NO_COLOR")
         self._asked: set[str] = set()
         """Calls that stand on the screen; those of a run that goes on were asked for elsewhere."""
+        self._run = ""
+        """That was asked for: its first event is the first of all."""
+        self._begins: dict[str, str] = {}
+        """What lines of its children begin with."""
+        self._begin = ""
 
     def show(self, event: Event) -> None:
-        if isinstance(event, events.RunEnd):
+        self._run = self._run or event.run_id
+        self._begin = self._begins.get(event.run_id, "")
+        if isinstance(event, events.ChildStart):
+            self._begins[event.child_run_id] = f"  {self._begin.lstrip()}{one_line(event.agent, NAME_CHARS)}: "
+        elif isinstance(event, events.RunEnd) and event.run_id == self._run:
             self._end(event)
         elif not self._quiet:
             self._tell(event)
@@ -141,7 +156,7 @@ class Text:
         return encode_json(self._secrets.inside(event.output)).decode()
 
     def _say(self, text: str, style: str = "") -> None:
-        text = plain(self._secrets.text(text))
+        text = self._begin + plain(self._secrets.text(text))
         try:
             sys.stderr.write(f"\x1b[{style}m{text}\x1b[0m\n" if style and self._colour else f"{text}\n")
             sys.stderr.flush()
