@@ -217,8 +217,8 @@ def step(node: Node, what: str, amount: int, nodes: list[Node]) -> None:
 
 def within(node: Node) -> None:
     """What is spent, and what may still be spent by requests and calls under way, in this run and all below."""
-    ledger, limits = node.ledger, node.ledger.limits
-    turns, calls, tokens, units = (spent + held for spent, held in zip(ledger._spent, ledger._held, strict=True))  # pyright: ignore[reportPrivateUsage]
+    account, limits = node.ledger._account, node.ledger.limits  # pyright: ignore[reportPrivateUsage]
+    turns, calls, tokens, units = (spent + held for spent, held in zip(account.spent, account.held, strict=True))
     assert limits.turns is None or turns <= limits.turns
     assert limits.tool_calls is None or calls <= limits.tool_calls
     assert limits.tokens is None or tokens <= limits.tokens
