@@ -36,9 +36,10 @@ from treadle.entries import (
 from treadle.errors import AgentError
 from treadle.events import ErrorInfo
 from treadle.json_text import encode_json
+from treadle.loading import NO_RESULT
 from treadle.message import Message, TextPart, ToolCall, ToolResult
 from treadle.result import RunResult
-from treadle.run_state import NO_RESULT, RunState
+from treadle.run_state import RunState
 from treadle.runtime import Runtime
 from treadle.testing import ScriptedModel
 from treadle.types import Limits, Outcome, Settings, StopReason, Usage

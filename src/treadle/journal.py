@@ -129,7 +129,7 @@ class Journal(Protocol):
         ...
 
     async def load(self, run_id: str) -> RunState:
-        """Everything that the journal says of a run, over what came before it (`run_state.load`). Raises AgentError(invalid) for an unknown run."""
+        """Everything that the journal says of a run, over what came before it (`loading.load`). Raises AgentError(invalid) for an unknown run."""
         ...
 
     async def children(self, run_id: str) -> list[RunInfo]:
@@ -137,7 +137,7 @@ class Journal(Protocol):
         ...
 
     async def load_fork(self, fork: Fork) -> RunState:
-        """The fresh state of a run that goes on from inside another one (`run_state.forked`)."""
+        """The fresh state of a run that goes on from inside another one (`loading.forked`)."""
         ...
 
     async def messages(self, session_id: str) -> Sequence[Message]:

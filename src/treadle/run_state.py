@@ -1,11 +1,11 @@
 """What a run has come to: a fold of its entries, the same while it runs and whenever it is read again.
 
-Resume, replay, fork and the view of a session are this fold. It decides nothing and does no I/O. Entry: `RunState.apply`.
+Resume, replay, fork and the view of a session are this fold. It decides nothing and does no I/O; entries come from loading.py. Entry: `RunState.apply`.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import cast
 
 import msgspec
@@ -17,12 +17,10 @@ from treadle.entries import (
     ApprovalAsked,
     Compaction,
     Entry,
-    Fork,
     InputAdded,
     ModelRequested,
     ModelResponded,
     ModelSwitched,
-    Record,
     RunFinished,
     RunResumed,
     RunStarted,
@@ -34,10 +32,7 @@ from treadle.json_text import JsonText, encode_json
 from treadle.message import Message, TextPart, ToolCall, ToolResult
 from treadle.model import History
 from treadle.repetition import Repetition
-from treadle.session_store import Sessions
 from treadle.types import Limits, Mode, Outcome, Reserved, Spending, StopReason, Time, Usage, usd
-
-NO_RESULT = "This call had no result in the run that this one was forked from. It is not known whether it took effect."
 
 
 class RunState:
@@ -113,7 +108,7 @@ class RunState:
         self._reserved: Reserved | None = None
         """For the attempt that is under way."""
         self._repetition = Repetition()
-        self._driven_s = 0.0
+        self._driven_s = self._idle_s = 0.0
         self._segment_at: Time | None = None
         self._at: Time | None = None
 
@@ -132,7 +127,7 @@ class RunState:
     @property
     def driven_s(self) -> float:
         """Seconds in which somebody drove it, up to its last entry."""
-        return self._driven_s + _between(self._segment_at, self._at)
+        return max(self._driven_s + _between(self._segment_at, self._at) - self._idle_s, 0.0)
 
     @property
     def ended_by(self) -> ToolResult | None:
@@ -163,9 +158,11 @@ class RunState:
     def apply(self, entry: Entry) -> None:
         self.seq += 1
         if type(entry) is RunResumed:
-            self._driven_s = self.driven_s
+            self._driven_s, self._idle_s = self.driven_s, 0.0
         if type(entry) is not ToolLate:  # it may come when nobody drives the run
             self._at = entry.at
+        if entry.idle_s:
+            self._idle_s += entry.idle_s
         if (handle := _HANDLERS.get(type(entry))) is not None:
             handle(self, entry)
 
@@ -379,52 +376,3 @@ def late_message(late: ToolLate) -> Message:
     """How the model learns what came after `unknown`."""
     text = f"A result came late for the call {late.call_id}, whose outcome was not known before: {late.text}"
     return Message(id=f"msg_late_{late.call_id}", role="user", parts=(TextPart(text=text),), created_at=late.at)
-
-
-# ---------------------------------------------------------------- a run out of its journal
-
-
-def load(run_id: str, read: Callable[[str], Sequence[Record]], sessions: Sessions) -> RunState:
-    """Everything that its journal says of a run, over what came before it. Raises what `read` raises."""
-    return _fold(read(run_id), read, sessions)
-
-
-def _fold(records: Iterable[Record], read: Callable[[str], Sequence[Record]], sessions: Sessions) -> RunState:
-    entries = [record.entry for record in records]
-    started = entries[0]
-    assert isinstance(started, RunStarted), "a run begins with run.started"
-    if started.fork is not None:
-        state = forked(started.fork, read, sessions)
-    elif started.session_id is not None:
-        state = RunState(sessions.get_messages(started.session_id, before=started.run_id)[: started.past])
-    else:
-        state = RunState()
-    for entry in entries:
-        state.apply(entry)
-    return state
-
-
-def forked(fork: Fork, read: Callable[[str], Sequence[Record]], sessions: Sessions) -> RunState:
-    """A fresh state that goes on from inside another run, whose calls all have a result by then."""
-    parent = _fold(_changed(read(fork.run_id)[: fork.seq], fork.results), read, sessions)
-    messages = parent.history[: parent.prompt_at] if fork.turn == 0 else parent.history[:]
-    if parent.open_calls and parent.response is not None and fork.turn:
-        by_id = {result.call_id: result for result in (*parent.ordered_results(), *(_instead(call, fork.results) for call in parent.open_calls))}
-        messages.append(tool_message(parent.response.message, [by_id[call.id] for call in parent.calls], parent.response.at))
-    return RunState(messages, settled=min(parent.history.settled, len(messages)))
-
-
-def _instead(call: ToolCall, results: Mapping[str, str]) -> ToolResult:
-    """Of a call that had none."""
-    if (text := results.get(call.id)) is not None:
-        return ToolResult(call_id=call.id, name=call.name, content=text)
-    return ToolResult(call_id=call.id, name=call.name, content=NO_RESULT, is_error=True, unknown=True)
-
-
-def _changed(records: Iterable[Record], results: Mapping[str, str]) -> Iterable[Record]:
-    for record in records:
-        entry = record.entry
-        if isinstance(entry, ToolFinished) and (text := results.get(entry.result.call_id)) is not None:
-            result = ToolResult(call_id=entry.result.call_id, name=entry.result.name, content=text)
-            entry = ToolFinished(at=entry.at, status="ok", result=result, duration_ms=entry.duration_ms)
-        yield Record(seq=record.seq, entry=entry)

@@ -15,8 +15,9 @@ from treadle.entries import Entry, Fork, Record, RunFinished, RunStarted, ToolLa
 from treadle.errors import AgentError
 from treadle.journal import Freed, Journal, RunInfo, RunStatus, RunWriter, info_of, read_run, spent, unknown_run
 from treadle.json_text import decode_json, encode_json
+from treadle.loading import forked, load
 from treadle.message import Message
-from treadle.run_state import RunState, forked, load
+from treadle.run_state import RunState
 from treadle.session_store import NEW_SESSION, SessionStore, title_of
 from treadle.types import Time
 

@@ -32,8 +32,9 @@ from treadle.journals.sqlite.upcasting import upcast
 from treadle.journals.sqlite.workers import Workers
 from treadle.journals.sqlite.writer import Work, Writer
 from treadle.json_text import decode_json, encode_json, members
+from treadle.loading import forked, load
 from treadle.message import Message
-from treadle.run_state import RunState, forked, load
+from treadle.run_state import RunState
 from treadle.types import Time
 
 Durability = Literal["process", "power"]

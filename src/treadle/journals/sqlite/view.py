@@ -13,8 +13,9 @@ from treadle.context import Cleared, Said, Summary, folded
 from treadle.entries import Entry, Record, RunFinished, ToolLate
 from treadle.journals.sqlite.database import Cursor
 from treadle.journals.sqlite.rows import bodies, entries_of, micros, records
+from treadle.loading import load
 from treadle.message import Message, decode_message
-from treadle.run_state import RunState, load
+from treadle.run_state import RunState
 from treadle.session_store import Sessions
 
 _ENTRIES = """
