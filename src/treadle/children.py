@@ -170,10 +170,12 @@ class Children:
             options |= {"approve": theirs.approve, "deny": theirs.deny, "results": theirs.results}
         return options
 
-    async def over(self, run_id: str, *, resumed: bool) -> None:
-        """A run has ended: what it had started and nobody drives any more ends with it. Raises nothing."""
+    async def over(self, state: RunState, *, waiting: bool) -> None:
+        """A run is not driven any more. Where it has ended, what it had started and nobody drives ends with it. Raises nothing."""
+        assert state.started is not None, "a run begins with run.started"
+        run_id = state.started.run_id
         self._earlier.pop(run_id, None)
-        if run_id not in self._left and not resumed:
+        if waiting or (run_id not in self._left and not state.resumed):
             return
         self._left.discard(run_id)
         with anyio.move_on_after(CLOSE_GRACE_S, shield=True):

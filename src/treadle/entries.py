@@ -26,6 +26,8 @@ SCHEMA = 1
 
 class _Entry(Value, frozen=True, kw_only=True, tag_field="type"):
     at: Time
+    idle_s: float = 0.0
+    """Seconds before it in which the run's time stood still, because people were asked."""
 
 
 class Fork(Value, frozen=True, kw_only=True):

@@ -14,6 +14,7 @@ from dataclasses import replace
 
 import anyio
 from anyio.lowlevel import checkpoint, checkpoint_if_cancelled
+from msgspec import structs
 
 from treadle.budget import LIMIT_NAMES, BudgetSpent
 from treadle.calls import Held, OpenCalls, Ready, Refused, refused
@@ -258,6 +259,8 @@ class Run:
 
     async def _append(self, *entries: Entry, hold: bool = False) -> None:
         """Durable first, then seen; `hold` leaves the entries to the next append. What the journal refuses is held for the end."""
+        if entries and (idle_s := self.time.take_stood_s()):
+            entries = (structs.replace(entries[0], idle_s=idle_s), *entries[1:])
         for entry in entries:
             self.state.apply(entry)
         self._held.extend(entries)

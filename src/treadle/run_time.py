@@ -19,7 +19,7 @@ class RunTime:
         """That of the run that started it."""
         self._waits = 0
         """How many wait for people, in it and below."""
-        self._deadline = self._since = 0.0
+        self._deadline = self._since = self._stood_s = 0.0
 
     @contextmanager
     def standing_still(self) -> Generator[None]:
@@ -32,6 +32,11 @@ class RunTime:
         finally:
             for one in chain:
                 one._go_on()
+
+    def take_stood_s(self) -> float:
+        """Seconds that it has stood still since it was last asked."""
+        stood_s, self._stood_s = self._stood_s, 0.0
+        return stood_s
 
     def _chain(self) -> Iterator[RunTime]:
         one: RunTime | None = self
@@ -47,4 +52,6 @@ class RunTime:
     def _go_on(self) -> None:
         self._waits -= 1
         if not self._waits:
-            self._scope.deadline = self._deadline + anyio.current_time() - self._since
+            stood_s = anyio.current_time() - self._since
+            self._scope.deadline = self._deadline + stood_s
+            self._stood_s += stood_s

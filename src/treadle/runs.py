@@ -330,8 +330,7 @@ class Runs:
             if job.run.ending is not None:
                 job.result = result_of(job.run.state, job.run.ending)
                 await _after_run(job.run.plan, job.result)
-                if not job.run.ending.waiting:
-                    await self._children.over(job.run.plan.run_id, resumed=job.run.state.resumed > 0)
+                await self._children.over(job.run.state, waiting=job.run.ending.waiting)
             if job.run.plan.session_id is None:
                 with anyio.CancelScope(shield=True):
                     await self._assembly.toolboxes.end(job.run.plan.run_id)
