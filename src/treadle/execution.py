@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import asyncio
 import math
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Container, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any, TypeVar
@@ -15,14 +15,14 @@ from typing import Any, TypeVar
 import anyio
 from msgspec import structs
 
-from treadle.asking import Approve, Deny
+from treadle.asking import Deny
 from treadle.calls import NOT_KNOWN, Deferred, Held, Ready, Refused, refused
 from treadle.clock import Clock
 from treadle.crash import boundary
 from treadle.entries import ToolFinished
 from treadle.errors import AgentError
 from treadle.hooks import NO_HOOKS, Answer, Ask, HookedRun, Hooks
-from treadle.json_text import encode_json
+from treadle.hooks.chain import BeforeToolSaid
 from treadle.message import MediaPart, Part, TextPart, ToolCall, ToolResult
 from treadle.model import ToolDefinition
 from treadle.output import cap_output
@@ -82,18 +82,21 @@ class Toolbox:
     hooks: Hooks = NO_HOOKS
     hooked: HookedRun | None = None
     """What they are told of the run."""
-    _said: dict[str, Deny | Ask | Answer | Approve] = field(default_factory=dict[str, "Deny | Ask | Answer | Approve"])
-    """What hooks said of calls that are to be prepared."""
+    _said: dict[str, BeforeToolSaid] = field(default_factory=dict[str, BeforeToolSaid])
+    """What hooks said of calls that are to be prepared, by call id."""
 
     @property
     def confines(self) -> bool:
         """Whether a call that may run unasked only inside the sandbox finds one."""
         return self.standing is not None and self.standing.works
 
-    async def get_ready(self, calls: Sequence[ToolCall]) -> None:
-        """Before `calls` are prepared: asks the hooks, and waits until it is known whether the sandbox works, where one of them needs it."""
+    async def get_ready(self, calls: Sequence[ToolCall], *, begun: Container[str] = ()) -> None:
+        """Before `calls` are prepared: asks the hooks, and waits until it is known whether the sandbox works, where one of them needs it.
+
+        `begun`: those that had started under another driver, whose arguments stand.
+        """
         if self.hooks.has("before_tool"):
-            await self._ask_hooks(calls)
+            await self._ask_hooks(calls, begun)
         if self.sandbox is None or self.standing is not None or not any(has_commands(self.registry.get(call.name)) for call in calls):
             return
         self.standing = await self.sandbox.standing()
@@ -103,27 +106,25 @@ class Toolbox:
         """Whether it says that the run is done."""
         return getattr(self.registry.get(call.name), "completes", False) is True
 
-    async def _ask_hooks(self, calls: Sequence[ToolCall]) -> None:
+    async def _ask_hooks(self, calls: Sequence[ToolCall], begun: Container[str]) -> None:
+        assert self.hooked is not None, "whoever has hooks has a run to tell them of"
+        self._said.clear()
         for call in calls:
-            try:
-                said = await self.hooks.before("before_tool", self.hooked, call)
-            except AgentError as e:
-                said = Deny(e.message)
-            if said is not None:
-                self._said[call.id] = said
+            said = await self.hooks.before_tool(self.hooked, call)
+            self._said[call.id] = said._replace(arguments_json=None) if call.id in begun else said
 
     def prepare(self, call: ToolCall, *, allowed: bool = False) -> Ready | Refused | Held:
         """Looked up, validated and decided; a call that cannot run comes back with its result. `allowed`: a person said yes to it."""
-        said, changed = self._said.pop(call.id, None), ""
-        match said:
+        said, changed = self._said.pop(call.id, BeforeToolSaid()), ""
+        match said.verdict:
             case Deny(reason=reason):
-                return refused(call, f"Not run: {reason}", status="denied")
+                return refused(call, self.clean(f"Not run: {reason}"), status="denied")
             case Answer(text=text):
-                return refused(call, text, status="ok")
-            case Approve(arguments=arguments) if arguments is not None:
-                call, changed = structs.replace(call, arguments_json=encode_json(dict(arguments)).decode()), "a hook"
+                return refused(call, self.clean(text), status="ok")
             case _:
                 pass
+        if said.arguments_json is not None:
+            call, changed = structs.replace(call, arguments_json=said.arguments_json), "a hook"
         tool = self.registry.get(call.name)
         if tool is None:
             return refused(call, unknown_tool(call.name, [t.name for t in self.registry]))
@@ -136,8 +137,8 @@ class Toolbox:
         decision = decide(self.mode, tool, arguments, self.cwd, self.permissions)
         if not self.confines:
             decision = without_sandbox(decision)
-        if isinstance(said, Ask) and decision.verdict == "allow":
-            decision = replace(decision, verdict="ask", reason=said.reason)
+        if isinstance(said.verdict, Ask) and decision.verdict == "allow":
+            decision = replace(decision, verdict="ask", reason=self.clean(said.verdict.reason))
         if decision.verdict == "deny":
             return refused(call, f"Not run: {decision.reason}.", status="denied")
         if decision.verdict == "ask" and not allowed:
@@ -162,8 +163,15 @@ class Toolbox:
         ctx = self.context(ready, self._deadline(ready.tool), self)
         with anyio.move_on_after(ready.tool.timeout_s):
             answer = await ready.tool.probe(ctx, ready.arguments)
-            return Happened(await self._capped_text(answer.result, ready.tool, ctx)) if isinstance(answer, Happened) else answer
+            return Happened(await self._found(answer.result, ready, ctx)) if isinstance(answer, Happened) else answer
         return None
+
+    async def _found(self, text: str, ready: Ready, ctx: ToolContext[Any]) -> str:
+        """What a call gave under another driver, as its probe says."""
+        text = await self._capped_text(text, ready.tool, ctx)
+        if not self.hooks.has("after_tool"):
+            return text
+        return (await self._after_hooks(ready.call, ToolResult(call_id=ready.call.id, name=ready.call.name, content=text))).text
 
     async def execute(self, ready: Ready) -> ToolFinished | Deferred:
         """Runs it. Whatever it does, short of cancellation, is a result, or comes later."""
@@ -186,8 +194,9 @@ class Toolbox:
         return ToolFinished(at=now(), status=status, result=result, duration_ms=duration_ms, ends_run=ends_run, completes=completes)
 
     async def _after_hooks(self, call: ToolCall, result: ToolResult) -> ToolResult:
-        said = await self.hooks.after("after_tool", self.hooked, call, result)
-        return result if said is None else structs.replace(result, content=self.clean(str(said)))
+        assert self.hooked is not None, "whoever has hooks has a run to tell them of"
+        said = await self.hooks.after_tool(self.hooked, call, result)
+        return structs.replace(said, content=self.clean(said.content)) if said is not result and isinstance(said.content, str) else said
 
     async def _result(self, ready: Ready) -> tuple[ToolResult, bool]:
         """And whether it ends the run."""

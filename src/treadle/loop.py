@@ -28,9 +28,10 @@ from treadle.feed import Feed
 from treadle.journal import Journal, RunWriter
 from treadle.late import LateResults
 from treadle.message import Message, ToolCall, encode_json
-from treadle.model_turn import ModelTurn, go_on
+from treadle.model import ModelResponse
+from treadle.model_turn import ModelTurn
 from treadle.plan import Ending, Plan, as_error, metrics_of
-from treadle.recovery import Answers, recover
+from treadle.recovery import Answers, as_run, recover
 from treadle.retry import RetryPolicy
 from treadle.run_time import RunTime
 from treadle.types import Outcome, StopReason, now
@@ -161,7 +162,7 @@ class Run:
         if self._ledger.estimates and not self._ledger.turns:
             self._ledger.fixed_bytes = sum(len(encode_json(value)) for value in (*self.plan.system, *self._toolbox.definitions))
         if self.plan.hooks:
-            go_on(await self.plan.hooks.before("before_run", self.plan.hooked))
+            await self.plan.hooks.before_run(self.plan.hooked)
         outcome = None
         if self.plan.resumption is not None:  # what the driver before left open is closed first
             outcome = await self._closed(self.plan.resumption.answers)
@@ -184,7 +185,7 @@ class Run:
         """Goes on with the open calls of the last response, as somebody said of them."""
         state = self.state
         if state.open_calls:
-            await self._toolbox.get_ready(state.open_calls)
+            await self._toolbox.get_ready([as_run(call, state, answers) for call in state.open_calls], begun=state.starts)
             entries, prepared = await recover(state, self._toolbox, answers, self.plan.on_unknown, driven=driven)
             await self._execute(self._within_limits(prepared), *entries)
         return self._verdict.after(self._inbox or self.late) if state.response is not None and not state.attempt else None
@@ -202,10 +203,21 @@ class Run:
             return found
         response, entry = found
         self.room.answered(response.stop_reason)
+        if kept := self._is_kept_first(response, last):
+            self._model.done()
+            await self._append(entry)
         await self._toolbox.get_ready(response.tool_calls)
         self._model.done()
-        await self._execute(self._admit(response.tool_calls, response.stop_reason, last), entry)
+        await self._execute(self._admit(response.tool_calls, response.stop_reason, last), *([] if kept else [entry]))
         return None
+
+    def _is_kept_first(self, response: ModelResponse, last: Outcome | None) -> bool:
+        """Whether it is appended before its calls are judged: hooks may take their time, and what is not in the journal is paid for twice.
+
+        Only where the calls mean the same to whoever takes the run up from there.
+        """
+        asks = bool(response.tool_calls) and self.plan.hooks.has("before_tool")
+        return asks and response.stop_reason is StopReason.TOOL_USE and last is None and not self._ledger.is_last_turn
 
     async def _execute(self, prepared: Sequence[Ready | Refused | Held], *before: Entry) -> None:
         """`before`, the refusals and the starts of the calls that start now are one append; then the calls run."""

@@ -5,7 +5,7 @@ What comes before and after is the loop's, each single attempt retry.py's. Entry
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Container, Sequence
 from functools import partial
 
 import msgspec
@@ -17,15 +17,15 @@ from treadle.entries import InputAdded, ModelRequested, ModelResponded, responde
 from treadle.errors import AgentError, ErrorKind
 from treadle.events import LimitWarning
 from treadle.feed import Feed
-from treadle.hooks import Add, Stop
-from treadle.message import Message, Part
-from treadle.model import ModelRequest, ModelResponse, Switch, ToolDefinition
+from treadle.hooks.chain import BeforeModelSaid
+from treadle.message import Message, Part, ToolCall
+from treadle.model import ModelRequest, ModelResponse, Switch, ToolDefinition, own_id
 from treadle.plan import Plan, as_error, error_info
 from treadle.prices import Listen, Pricing
 from treadle.retry import Attempt, RetryPolicy, ask, at_first
 from treadle.room import RunRoom
 from treadle.tracing import NO_SPAN, Traced
-from treadle.types import Outcome, new_id, now
+from treadle.types import Outcome, Usage, new_id, now
 
 
 class ModelTurn:
@@ -47,18 +47,18 @@ class ModelTurn:
 
     async def respond(self, last: Outcome | None) -> tuple[ModelResponse, ModelResponded] | Outcome:
         """One whole response, whatever number of attempts it takes, and its entry, which is the caller's to append; or the limit that allows none."""
-        answered = await self._hooked(last) if self._hooks.has("before_model") else None
+        if self._hooks.has("before_model") and (said := await self._hooked(last)).answered is not None:
+            await self._begin(Left(self._plan.max_tokens, None), last)
+            response = _free(said.answered, self._state.call_ids)
+            return response, self._entry(response.parts, response, hook=said.hook)
         left = self._ledger.output_left(self._plan.max_tokens, self._state.new_bytes() if self._ledger.estimates else 0, self._plan.dearest)
         if left.tokens <= 0:
             assert left.limit is not None, "only a limit leaves nothing"
             return left.limit
         attempt = await self._begin(left, last)
-        if answered is not None:
-            response, cost_usd, hook = answered[0], None, answered[1]
-        else:
-            response, hook = await self._ask(self._request(left.tokens, last), attempt), None
-            cost_usd = await self._pricing.cost_usd(response.usage, self._asked.at, response.model)
-        return response, self._entry(response.parts, response, cost_usd, hook)
+        response = await self._ask(self._request(left.tokens, last), attempt)
+        cost_usd = await self._pricing.cost_usd(response.usage, self._asked.at, response.model)
+        return response, self._entry(response.parts, response, cost_usd)
 
     def done(self) -> None:
         """The response's entry is about to be appended."""
@@ -85,13 +85,12 @@ class ModelTurn:
         settings = plan.turn_settings(max_tokens, without_tools=last is not None and bool(self._tools))
         return ModelRequest(messages=state.history, tools=self._tools, system=plan.system, settings=settings, model=state.asked_model)
 
-    async def _hooked(self, last: Outcome | None) -> tuple[ModelResponse, str] | None:
-        """Where a hook answers in the model's place: the response, and whose it is."""
-        said = await self._hooks.before("before_model", self._plan.hooked, self._request(self._plan.max_tokens, last))
-        go_on(said)
-        if isinstance(said, Add):
-            await self._append(InputAdded(at=now(), message=Message.user(said.text), by="hook"), hold=True)
-            return None
+    async def _hooked(self, last: Outcome | None) -> BeforeModelSaid:
+        """What hooks say before the model is asked; what they add is in the history then."""
+        state = self._state
+        said = await self._hooks.before_model(self._plan.hooked, self._request(self._plan.max_tokens, last))
+        if said.add and not (state.attempt and state.history[-1].text == said.add):  # the driver before had added it
+            await self._append(InputAdded(at=now(), message=Message.user(said.add), by="hook"), hold=True)
         return said
 
     async def _begin(self, left: Left, last: Outcome | None) -> Attempt:
@@ -118,9 +117,7 @@ class ModelTurn:
             if self._traced.is_on:
                 self._span.responded(response, await self._pricing.cost_usd(response.usage, self._asked.at, response.model))
         if self._hooks.has("after_model"):
-            said = await self._hooks.after("after_model", self._plan.hooked, request, response)
-            go_on(said)
-            response = said or response
+            response = await self._hooks.after_model(self._plan.hooked, request, response)
         return response
 
     async def _whole(self, request: ModelRequest, attempt: Attempt, listen: Listen | None) -> ModelResponse:
@@ -159,7 +156,12 @@ class ModelTurn:
         return responded(message, response, turn=self._ledger.turns + 1, attempt=self._attempt.number, cost_usd=cost_usd, hook=hook)
 
 
-def go_on(said: object) -> None:
-    """Raises AgentError(agent) where a hook ends the run."""
-    if isinstance(said, Stop):
-        raise AgentError("agent", f"a hook stopped the run: {said.reason}")
+def _free(response: ModelResponse, taken: Container[str]) -> ModelResponse:
+    """What a hook said in the model's place: it used nothing, and each of its calls has an id of its own."""
+    own, parts = set[str](), list[Part]()
+    for part in response.parts:
+        if isinstance(part, ToolCall):
+            part = msgspec.structs.replace(part, id=own_id(part.id, taken, own))
+            own.add(part.id)
+        parts.append(part)
+    return msgspec.structs.replace(response, parts=tuple(parts), usage=Usage())

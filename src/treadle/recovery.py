@@ -90,18 +90,24 @@ async def recover(
         if driven and not allowed and started is not None:
             still_open.append(Held(call=call, reason="", parallel=toolbox.repeat(call, 1).tool.parallel, asked=True))
             continue
-        if (edited := answers.arguments.get(call.id) or state.edited.get(call.id)) is not None:
-            call = replace_arguments(call, edited)
+        edited = call.id in answers.arguments or call.id in state.edited
+        call = as_run(call, state, answers)
         if started is None:
-            prepared = _held_still(toolbox.prepare(call, allowed=allowed), state)
-            still_open.append(replace(prepared, changed="a person") if edited is not None and isinstance(prepared, Ready) else prepared)
-            continue
-        found = await _go_on(call, started, state, toolbox, allowed=allowed, answers=answers, default=default)
+            found = _held_still(toolbox.prepare(call, allowed=allowed), state)
+        else:
+            found = await _go_on(call, started, state, toolbox, allowed=allowed, answers=answers, default=default)
         if isinstance(found, ToolFinished):
             entries.append(found)
         else:
-            still_open.append(found)
+            still_open.append(replace(found, changed="a person") if edited and isinstance(found, Ready) else found)
     return entries, still_open
+
+
+def as_run(call: ToolCall, state: RunState, answers: Answers) -> ToolCall:
+    """With the arguments that it has started with, or that a person gave it; the message that asked for it stays."""
+    if (started := state.starts.get(call.id)) is not None:
+        return replace_arguments(call, started.arguments_json)
+    return replace_arguments(call, answers.arguments.get(call.id) or state.edited.get(call.id) or call.arguments_json)
 
 
 def _answer(call: ToolCall, started: ToolStarted | None, answers: Answers, why: str) -> Sequence[Entry]:
@@ -132,7 +138,7 @@ async def _go_on(
     call: ToolCall, started: ToolStarted, state: RunState, toolbox: Preparer, *, allowed: bool, answers: Answers, default: OnUnknown
 ) -> Ready | Held | ToolFinished:
     """With a call that had started, and may have happened."""
-    again = toolbox.repeat(replace_arguments(call, started.arguments_json), started.attempt + state.resumed)
+    again = toolbox.repeat(call, started.attempt + state.resumed)
     if allowed or started.effect != "once":
         return _run_again(again, state, toolbox, allowed=allowed)
     asked = call.id in state.asked

@@ -9,7 +9,6 @@ from treadle.calls import Append
 from treadle.clock import Clock
 from treadle.compaction import Compactor
 from treadle.context import text_bytes, tokens_in
-from treadle.hooks import Stop
 from treadle.json_text import decode_json, encode_json
 from treadle.model import ToolDefinition
 from treadle.plan import Plan
@@ -36,7 +35,7 @@ class RunRoom:
         plan, forced, self.wanted = self._plan, forced or self.wanted, False
         if not self._compactor.is_needed(plan.max_tokens, forced=forced):
             return False
-        if plan.hooks.has("before_compaction") and isinstance(await plan.hooks.before("before_compaction", plan.hooked), Stop):
+        if plan.hooks.has("before_compaction") and not await plan.hooks.before_compaction(plan.hooked):
             return False
         try:
             made = await self._compactor.make_room(plan.max_tokens, forced=forced)
@@ -45,7 +44,7 @@ class RunRoom:
         finally:
             self._compactor.give_back()
         for entry in made.entries if plan.hooks.has("after_compaction") else ():
-            await plan.hooks.after("after_compaction", plan.hooked, decode_json(entry.receipt.encode(), dict[str, object]))
+            await plan.hooks.after_compaction(plan.hooked, decode_json(entry.receipt.encode(), dict[str, object]))
         return made.less
 
     async def overcome(self) -> bool:

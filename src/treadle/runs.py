@@ -371,7 +371,7 @@ async def _after_run(plan: Plan, result: RunResult[Any]) -> None:
     """Also where the task is being cancelled."""
     if plan.hooks.has("after_run"):
         with anyio.move_on_after(CLOSE_GRACE_S, shield=True):
-            await plan.hooks.after("after_run", plan.hooked, result)
+            await plan.hooks.after_run(plan.hooked, result)
 
 
 def _check_agent(agent: object) -> None:

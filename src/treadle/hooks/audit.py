@@ -1,0 +1,67 @@
+"""Who did what, in a file: one line of JSON for each thing that a run did, as it is in the journal, without known secrets. Entry: `Audit`.
+
+It is no log of how things went (telemetry/), and nothing is read from it again.
+"""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+
+from typing_extensions import override
+
+from treadle import events
+from treadle.errors import AgentError
+from treadle.events import Event
+from treadle.hooks.hook import Hook
+from treadle.json_text import encode_json
+
+_TOLD = (
+    events.RunStart,
+    events.InputAdded,
+    events.MessageAdded,
+    events.ToolCallAsked,
+    events.ApprovalRequested,
+    events.ApprovalResolved,
+    events.ToolCallStart,
+    events.ToolCallEnd,
+    events.Warned,
+    events.ChildStart,
+    events.RunEnd,
+)
+
+
+class Audit(Hook):
+    """Each line is a whole event of `stream-json`, and is with the operating system before the run goes on: it outlives the process, not a power cut.
+
+    The file has mode 0600 and is opened anew for each line, so it may be moved away at any time; several processes may share one. One that cannot be
+    written is told once (a `warning` event, and the log), tried again with each line, and harms no run.
+    """
+
+    def __init__(self, path: str | Path) -> None:
+        """Nothing is opened yet: what is wrong with the place is told in the first run."""
+        self.path = Path(path).expanduser()
+        self._broken = False
+
+    @override
+    def on_event(self, event: Event) -> None:
+        if not isinstance(event, _TOLD):
+            return
+        try:
+            self._add(encode_json(event) + b"\n")
+        except OSError as e:
+            if not self._broken:
+                self._broken = True
+                raise AgentError("agent", f"the audit file {str(self.path)!r} cannot be written: {e.strerror or e}. Its lines are lost until it can") from e
+        else:
+            self._broken = False
+
+    def _add(self, line: bytes) -> None:
+        """With one write where the system takes it whole: lines of several processes do not mix."""
+        at_once: int = getattr(os, "O_NONBLOCK", 0)  # a pipe that nobody reads would hold the run up; not on Windows
+        fd = os.open(self.path, os.O_WRONLY | os.O_APPEND | os.O_CREAT | at_once, 0o600)
+        try:
+            while line:
+                line = line[os.write(fd, line) :]
+        finally:
+            os.close(fd)
