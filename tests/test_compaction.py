@@ -26,7 +26,7 @@ from treadle.run_state import RunState
 from treadle.summary import CUT_HERE
 from treadle.testing import FakeClock, ScriptedModel
 from treadle.todos import TOOL, Todo, standing
-from treadle.types import StopReason, Usage
+from treadle.types import Limits, Outcome, StopReason, Usage
 
 AT = datetime(2026, 11, 20, 10, tzinfo=UTC)
 WINDOW = 10_000
@@ -267,7 +267,7 @@ async def test_without_a_summary_more_is_cleared(answers: list[dict[str, Any]], 
     for _ in range(12):
         bench.turn("x" * 1500, said="word " * 300)
     made = await bench.room()
-    first = read_receipt(made.entries[-1].receipt)
+    first = read_receipt(made.entries[0].receipt)
     assert set(kinds(made)) == {"cleared"}
     assert isinstance(first, Cleared)
     assert why in first.failed
@@ -340,6 +340,66 @@ async def test_cancelling_leaves_nothing_behind() -> None:
     assert bench.state.history[:] == before
     bench.small = ScriptedModel([says("Now.")], name="script:small")
     assert kinds(await bench.room()) == ["summary"]
+
+
+async def test_who_failed_is_not_asked_again_as_long_as_clearing_is_enough() -> None:
+    bench = Bench(fails("auth"), says("Now."))
+    made: list[Made] = []
+    while len(made) < 3:
+        bench.turn("x" * 1500, said="word " * 450)
+        if (one := await bench.room()).entries:
+            made.append(one)
+            assert bench.small.place == (1 if len(made) < 3 else 2)
+    assert [kinds(one)[0] for one in made] == ["cleared", "cleared", "summary"]
+
+
+# ---------------------------------------------------------------- what it may cost
+
+
+def limited(bench: Bench, **limits: Any) -> None:
+    bench.state.ledger.limits = Limits(**limits)
+
+
+async def test_a_summary_that_the_budget_has_no_room_for_is_not_asked_for() -> None:
+    bench = Bench(says("never"))
+    limited(bench, tokens=9000)
+    for _ in range(14):
+        bench.turn("x" * 900, said="word " * 200)
+    first = read_receipt((await bench.room()).entries[0].receipt)
+    assert isinstance(first, Cleared)
+    assert "no room for a summary" in first.failed
+    assert bench.small.requests == []
+
+
+async def test_a_limit_of_money_wants_a_price_for_a_summary() -> None:
+    bench = Bench(says("never"))
+    limited(bench, cost_usd=1.0)
+    for _ in range(40):
+        bench.turn(said="word " * 150)
+    with pytest.raises(AgentError) as told:
+        await bench.room()
+    assert told.value.kind == "context_overflow"
+    assert bench.small.requests == [], "its price is not known"
+
+
+async def test_what_a_summary_may_cost_is_kept_for_it_while_it_is_made() -> None:
+    bench = Bench(says("Short."))
+    limited(bench, tokens=1_000_000)
+    seen: list[float] = []
+
+    class Watching(ScriptedModel):
+        async def stream(self, request: ModelRequest) -> AsyncGenerator[Delta, None]:
+            seen.append(bench.state.ledger.left(Outcome.TOKEN_LIMIT))
+            async for delta in super().stream(request):
+                yield delta
+
+    for _ in range(40):
+        bench.turn(said="word " * 150)
+    before = bench.state.ledger.left(Outcome.TOKEN_LIMIT)
+    bench.small = Watching([says("Short.")], name="script:small")
+    receipt = only(await bench.room())
+    assert seen[0] < before - 5000
+    assert bench.state.ledger.left(Outcome.TOKEN_LIMIT) == before - receipt.spent.usage.total_tokens
 
 
 # ---------------------------------------------------------------- any run

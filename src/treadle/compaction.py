@@ -266,7 +266,11 @@ class _Work:
         )
 
     def note_failure(self, why: str, spent: Spent | None = None) -> None:
-        self._failed, self._spent = why, spent
+        """It stands in a receipt: in the one that there is already, else in the next one."""
+        if self._receipts and isinstance(cleared := self._receipts[-1], Cleared):
+            self._receipts[-1] = msgspec.structs.replace(cleared, failed=why, spent=spent)
+        else:
+            self._failed, self._spent = why, spent
 
     def _pinned_and_start(self) -> tuple[list[Message], int]:
         """What stays before the summary: the first words of the conversation, and the prompt of the run; and where the newest turns begin."""
