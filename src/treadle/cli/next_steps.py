@@ -4,13 +4,38 @@ from __future__ import annotations
 
 import os
 import shlex
+from collections import Counter
+from collections.abc import Sequence
+from typing import NamedTuple
 
 from treadle.cli.render import one_line
 from treadle.entries import ApprovalAsked
+from treadle.journal import Journal
 from treadle.run_state import RunState
 
 
-def next_steps(state: RunState, *, journal: str | None = None) -> list[str]:
+class _Waiting(NamedTuple):
+    """A call that waits for an answer, in the run or in one below it."""
+
+    asked: ApprovalAsked
+    state: RunState
+
+    @property
+    def run_id(self) -> str:
+        assert self.state.started is not None, "a run begins with run.started"
+        return self.state.started.run_id
+
+    @property
+    def begun(self) -> bool:
+        return self.asked.call_id in self.state.starts
+
+    @property
+    def answer(self) -> tuple[str, str]:
+        """As options: the one that most people want."""
+        return ("--result", f"{self.asked.call_id}=TEXT") if self.asked.deferred else ("--approve", self.asked.call_id)
+
+
+async def next_steps(runs: Journal, state: RunState, *, journal: str | None = None) -> list[str]:
     """Lines for stderr, as they may hold secrets and escape sequences. Of a run that waits: each call that does, and the command that answers.
 
     `journal`: its URL where a command has to be told, because it is not where a command looks by itself.
@@ -19,7 +44,7 @@ def next_steps(state: RunState, *, journal: str | None = None) -> list[str]:
     assert started is not None, "a run begins with run.started"
     there = () if journal is None else ("--journal", journal)
     if state.finished is None:
-        return _to_resume(state, started.run_id, there)
+        return _to_resume(await _waiting(runs, state), started.run_id, there)
     show = _command("runs", "show", started.run_id, *there)
     if started.session_id is None:
         return [f"{show} tells what happened"]
@@ -27,19 +52,43 @@ def next_steps(state: RunState, *, journal: str | None = None) -> list[str]:
     return [f"{show} tells what happened; {_command('run', '--session', started.session_id, *there, *elsewhere)} … goes on"]
 
 
-def _to_resume(state: RunState, run_id: str, there: tuple[str, ...]) -> list[str]:
-    approvals = [word for call_id in state.asked for word in ("--approve", call_id)]
-    command = _command("runs", "resume", run_id, *approvals, *there)
+async def _waiting(runs: Journal, state: RunState) -> list[_Waiting]:
+    """A call that waits only for the run that it started is left out: that one's calls are there."""
     if not state.asked:
-        return [f"{command} goes on with it"]
-    begun = any(call_id in state.starts for call_id in state.asked)
-    instead = "--result CALL=TEXT says what it gave, --deny CALL tells the model that nobody knows" if begun else "--deny CALL says no"
-    return [*(_question(state, asked) for asked in state.asked.values()), f"  {command}", f"  {'runs it again; ' if begun else ''}{instead}"]
+        return []
+    from treadle.children import open_below  # noqa: PLC0415  it brings the loop, and `runs show` seldom needs it
+
+    below = await open_below(runs, state) if any(asked.deferred for asked in state.asked.values()) else []
+    parents = {one.started.parent_call_id for one in below if one.started is not None and one.asked}
+    return [_Waiting(asked, one) for one in (state, *below) for asked in one.asked.values() if asked.call_id not in parents]
 
 
-def _question(state: RunState, asked: ApprovalAsked) -> str:
-    why = "nobody knows whether it took effect" if asked.call_id in state.starts else one_line(asked.reason)
-    return f"? {asked.name} {one_line(asked.arguments_json, 80)} waits as {asked.call_id}: {why}"
+def _to_resume(waiting: Sequence[_Waiting], run_id: str, there: tuple[str, ...]) -> list[str]:
+    if not waiting:
+        return [f"{_command('runs', 'resume', run_id, *there)} goes on with it"]
+    times = Counter(one.asked.call_id for one in waiting)
+    of_run: dict[str, list[_Waiting]] = {}
+    for one in waiting:  # an id that waits in several runs is answered in each of them
+        of_run.setdefault(run_id if times[one.asked.call_id] == 1 else one.run_id, []).append(one)
+    lines = [_question(one, run_id) for one in waiting]
+    for each, calls in sorted(of_run.items(), key=lambda item: item[0] == run_id):
+        lines.append(f"  {_command('runs', 'resume', each, *[word for one in calls for word in one.answer], *there)}")
+    if run_id not in of_run:
+        lines.append(f"  {_command('runs', 'resume', run_id, *there)} goes on then")
+    return [*lines, f"  {_instead(waiting)}"]
+
+
+def _instead(waiting: Sequence[_Waiting]) -> str:
+    if any(one.begun and not one.asked.deferred for one in waiting):
+        return "runs it again; --result CALL=TEXT says what it gave, --deny CALL tells the model that nobody knows"
+    return "TEXT is what it gave; --deny CALL gives it up" if all(one.asked.deferred for one in waiting) else "--deny CALL says no"
+
+
+def _question(one: _Waiting, run_id: str) -> str:
+    asked = one.asked
+    why = "nobody knows whether it took effect" if one.begun and not asked.deferred else one_line(asked.reason)
+    where = "" if one.run_id == run_id else f" in {one.run_id}"
+    return f"? {asked.name} {one_line(asked.arguments_json, 80)} waits as {asked.call_id}{where}: {why}"
 
 
 def _command(*words: str) -> str:

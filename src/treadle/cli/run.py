@@ -153,7 +153,7 @@ async def _tell_next_steps(runtime: Runtime, wish: Wish, run_id: str) -> None:
         return
     if wish.quiet and not state.asked:
         return
-    for line in next_steps(state, journal=wish.journal_option):
+    for line in await next_steps(runtime.journal, state, journal=wish.journal_option):
         click.echo(plain(runtime.redact(line)), err=True)
 
 

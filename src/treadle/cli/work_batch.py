@@ -214,7 +214,7 @@ async def _tell_next_steps(runtime: Runtime, report: Report, journal: str | None
         with suppress(AgentError):
             state = await runtime.journal.load(row.run_id)
             if state.asked:
-                for line in next_steps(state, journal=journal):
+                for line in await next_steps(runtime.journal, state, journal=journal):
                     click.echo(plain(runtime.redact(line)), err=True)
     if report.pending:
         there = () if journal is None else ("--journal", journal)

@@ -157,7 +157,7 @@ class Opened:
         except AgentError:  # the run's end has told what is wrong with its journal
             return
         if not self.drive.quiet or state.asked:
-            for line in next_steps(state, journal=self.drive.journal):
+            for line in await next_steps(self.runtime.journal, state, journal=self.drive.journal):
                 click.echo(plain(self.runtime.redact(line)), err=True)
 
 

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import click
 
 from treadle.cli.help import HELP
@@ -43,7 +45,19 @@ def show(run: str, as_json: bool, verbose: bool, journal: str | None) -> None:
 async def _object(place: Place, info: RunInfo) -> bytes:
     row = place.secrets.inside(decode_json(encode_json(row_of(info, place.secrets)), dict[str, object]))
     lines = [_masked(line, place.secrets) for line in export_lines(await place.journal.read_bytes(info.run_id))]
-    return encode_json(row)[:-1] + b',"entries":[\n' + b",\n".join(lines) + b"\n]}\n"
+    below = await _tree(place, info.run_id)
+    children = b',"children":' + encode_json(below) if below else b""
+    return encode_json(row)[:-1] + children + b',"entries":[\n' + b",\n".join(lines) + b"\n]}\n"
+
+
+async def _tree(place: Place, run_id: str) -> list[dict[str, Any]]:
+    """The runs that its calls started, each as `runs list` has it, with its own."""
+    found: list[dict[str, Any]] = []
+    for info in await place.journal.children(run_id):
+        row = place.secrets.inside(decode_json(encode_json(row_of(info, place.secrets)), dict[str, Any]))
+        below = await _tree(place, info.run_id)
+        found.append({**row, "children": below} if below else row)
+    return found
 
 
 def _masked(line: bytes, secrets: Redactor) -> bytes:
@@ -61,7 +75,7 @@ async def _draw(place: Place, info: RunInfo, *, verbose: bool, journal: str | No
         put(line)
     if info.status in ("stopped", "waiting"):
         put("")
-        for line in next_steps(await place.journal.load(info.run_id), journal=journal):
+        for line in await next_steps(place.journal, await place.journal.load(info.run_id), journal=journal):
             text = plain(clean(line))
             for piece in wrapped(text, width()) if line.startswith("?") else [text]:  # a command stays in one piece
                 put(ink(piece, "bold"))
