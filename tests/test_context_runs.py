@@ -7,6 +7,7 @@ import os
 import sys
 from collections.abc import AsyncGenerator, Callable, Mapping, Sequence
 from contextlib import asynccontextmanager
+from dataclasses import replace
 from pathlib import Path
 from typing import Any, TypeAlias, cast
 
@@ -24,6 +25,7 @@ from treadle.config.endpoint import Provider
 from treadle.config.values import Models
 from treadle.context import Cleared, Summary, read_receipt
 from treadle.entries import Compaction, ModelRequested, Record
+from treadle.hooks import Hook, HookedRun, Stop
 from treadle.message import Message
 from treadle.testing import ScriptedModel
 from treadle.tools.coding import default_tools
@@ -368,6 +370,28 @@ async def test_a_run_that_is_cancelled_while_it_is_summed_up_is_closed_as_ever(t
     assert stream.result.outcome is Outcome.CANCELLED
     check_history(stream.result.messages)
     check_events(seen)
+
+
+class Told(Hook):
+    def __init__(self, *, stops: bool) -> None:
+        self.stops, self.before, self.after = stops, 0, list[Mapping[str, object]]()
+
+    async def before_compaction(self, run: HookedRun) -> Stop | None:
+        self.before += 1
+        return Stop("not now") if self.stops else None
+
+    async def after_compaction(self, run: HookedRun, receipt: Mapping[str, object]) -> None:
+        self.after.append(receipt)
+
+
+@pytest.mark.parametrize("stops", [False, True])
+async def test_hooks_are_told_and_may_leave_the_history_as_it_is(stops: bool, tmp_path: Path) -> None:
+    hook = Told(stops=stops)
+    model = ScriptedModel(rambling(OVERFLOW, says("done")))
+    async with Runtime(config=small(says("They rambled."), path=tmp_path / "small.json")) as rt:
+        result = await rt.run(replace(agent(model, gives("look")), hooks=[hook]), "go")
+    assert result.outcome is (Outcome.CONTEXT_OVERFLOW if stops else Outcome.COMPLETED)
+    assert (hook.before, [receipt["kind"] for receipt in hook.after]) == (1, [] if stops else ["summary"])
 
 
 # ---------------------------------------------------------------- on demand
