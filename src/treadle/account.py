@@ -103,6 +103,7 @@ class Account:
 
 
 def units(amount: float | Decimal) -> int:
-    """Dollars as they are counted here, rather too many than too few."""
-    exact = amount if isinstance(amount, Decimal) else Decimal(str(amount))
-    return int((exact * PER_DOLLAR).to_integral_value(ROUND_CEILING))
+    """Dollars as they are counted here; of what was computed rather too many than too few."""
+    if isinstance(amount, Decimal):
+        return int((amount * PER_DOLLAR).to_integral_value(ROUND_CEILING))
+    return round(amount * 1e12)  # exact for what has at most twelve places

@@ -219,7 +219,8 @@ class Ledger:
         self.cost_usd = usd(self.cost_usd, cost_usd)
         self.unpriced += cost_usd is None
         self._account.spend(TOKENS, usage.total_tokens)
-        self._account.spend(USD, units(cost_usd or 0))
+        if cost_usd:
+            self._account.spend(USD, units(cost_usd))
 
     def lose(self, reserved: Reserved | None) -> None:
         """An attempt was cut, and nobody knows what it took: it counts as all that it may have."""
@@ -230,7 +231,7 @@ class Ledger:
     def settle(self, usage: Usage, cost_usd: float | None = None) -> None:
         """A response came: its counts say exactly how large the conversation is."""
         self.spend(usage, cost_usd)
-        self.context_tokens, self._said_tokens, self._turn_usd = usage.total_tokens, usage.output_tokens, units(cost_usd or 0)
+        self.context_tokens, self._said_tokens, self._turn_usd = usage.total_tokens, usage.output_tokens, units(cost_usd) if cost_usd else 0
         self._turn_is_over()
 
     def settle_untold(self, new_bytes: int, said_bytes: int, reserved: Reserved | None) -> None:
@@ -251,8 +252,9 @@ class Ledger:
     def _turn_is_over(self) -> None:
         self.turns += 1
         self.fixed_bytes = 0
-        self._account.let_go(TOKENS)
-        self._account.let_go(USD)
+        if self._account.own[TOKENS]:
+            self._account.let_go(TOKENS)
+            self._account.let_go(USD)
         if self._on_last:
             self._keeps_last = self._on_last = False
         if self._account.own[TURNS] > self._keeps_last:

@@ -194,10 +194,12 @@ class Run:
         ledger, state, plan = self._ledger, self.state, self.plan
         if ledger.turns_spent:
             return Outcome.TURN_LIMIT
-        await self._append(*(said := self._said()), hold=True)
+        if said := self._said():
+            await self._append(*said, hold=True)
         await self.room.make()
         last = ledger.last_turn(state.new_bytes() if ledger.estimates else 0, plan.dearest)
-        await self._append(*self._ours(last, after_words=bool(said)), hold=True)
+        if ours := self._ours(last, after_words=bool(said)):
+            await self._append(*ours, hold=True)
         found = await self._model.respond(last)
         if isinstance(found, Outcome):
             return found
@@ -225,7 +227,7 @@ class Run:
         await self._append(*before, hold=True)
         await self._append(*self._calls.opening())
         if prepared:
-            self._ledger.expect(sum(isinstance(p, Ready) for p in prepared))
+            self._ledger.expect(len(prepared))
             await self._calls.execute(self._toolbox, self._append)
             self._ledger.forget_calls()
 
