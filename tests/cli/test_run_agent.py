@@ -273,3 +273,9 @@ def test_hooks_of_modules_are_asked_in_every_run(cli: Cli):
     broken = cli("run", "go", "--model", cli.script({"text": "ok"}))
     assert (broken.code, broken.out) == (2, "")
     assert "there is no 'mine'" in broken.err
+
+
+def test_the_model_of_an_option_goes_before_the_agents(cli: Cli):
+    own(cli, "agents/guide.md", f"{HEAD}model: {cli.script({'text': 'of the file'})}\n---\n")
+    assert cli("run", "go", "--agent", "guide").out == "of the file\n"
+    assert cli("run", "go", "--agent", "guide", "--model", cli.script({"text": "of the option"})).out == "of the option\n"
