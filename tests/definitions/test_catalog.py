@@ -72,6 +72,7 @@ def test_a_configured_server_comes_with_the_tools_that_are_named(defined: Define
     defined.project_says("guide.md", calls("ls", *named))
     agent = defined.catalog(SERVERS).agent("guide")
     assert servers(agent) == offered
+    assert {cast("McpServer", server).cwd for server in agent.mcp_servers if cast("McpServer", server).command} <= {defined.here}
     assert [one.name for one in agent.own_tools] == ["ls"]
 
 

@@ -54,7 +54,7 @@ class Catalog:
     """What a working directory and a configuration define. Files are read, and modules imported, when they are first asked for."""
 
     def __init__(self, config: Config, cwd: Path) -> None:
-        self._config = config
+        self._config, self._cwd = config, cwd.resolve()
         own = Path(config.home) if config.home else None
         self.found: Found = find(own, project_of(cwd))
         self._read: dict[str, _Read] = {}
@@ -288,7 +288,7 @@ class Catalog:
         if (name, wanted) not in self._servers:
             from treadle.tools.mcp import McpServer  # noqa: PLC0415  few agents have such tools
 
-            server = McpServer.of(name, self._config.mcp_servers[name])
+            server = McpServer.of(name, self._config.mcp_servers[name], cwd=self._cwd)
             only = tuple(tool for tool in wanted if tool is not None)
             self._servers[name, wanted] = server if None in wanted else msgspec.structs.replace(server, tools=only)
         return self._servers[name, wanted]
