@@ -20,6 +20,7 @@ from tests.crash.faults import fail
 from tests.crash.sabotage import Guard, sabotage
 from tests.crash.stories import STORIES, Story, World, agent_of
 from treadle import Agent, AgentError, RunResult, Runtime
+from treadle.children import open_below
 from treadle.events import Event, ToolCallStart, ToolProgress
 from treadle.journals.sqlite import SqliteJournal
 from treadle.run_stream import RunStream
@@ -98,7 +99,7 @@ async def _go_on(stage: _Stage) -> None:
     """One step: with what is left, else with what a person is asked, else from where nothing has begun yet. Prints nothing once all is over."""
     if stage.task.force:
         await _take_away(stage)
-    runs = await stage.runtime.journal.runs()
+    runs = [info for info in await stage.runtime.journal.runs() if info.parent_run_id is None]
     left = [info for info in runs if info.status == "stopped"] or [info for info in runs if info.status == "waiting"]
     for info in left:
         await _resume(stage, info.run_id)
@@ -119,13 +120,13 @@ async def _resume(stage: _Stage, run_id: str) -> None:
     """With the answers of an honest person, who looks at the world first."""
     state = await stage.runtime.journal.load(run_id)
     answers: dict[str, Any] = {"approve": [], "results": {}}
-    for call in state.open_calls:
-        if call.id in state.asked:
-            mark = json.loads(call.arguments_json)["mark"]
-            if stage.world.happened(mark):
-                answers["results"][call.id] = f"a person found out: {mark}"
-            else:
-                answers["approve"].append(call.id)
+    for each in (state, *await open_below(stage.runtime.journal, state)):
+        for call in each.open_calls:
+            if call.id in each.asked and (mark := json.loads(call.arguments_json).get("mark")) is not None:
+                if stage.world.happened(mark):
+                    answers["results"][call.id] = f"a person found out: {mark}"
+                else:
+                    answers["approve"].append(call.id)
     await _watched(stage, stage.runtime.resume_stream(run_id, stage.agent, **answers))
 
 

@@ -73,10 +73,19 @@ class Story:
     """The run is forked after its first turn, with other words; what is killed is the fork."""
     pause_s: float = 0.0
     """How long the model and each tool take."""
+    agents: Sequence[str] = ()
+    """Names of stories that are tools here: agents that tell them."""
 
     @property
     def requests(self) -> int:
-        return len(self.turns) + 1
+        """Of all agents in it."""
+        below = sum(STORIES[tool].requests for turn in self.turns for tool in turn if tool in self.agents)
+        return len(self.turns) + 1 + below
+
+    @property
+    def at_once(self) -> int:
+        """How many may be under way when a process is killed."""
+        return max([1, *(sum(STORIES[tool].at_once for tool in turn if tool in self.agents) for turn in self.turns)])
 
 
 STORIES = {
@@ -93,6 +102,11 @@ STORIES = {
     "fork": Story(turns=[["charge"], ["alone", "charge"]], fork=True),
     "zombie": Story(turns=[["look"], ["charge"], ["stamp"]]),
     "long": Story(turns=[["long"], ["charge", "long"]]),
+    "helper": Story(turns=[["charge", "stamp"], ["look"]]),
+    "delegation": Story(turns=[["helper"], ["charge"]], agents=["helper"]),
+    "family": Story(turns=[["delegation", "helper", "charge"]], agents=["delegation", "helper"]),
+    "asker": Story(turns=[["guarded", "charge"]], on_ask="wait"),
+    "asking family": Story(turns=[["asker", "look"], ["charge"]], agents=["asker"], on_ask="wait"),
 }
 
 
@@ -116,7 +130,8 @@ class StoryModel:
         calls = self._story.turns[turn] if turn < len(self._story.turns) else ()
         for number, tool in enumerate(calls):
             yield ToolCallStart(new_id("call"), tool)
-            yield ArgumentsDelta(json.dumps({"mark": f"mark-{name}-{turn}-{number}"}))
+            place = f"{name}-{turn}-{number}"
+            yield ArgumentsDelta(json.dumps({"prompt": f"run {place}"} if tool in self._story.agents else {"mark": f"mark-{place}"}))
             yield PartEnd()
         if not calls:
             yield TextDelta(THE_END)
@@ -132,8 +147,9 @@ def where(messages: Sequence[Message]) -> tuple[str, int]:
     return told[1], sum(message.role == "assistant" for message in messages[begun:])
 
 
-def agent_of(story: Story, world: World) -> Agent[object, str]:
-    return Agent(name="story", model=StoryModel(story, world), tools=tools_of(world, story.pause_s))
+def agent_of(story: Story, world: World, name: str = "story") -> Agent[object, str]:
+    below = [agent_of(STORIES[each], world, each) for each in story.agents]
+    return Agent(name=name, model=StoryModel(story, world), tools=[*tools_of(world, story.pause_s), *below])
 
 
 def tools_of(world: World, pause_s: float) -> list[FunctionTool[Any, ..., Any]]:

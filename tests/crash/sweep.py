@@ -117,7 +117,7 @@ class Stage:
             if not last.said:
                 break
         verdict = check(self.journal, self.witness)
-        if verdict.asked > (paid := self.story.requests * (1 + self.story.fork) + crashes):
+        if verdict.asked > (paid := self.story.requests * (1 + self.story.fork) + crashes * self.story.at_once):
             swept.wrong(place, "paid", f"its model was asked {verdict.asked} times; {paid} are enough")
         swept.add(place, verdict)
         return verdict

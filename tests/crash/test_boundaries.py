@@ -49,3 +49,24 @@ def test_a_run_is_killed_again_while_it_goes_on(nursery: Nursery, tmp_path: Path
     swept = sweep_twice(nursery, tmp_path, story, at=[first])
     assert not swept.violations
     assert swept.points > 3
+
+
+def test_a_run_goes_on_with_the_runs_that_it_had_started_wherever_it_is_killed(nursery: Nursery, tmp_path: Path) -> None:
+    swept = sweep(nursery, tmp_path, "delegation", at=range(1, MOST, 2))
+    assert not swept.violations
+    assert swept.points > 15
+    assert swept.had_happened < swept.unknown
+
+
+def test_answers_reach_the_runs_below_wherever_it_is_killed(nursery: Nursery, tmp_path: Path) -> None:
+    swept = sweep_twice(nursery, tmp_path, "asking family", at=[0])
+    assert not swept.violations
+    assert swept.points > 15
+
+
+def test_a_tree_of_runs_is_killed_at_many_places_and_again_while_it_goes_on(nursery: Nursery, tmp_path: Path) -> None:
+    swept = sweep(nursery, tmp_path / "once", "family", at=range(1, MOST, 4))
+    again = sweep_twice(nursery, tmp_path / "twice", "delegation", at=[15])
+    assert not swept.violations + again.violations
+    assert swept.points > 15
+    assert again.points > 20
