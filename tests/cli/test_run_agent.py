@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import json
+import sys
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -279,3 +281,14 @@ def test_the_model_of_an_option_goes_before_the_agents(cli: Cli):
     own(cli, "agents/guide.md", f"{HEAD}model: {cli.script({'text': 'of the file'})}\n---\n")
     assert cli("run", "go", "--agent", "guide").out == "of the file\n"
     assert cli("run", "go", "--agent", "guide", "--model", cli.script({"text": "of the option"})).out == "of the option\n"
+
+
+def test_tools_of_an_mcp_server_are_those_that_the_definition_names(cli: Cli):
+    server = Path(__file__).parents[1] / "tools" / "mcp" / "a_server.py"
+    own(cli, "config.yaml", f"mcp_servers: {{ours: {{command: {json.dumps([sys.executable, str(server), 'stdio'])}}}}}\n")
+    define(cli, "guide.md", f"{HEAD}tools: [ours_add]\n---\n")
+    calls = [{"name": "ours_add", "arguments": {"a": 1, "b": 2}}, {"name": "ours_fail", "arguments": {"why": "x"}}]
+    answer = cli("run", "go", "--agent", "guide", "--model", cli.script({"tool_calls": calls}, {"text": "ok"}), "--mode", "full", "--output", "stream-json")
+    results = {event["name"]: event for event in answer.events if event["type"] == "tool_call_end"}
+    assert results["ours_add"]["result"] == "3", answer.err
+    assert "There is no tool named 'ours_fail'" in json.dumps(answer.events)
