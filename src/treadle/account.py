@@ -37,6 +37,15 @@ class Account:
         self._share = [0, 0, 0, 0]
         """Of what is left above it: nobody else may take that much, counted from `_since`."""
 
+    @property
+    def limits(self) -> Limits:
+        return self._limits
+
+    @limits.setter
+    def limits(self, limits: Limits) -> None:
+        self._limits = limits
+        self._most = (limits.turns, limits.tool_calls, limits.tokens, None if limits.cost_usd is None else units(limits.cost_usd))
+
     def join(self, above: Account) -> bool:
         """It counts on `above` from here on, and has a share of what is left there; False where no turn is left."""
         left = [above.free(kind) - above.need[kind] for kind in KINDS]
@@ -60,23 +69,17 @@ class Account:
         """What it may still take of one kind, by all limits above it; infinite where none is."""
         least, node, child = math.inf, self, None
         while node is not None:
-            limit = node._limit(kind)
-            if limit is not None:
+            if (limit := node._most[kind]) is not None:
                 kept = sum(max(one._share[kind] - (one.spent[kind] - one._since[kind] + one.held[kind]), 0) for one in node._below if one is not child)
                 own = 0 if child is None else node.need[kind]
                 least = min(least, limit - node.spent[kind] - node.held[kind] - kept - own)
             child, node = node, node._above
         return least
 
-    def _limit(self, kind: int) -> int | None:
-        limits = self.limits
-        if kind == USD:
-            return None if limits.cost_usd is None else units(limits.cost_usd)
-        return (limits.turns, limits.tool_calls, limits.tokens)[kind]
-
     def hold(self, kind: int, amount: int) -> None:
         self.own[kind] += amount
-        node = self
+        self.held[kind] += amount
+        node = self._above
         while node is not None:
             node.held[kind] += amount
             node = node._above
@@ -86,7 +89,8 @@ class Account:
         self.hold(kind, -self.own[kind])
 
     def spend(self, kind: int, amount: int) -> None:
-        node = self
+        self.spent[kind] += amount
+        node = self._above
         while node is not None:
             node.spent[kind] += amount
             node = node._above
@@ -94,12 +98,8 @@ class Account:
     @property
     def measures(self) -> bool:
         """Whether a limit, here or above, is one of tokens or money."""
-        node = self
-        while node is not None:
-            if node.limits.tokens is not None or node.limits.cost_usd is not None:
-                return True
-            node = node._above
-        return False
+        most = self._most
+        return most[TOKENS] is not None or most[USD] is not None or (self._above is not None and self._above.measures)
 
 
 def units(amount: float | Decimal) -> int:

@@ -292,7 +292,8 @@ class Ledger:
 
     def forget_calls(self) -> None:
         """Those that were admitted and never started are free again."""
-        self._account.let_go(CALLS)
+        if self._account.own[CALLS]:
+            self._account.let_go(CALLS)
 
 
 def _affordable(left: int, asked: int, wanted: int, price: Dearest) -> int:

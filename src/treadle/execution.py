@@ -79,6 +79,8 @@ class Toolbox:
     """The run, for those who follow it from outside."""
     scope: anyio.CancelScope = field(default_factory=anyio.CancelScope)
     """The run's."""
+    has_completion: bool = False
+    """Whether one of its tools says that the run is done."""
     hooks: Hooks = NO_HOOKS
     hooked: HookedRun | None = None
     """What they are told of the run."""
@@ -178,9 +180,12 @@ class Toolbox:
         begun = self.clock.monotonic()
         boundary()
         try:
-            with self.traced.tool(ready.call, getattr(ready.tool, "trace", {})) as span:
+            if self.traced.is_on:
+                with self.traced.tool(ready.call, getattr(ready.tool, "trace", {})) as span:
+                    result, ends_run = await self._result(ready)
+                    span.finished(result)
+            else:
                 result, ends_run = await self._result(ready)
-                span.finished(result)
         except ToolDeferred as e:
             return Deferred(self.clean(e.reason))
         boundary()
@@ -190,7 +195,7 @@ class Toolbox:
             result = structs.replace(result, content=f"[{ready.changed} changed the arguments to {ready.call.arguments_json}]\n{result.content}")
         status = "unknown" if result.unknown else "error" if result.is_error else "ok"
         duration_ms = round((self.clock.monotonic() - begun) * 1000, 3)
-        completes = status == "ok" and self.completes(ready.call)
+        completes = self.has_completion and status == "ok" and self.completes(ready.call)
         return ToolFinished(at=now(), status=status, result=result, duration_ms=duration_ms, ends_run=ends_run, completes=completes)
 
     async def _after_hooks(self, call: ToolCall, result: ToolResult) -> ToolResult:

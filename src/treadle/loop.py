@@ -134,7 +134,7 @@ class Run:
             self.writer = await self._journal.begin(entry)
             self.state.apply(entry)
             self._feed.appended([entry], 1)
-            await self._append(*plan.compacted(), hold=True)
+            self._keep(*plan.compacted())
         else:
             self.writer = plan.resumption.writer
             try:
@@ -194,12 +194,10 @@ class Run:
         ledger, state, plan = self._ledger, self.state, self.plan
         if ledger.turns_spent:
             return Outcome.TURN_LIMIT
-        if said := self._said():
-            await self._append(*said, hold=True)
+        self._keep(*(said := self._said()))
         await self.room.make()
         last = ledger.last_turn(state.new_bytes() if ledger.estimates else 0, plan.dearest)
-        if ours := self._ours(last, after_words=bool(said)):
-            await self._append(*ours, hold=True)
+        self._keep(*self._ours(last, after_words=bool(said)))
         found = await self._model.respond(last)
         if isinstance(found, Outcome):
             return found
@@ -224,7 +222,7 @@ class Run:
     async def _execute(self, prepared: Sequence[Ready | Refused | Held], *before: Entry) -> None:
         """`before`, the refusals and the starts of the calls that start now are one append; then the calls run."""
         self._calls = OpenCalls(self.state, prepared, on_unknown=self.plan.on_unknown)
-        await self._append(*before, hold=True)
+        self._keep(*before)
         await self._append(*self._calls.opening())
         if prepared:
             self._ledger.expect(len(prepared))
@@ -273,11 +271,7 @@ class Run:
 
     async def _append(self, *entries: Entry, hold: bool = False) -> None:
         """Durable first, then seen; `hold` leaves the entries to the next append. What the journal refuses is held for the end."""
-        if entries and (idle_s := self.time.take_stood_s()):
-            entries = (structs.replace(entries[0], idle_s=idle_s), *entries[1:])
-        for entry in entries:
-            self.state.apply(entry)
-        self._held.extend(entries)
+        self._keep(*entries)
         if hold or not self._held:
             return
         batch, self._held = self._held, []
@@ -287,6 +281,14 @@ class Run:
             self._held[:0] = batch
             raise
         self._feed.appended(batch, first)
+
+    def _keep(self, *entries: Entry) -> None:
+        """What is so from here on, and rides with the next append."""
+        if entries and self.time.stood_s:
+            entries = (structs.replace(entries[0], idle_s=self.time.take_stood_s()), *entries[1:])
+        for entry in entries:
+            self.state.apply(entry)
+        self._held.extend(entries)
 
     # ------------------------------------------------------------ the end
 

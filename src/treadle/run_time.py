@@ -19,7 +19,9 @@ class RunTime:
         """That of the run that started it."""
         self._waits = 0
         """How many wait for people, in it and below."""
-        self._deadline = self._since = self._stood_s = 0.0
+        self._deadline = self._since = 0.0
+        self.stood_s = 0.0
+        """Seconds that it has stood still since somebody took them."""
 
     @contextmanager
     def standing_still(self) -> Generator[None]:
@@ -34,8 +36,7 @@ class RunTime:
                 one._go_on()
 
     def take_stood_s(self) -> float:
-        """Seconds that it has stood still since it was last asked."""
-        stood_s, self._stood_s = self._stood_s, 0.0
+        stood_s, self.stood_s = self.stood_s, 0.0
         return stood_s
 
     def _chain(self) -> Iterator[RunTime]:
@@ -54,4 +55,4 @@ class RunTime:
         if not self._waits:
             stood_s = anyio.current_time() - self._since
             self._scope.deadline = self._deadline + stood_s
-            self._stood_s += stood_s
+            self.stood_s += stood_s

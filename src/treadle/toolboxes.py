@@ -93,6 +93,7 @@ class Toolboxes:
             takes_images="images" not in plan.model.refuses,
             on_ask=plan.on_ask,
             sandbox=self.confining.sandbox_for(agent),
+            has_completion=plan.completion,
             hooks=plan.hooks,
             hooked=plan.hooked,
             learned=self.confining.warner(plan.mode, feed),
