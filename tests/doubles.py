@@ -16,7 +16,7 @@ import anyio
 from msgspec import UNSET
 
 import treadle
-from treadle import Tool, ToolContext, events
+from treadle import Hook, Tool, ToolContext, events
 from treadle.agent import Agent
 from treadle.config import Config
 from treadle.entries import Entry, Record, RunStarted, ToolFinished, ToolStarted
@@ -173,6 +173,25 @@ class Gate:
         """Also a step of a PlayedModel."""
         self.reached.set()
         await self.opened.wait()
+
+
+# ---------------------------------------------------------------- hooks
+
+
+def hook(name: str = "Says", /, **points: Any) -> Hook:
+    """One that does at each point what it is given: a function of what it is told, or the answer itself."""
+    return type(name, (Hook,), {point: _method(point, said) for point, said in points.items()})()
+
+
+def _method(point: str, said: Any) -> Any:
+    if point == "on_event":
+        return lambda self, event: said(event)
+
+    async def method(self: Hook, *told: Any) -> Any:
+        found = said(*told) if callable(said) else said
+        return await found if hasattr(found, "__await__") else found
+
+    return method
 
 
 # ---------------------------------------------------------------- journals

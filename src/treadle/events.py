@@ -140,7 +140,7 @@ class Retry(_Event, frozen=True, kw_only=True, tag="retry"):
     attempt: int
     wait_s: float
     kind: str
-    """Of its error; `lost` where its process died."""
+    """Of its error; `lost` where its process died, `hook` where a hook put another response in its place."""
 
 
 class UsageReported(_Event, frozen=True, kw_only=True, tag="usage"):

@@ -230,16 +230,6 @@ class Model(Protocol):
 # ---------------------------------------------------------------- the fold
 
 
-def own_id(call_id: str, *taken: Container[str]) -> str:
-    """For a call that repeats the id of another one, or has none."""
-    own = asked = call_id or new_id("call")
-    again = 1
-    while any(own in ids for ids in taken):
-        again += 1
-        own = f"{asked}_{again}"
-    return own
-
-
 class Fold:
     """Deltas -> response. However the text is cut into deltas, the response is the same."""
 
@@ -302,7 +292,11 @@ class Fold:
                 pass
 
     def _with_own_id(self, start: ToolCallStart) -> ToolCallStart:
-        own = own_id(start.id, self._taken, self._own)
+        own = asked = start.id or new_id("call")
+        again = 1
+        while own in self._taken or own in self._own:
+            again += 1
+            own = f"{asked}_{again}"
         self._own.add(own)
         return start if own == start.id else ToolCallStart(id=own, name=start.name)
 

@@ -5,7 +5,7 @@ What comes before and after is the loop's, each single attempt retry.py's. Entry
 
 from __future__ import annotations
 
-from collections.abc import Container, Sequence
+from collections.abc import Sequence
 from functools import partial
 
 import msgspec
@@ -15,11 +15,27 @@ from treadle.calls import Append
 from treadle.clock import Clock
 from treadle.entries import InputAdded, ModelRequested, ModelResponded, responded, switched
 from treadle.errors import AgentError, ErrorKind
-from treadle.events import LimitWarning
+from treadle.events import LimitWarning, Retry
 from treadle.feed import Feed
 from treadle.hooks.chain import BeforeModelSaid
-from treadle.message import Message, Part, ToolCall
-from treadle.model import ModelRequest, ModelResponse, Switch, ToolDefinition, own_id
+from treadle.message import Message, Part, ProviderPart, ReasoningPart, TextPart, ToolCall
+from treadle.model import (
+    ArgumentsDelta,
+    Delta,
+    Fold,
+    ModelRequest,
+    ModelResponse,
+    PartEnd,
+    ReasoningDelta,
+    ReasoningStart,
+    ResponseEnd,
+    Switch,
+    TextDelta,
+    TextStart,
+    ToolCallStart,
+    ToolDefinition,
+    WholePart,
+)
 from treadle.plan import Plan, as_error, error_info
 from treadle.prices import Listen, Pricing
 from treadle.retry import Attempt, RetryPolicy, ask, at_first
@@ -48,8 +64,7 @@ class ModelTurn:
     async def respond(self, last: Outcome | None) -> tuple[ModelResponse, ModelResponded] | Outcome:
         """One whole response, whatever number of attempts it takes, and its entry, which is the caller's to append; or the limit that allows none."""
         if self._hooks.has("before_model") and (said := await self._hooked(last)).answered is not None:
-            await self._begin(Left(self._plan.max_tokens, None), last)
-            response = _free(said.answered, self._state.call_ids)
+            response = self._given(said.answered, await self._begin(Left(self._plan.max_tokens, None), last))
             return response, self._entry(response.parts, response, hook=said.hook)
         left = self._ledger.output_left(self._plan.max_tokens, self._state.new_bytes() if self._ledger.estimates else 0, self._plan.dearest)
         if left.tokens <= 0:
@@ -93,6 +108,27 @@ class ModelTurn:
             await self._append(InputAdded(at=now(), message=Message.user(said.add), by="hook"), hold=True)
         return said
 
+    def _given(self, response: ModelResponse, attempt: Attempt) -> ModelResponse:
+        """What a hook said in the model's place, as if it had just come; it used nothing."""
+        self._feed.begin_message(self._message_id, attempt)
+        return self._heard(msgspec.structs.replace(response, usage=Usage()), attempt)
+
+    def _replaced(self, response: ModelResponse, attempt: Attempt) -> ModelResponse:
+        """What a hook said instead of what the model said: who listens begins anew."""
+        self._feed.cut()
+        self._feed.say(Retry, {"attempt": attempt.number, "wait_s": 0.0, "kind": "hook"})
+        attempt.number += 1
+        attempt.fold = Fold(self._state.call_ids)
+        return self._heard(response, attempt)
+
+    def _heard(self, response: ModelResponse, attempt: Attempt) -> ModelResponse:
+        listener = self._feed.listener
+        for delta in _deltas(response):
+            attempt.fold.add(delta)
+            if listener is not None:
+                listener(delta)
+        return attempt.fold.response()
+
     async def _begin(self, left: Left, last: Outcome | None) -> Attempt:
         self._ledger.ask(left)
         self._message_id = new_id("msg")
@@ -117,7 +153,8 @@ class ModelTurn:
             if self._traced.is_on:
                 self._span.responded(response, await self._pricing.cost_usd(response.usage, self._asked.at, response.model))
         if self._hooks.has("after_model"):
-            response = await self._hooks.after_model(self._plan.hooked, request, response)
+            replaced = await self._hooks.after_model(self._plan.hooked, request, response)
+            response = response if replaced is response else self._replaced(replaced, attempt)
         return response
 
     async def _whole(self, request: ModelRequest, attempt: Attempt, listen: Listen | None) -> ModelResponse:
@@ -156,12 +193,20 @@ class ModelTurn:
         return responded(message, response, turn=self._ledger.turns + 1, attempt=self._attempt.number, cost_usd=cost_usd, hook=hook)
 
 
-def _free(response: ModelResponse, taken: Container[str]) -> ModelResponse:
-    """What a hook said in the model's place: it used nothing, and each of its calls has an id of its own."""
-    own, parts = set[str](), list[Part]()
+def _deltas(response: ModelResponse) -> list[Delta]:
+    """Such that their fold is the response."""
+    deltas: list[Delta] = []
     for part in response.parts:
-        if isinstance(part, ToolCall):
-            part = msgspec.structs.replace(part, id=own_id(part.id, taken, own))
-            own.add(part.id)
-        parts.append(part)
-    return msgspec.structs.replace(response, parts=tuple(parts), usage=Usage())
+        match part:
+            case TextPart():
+                deltas += [TextStart(), TextDelta(part.text), PartEnd(part.provider, part.provider_data)]
+            case ReasoningPart():
+                deltas += [ReasoningStart(), ReasoningDelta(part.text), PartEnd(part.provider, part.provider_data)]
+            case ToolCall():
+                deltas += [ToolCallStart(part.id, part.name), ArgumentsDelta(part.arguments_json), PartEnd(part.provider, part.provider_data)]
+            case ProviderPart():
+                deltas.append(WholePart(part))
+            case _:
+                pass
+    told = {name: getattr(response, name) for name in ("usage", "stop_reason", "raw_stop_reason", "id", "model", "provider_data")}
+    return [*deltas, ResponseEnd(**told)]

@@ -113,6 +113,8 @@ class Text:
                 self._result(event)
             case events.Retry(kind="lost"):
                 self._say("! the process stopped while the model answered: asking again", "33")
+            case events.Retry(kind="hook"):
+                self._say("! a hook changed what the model said:", "33")
             case events.Retry():
                 self._say(f"! {event.kind}: trying again in {event.wait_s:.1f} s (attempt {event.attempt} failed)", "33")
             case events.Warned():
