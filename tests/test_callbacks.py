@@ -9,9 +9,11 @@ import anyio
 import pytest
 
 from tests.doubles import Gate, PlayedModel, agent, asks, call, fails, gives, kind_of, open_runtime, says, text
+from treadle.agent import Agent
 from treadle.callbacks import Callbacks
 from treadle.errors import AgentError
 from treadle.model import TextDelta
+from treadle.testing import ScriptedModel
 
 SCRIPT = [asks(call("look", "c1"), text="Let me look."), says("All is well.")]
 
@@ -28,6 +30,14 @@ async def test_callbacks_hear_text_calls_results_and_the_end_in_their_order() ->
     result = await open_runtime().run(agent(SCRIPT, gives("look")), "go", callbacks=callbacks)
     assert heard == ["Let me look.", "call look", "result ok", "All is well.", "completed"]
     assert result.output == "All is well."
+
+
+async def test_what_an_agent_among_the_tools_says_is_not_the_runs_own_answer() -> None:
+    heard: list[str] = []
+    helper = Agent(name="helper", model=ScriptedModel([says("From below.")]))
+    boss = Agent(name="boss", model=ScriptedModel([asks(call("helper", prompt="Go.")), says("From above.")]), tools=[helper])
+    await open_runtime().run(boss, "go", callbacks=Callbacks(on_text_delta=heard.append))
+    assert heard == ["From above."]
 
 
 async def test_async_callbacks_are_awaited_one_after_the_other() -> None:

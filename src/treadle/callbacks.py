@@ -7,6 +7,8 @@ from collections.abc import Awaitable, Callable
 from dataclasses import dataclass, fields
 from typing import Any
 
+import msgspec
+
 from treadle.errors import AgentError
 from treadle.events import Event, TextDelta, ToolCallAsked, ToolCallEnd
 from treadle.result import RunResult
@@ -16,7 +18,10 @@ logger = logging.getLogger("treadle")
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Callbacks:
-    """Called in the order of the events, awaited where they are async. One that raises is logged, and the run goes on."""
+    """Called in the order of the events, awaited where they are async. One that raises is logged, and the run goes on.
+
+    They hear the run itself, and not those that it starts: whoever wants these too asks for `on_event`.
+    """
 
     on_text_delta: Callable[[str], object] | None = None
     on_tool_call: Callable[[ToolCallAsked], object] | None = None
@@ -33,6 +38,8 @@ class Callbacks:
                 raise AgentError("invalid", f"{one.name}= is a {type(given).__name__}: give a function that takes one argument")
 
     async def hear(self, event: Event) -> None:
+        if event.parent_run_id is not msgspec.UNSET:
+            return
         match event:
             case TextDelta() if self.on_text_delta:
                 await call(self.on_text_delta, event.text)
