@@ -23,7 +23,7 @@ from treadle.model import Delta, History, ModelRequest
 from treadle.prices import UNKNOWN, Pricing
 from treadle.retry import RetryPolicy
 from treadle.run_state import RunState
-from treadle.summary import CUT_HERE
+from treadle.summary import CUT_HERE, message_of, transcript
 from treadle.testing import FakeClock, ScriptedModel
 from treadle.todos import TOOL, Todo, standing
 from treadle.types import Limits, Outcome, StopReason, Usage
@@ -43,13 +43,13 @@ class Bench:
         self.state = RunState(past)
         self.state.apply(started(text="Book a table. PIN 4711."))
         self.small = ScriptedModel(answers, name="script:small")
-        self.window = window
+        self.window, self.fixed = window, 100
         self.clock = FakeClock()
         self.compactor = self.again()
 
     def again(self) -> Compactor:
         return Compactor(
-            self.state, context=lambda name: self.window, fixed=lambda: 100, summarisers=self.who, retries=RetryPolicy(retries=1), clock=self.clock
+            self.state, context=lambda name: self.window, fixed=lambda: self.fixed, summarisers=self.who, retries=RetryPolicy(retries=1), clock=self.clock
         )
 
     async def who(self) -> AsyncGenerator[Summariser, None]:
@@ -400,6 +400,42 @@ async def test_what_a_summary_may_cost_is_kept_for_it_while_it_is_made() -> None
     receipt = only(await bench.room())
     assert seen[0] < before - 5000
     assert bench.state.ledger.left(Outcome.TOKEN_LIMIT) == before - receipt.spent.usage.total_tokens
+
+
+async def test_what_was_kept_for_one_that_failed_is_free_again() -> None:
+    bench = Bench(fails("auth"))
+    limited(bench, tokens=1_000_000)
+    other = ScriptedModel([says("By another.")], name="script:own")
+
+    async def who() -> AsyncGenerator[Summariser, None]:
+        for model in (bench.small, other):
+            yield Summariser(model, model.name, unpriced)
+
+    bench.who = who
+    bench.compactor = bench.again()
+    for _ in range(40):
+        bench.turn(said="word " * 150)
+    before = bench.state.ledger.left(Outcome.TOKEN_LIMIT)
+    receipt = only(await bench.room())
+    assert bench.state.ledger.left(Outcome.TOKEN_LIMIT) == before - receipt.spent.usage.total_tokens
+
+
+async def test_what_stands_in_every_request_counts_before_the_first_response_has_told() -> None:
+    bench = Bench()
+    bench.fixed = WINDOW
+    bench.compactor = bench.again()
+    assert bench.compactor.is_needed(1000)
+
+
+def test_a_record_of_what_came_before_is_given_whole_where_all_else_is_shortened() -> None:
+    before = message_of("fact " * 1000, (), chars_max=8000)
+    shown = transcript([before, *(Message.user("x" * 9000) for _ in range(50))], 60_000)
+    assert "fact " * 999 in shown
+    assert "characters left out" in shown
+    assert len(shown) < 60_000
+    shorter = transcript([Message.user("x" * 9000) for _ in range(900)], 20_000)
+    assert '{"left out":"' in shorter
+    assert len(shorter) < 21_000
 
 
 # ---------------------------------------------------------------- any run

@@ -345,6 +345,25 @@ async def test_a_response_that_found_no_room_is_gone_on_from(tmp_path: Path) -> 
     ]
 
 
+async def test_each_time_that_there_is_no_room_it_is_made_once(tmp_path: Path) -> None:
+    short = says("Half an", stop="context_overflow")
+    more = [asks(call("look", f"d{i}", at=i), text=LONG) for i in range(4)]
+    model = ScriptedModel(rambling(short, *more, short, says("done")))
+    async with Runtime(config=small(says("They rambled."), says("They went on."), path=tmp_path / "small.json")) as rt:
+        result = await rt.run(agent(model, gives("look")), "go")
+    assert (result.outcome, result.text) == (Outcome.COMPLETED, "done")
+
+
+async def test_without_a_key_for_the_small_model_the_runs_own_sums_up() -> None:
+    model = ScriptedModel(rambling(OVERFLOW, says("A record of it."), says("done")))
+    async with open_runtime() as rt:
+        result = await rt.run(agent(model, gives("look")), "go")
+        state = await rt.journal.load(result.run_id)
+    assert result.text == "done"
+    assert "A record of it." in result.messages[1].text
+    assert state.used_up == {model.name: 7}, "so that a script goes on at its place"
+
+
 async def test_with_nothing_to_leave_out_it_is_too_long_at_once() -> None:
     async with open_runtime() as rt:
         result = await rt.run(agent(ScriptedModel([OVERFLOW, says("never")])), "go")
