@@ -408,7 +408,8 @@ def check_events(seen: Sequence[Event], *, turns: int = 0, asked: Collection[str
             case events.ToolCallEnd():
                 assert event.call_id in running
                 running.remove(event.call_id)
-                ended.add(event.call_id)
+                if isinstance(event.id, str):  # else a person was asked what became of it, and it may begin again
+                    ended.add(event.call_id)
             case events.RunEnd():
                 assert not turn
                 assert not running

@@ -79,13 +79,13 @@ async def test_what_a_failed_attempt_is_known_to_have_used_counts_too() -> None:
         seen = await watch([says("hi", usage=used(3, 4))], runtime=rt)
         state = await rt.journal.load(seen.result.run_id)
     spent = Usage(input_tokens=100, output_tokens=7)
-    at = datetime(2026, 11, 21, tzinfo=UTC)
+    at = datetime(2030, 11, 21, tzinfo=UTC)
     state.apply(ModelRequested(at=at, turn=2, attempt=2, spent=spent, spent_usd=107.0))
     assert state.ledger.cost_usd == 114.0
     assert state.ledger.usage == Usage(input_tokens=103, output_tokens=11)
     assert state.ledger.turns == 1
-    assert state.spending["2026-11-21", "script:inline"] == Spending(
-        model="script:inline", day="2026-11-21", responses=0, unpriced=0, usage=spent, cost_usd=107.0
+    assert state.spending["2030-11-21", "script:inline"] == Spending(
+        model="script:inline", day="2030-11-21", responses=0, unpriced=0, usage=spent, cost_usd=107.0
     )
 
 

@@ -13,13 +13,14 @@ import anyio
 from anyio.lowlevel import checkpoint_if_cancelled
 
 from treadle.entries import ApprovalAnswered, ApprovalAsked, Entry, ToolFinished, ToolStarted
-from treadle.message import ToolCall, ToolResult
+from treadle.message import JsonText, ToolCall, ToolResult
 from treadle.run_state import RunState
 from treadle.tooling import Tool, failure
 from treadle.types import OnUnknown, Outcome, now
 
 MAX_PARALLEL = 64
 """Calls of one turn that run at once; the others start as these end."""
+PERSON = "a person"
 NOT_KNOWN = "It is not known whether it took effect: check before you do it again."
 STOPPED = f"The process stopped while this call was running. {NOT_KNOWN}"
 ASK = "the process stopped while this call was running, and it is not known whether it took effect"
@@ -230,7 +231,16 @@ class OpenCalls:
 def why_unknown(call: ToolCall, state: RunState) -> str:
     """In words for the model; what cut it while it ran stands in the question, where a person was asked."""
     asked = state.asked.get(call.id)
-    return STOPPED if asked is None or asked.reason == ASK else asked.reason
+    if asked is not None and asked.deferred:
+        why = f"Its result was to come later ({asked.reason}), and is not waited for any more. {NOT_KNOWN}"
+    else:
+        why = STOPPED if asked is None or asked.reason == ASK else asked.reason
+    return changed_by(PERSON, state.edited[call.id], why) if call.id in state.edited else why
+
+
+def changed_by(whom: str, arguments_json: JsonText, text: str) -> str:
+    """A result's text, for a model that asked for something else."""
+    return f"[{whom} changed the arguments to {arguments_json}]\n{text}"
 
 
 def _question(call: ToolCall, reason: str, *, deferred: bool = False) -> ApprovalAsked:

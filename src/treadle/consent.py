@@ -6,12 +6,14 @@ What may run unasked is the policy's; what becomes of an answer is recovery.py's
 from __future__ import annotations
 
 import logging
+from collections.abc import Mapping
+from typing import Any, cast
 
 from treadle.asking import ApprovalRequest, Approve, Approver, Deny
 from treadle.entries import ApprovalAsked
 from treadle.events import Warned
 from treadle.feed import Feed
-from treadle.json_text import encode_json
+from treadle.json_text import JsonText, encode_json
 from treadle.plan import Plan
 from treadle.projection import shown_arguments
 from treadle.recovery import Answers
@@ -26,19 +28,24 @@ async def ask_people(plan: Plan, state: RunState, feed: Feed) -> Answers | None:
         return None
     approve, deny, arguments = set[str](), dict[str, str](), dict[str, str]()
     for asked in [asked for asked in state.asked.values() if not asked.deferred]:
-        answer = await _answer(plan.approver, plan, asked, feed)
-        if answer is None:
-            continue
-        if not isinstance(answer, Approve):
-            deny[asked.call_id] = answer.reason
-            continue
-        approve.add(asked.call_id)
-        if answer.arguments is not None:
-            arguments[asked.call_id] = encode_json(dict(answer.arguments)).decode()
+        match await _answer(plan.approver, plan, asked, feed):
+            case Deny(reason=reason):
+                deny[asked.call_id] = reason
+            case Approve(arguments=changed):
+                approve.add(asked.call_id)
+                if changed is not None:
+                    arguments[asked.call_id] = _json(changed)
+            case None:
+                continue
     return Answers(approve=frozenset(approve), deny=deny, arguments=arguments) if approve or deny else None
 
 
+def _json(arguments: Mapping[str, Any]) -> JsonText:
+    return encode_json(dict(arguments)).decode()
+
+
 async def _answer(approver: Approver, plan: Plan, asked: ApprovalAsked, feed: Feed) -> Approve | Deny | None:
+    """None where there was none that counts."""
     request = ApprovalRequest(
         run_id=plan.run_id,
         session_id=plan.session_id,
@@ -50,7 +57,12 @@ async def _answer(approver: Approver, plan: Plan, asked: ApprovalAsked, feed: Fe
         reason=asked.reason,
     )
     try:
-        return await approver(request)
+        answer = cast("object", await approver(request))
+        if not isinstance(answer, Approve | Deny):
+            raise TypeError(f"the answer is a {type(answer).__name__}: give Approve() or Deny(reason)")
+        if isinstance(answer, Approve) and answer.arguments is not None:
+            _json(answer.arguments)
+        return answer
     except Exception as e:  # anybody's code: the call stays open, and nothing is lost
         logger.exception("nobody could be asked about %s (call %s)", asked.name, asked.call_id)
         feed.say(Warned, {"text": f"nobody could be asked about {asked.name}: {type(e).__name__}: {e}", "call_id": asked.call_id})

@@ -16,7 +16,7 @@ import anyio
 from msgspec import structs
 
 from treadle.asking import Deny
-from treadle.calls import NOT_KNOWN, Deferred, Held, Ready, Refused, refused
+from treadle.calls import NOT_KNOWN, Deferred, Held, Ready, Refused, changed_by, refused
 from treadle.clock import Clock
 from treadle.crash import boundary
 from treadle.entries import ToolFinished
@@ -191,8 +191,8 @@ class Toolbox:
         boundary()
         if self.hooks.has("after_tool"):
             result = await self._after_hooks(ready.call, result)
-        if ready.changed and isinstance(result.content, str):
-            result = structs.replace(result, content=f"[{ready.changed} changed the arguments to {ready.call.arguments_json}]\n{result.content}")
+        if ready.changed:
+            result = _changed(result, ready)
         status = "unknown" if result.unknown else "error" if result.is_error else "ok"
         duration_ms = round((self.clock.monotonic() - begun) * 1000, 3)
         completes = self.has_completion and status == "ok" and self.completes(ready.call)
@@ -266,6 +266,14 @@ def _described(image: MediaPart) -> TextPart:
 def has_commands(tool: Tool[Any] | None) -> bool:
     """Whether it runs programs, which a sandbox can confine: a tool of anybody's may say so."""
     return getattr(tool, "has_commands", False) is True
+
+
+def _changed(result: ToolResult, ready: Ready) -> ToolResult:
+    """Says so to the model."""
+    content, whom, arguments = result.content, ready.changed, ready.call.arguments_json
+    if isinstance(content, str):
+        return structs.replace(result, content=changed_by(whom, arguments, content))
+    return structs.replace(result, content=(TextPart(text=changed_by(whom, arguments, "").strip()), *content))
 
 
 class _TimedOut(Exception):

@@ -186,6 +186,9 @@ class Run:
         state = self.state
         if state.open_calls:
             await self._toolbox.get_ready([as_run(call, state, answers) for call in state.open_calls], begun=state.starts)
+            if driven:  # what begins anew has ended before, for those who listen
+                begun = [one for one in self._calls.cut("") if one.started and one.result.call_id in answers.approve]
+                self._feed.appended(begun, None)
             entries, prepared = await recover(state, self._toolbox, answers, self.plan.on_unknown, driven=driven)
             await self._execute(self._within_limits(prepared), *entries)
         return self._verdict.after(self._inbox or self.late) if state.response is not None and not state.attempt else None

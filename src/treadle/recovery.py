@@ -12,7 +12,7 @@ from typing import Any, Protocol
 
 from msgspec import structs
 
-from treadle.calls import ASK, Held, Ready, Refused, why_unknown
+from treadle.calls import ASK, PERSON, Held, Ready, Refused, changed_by, why_unknown
 from treadle.entries import ApprovalAnswered, Entry, ToolFinished, ToolStarted
 from treadle.errors import AgentError
 from treadle.message import JsonText, ToolCall, ToolResult
@@ -82,7 +82,7 @@ async def recover(
     still_open: list[Ready | Refused | Held] = []
     for call in state.open_calls:
         started = state.starts.get(call.id)
-        said = _answer(call, started, answers, why_unknown(call, state))
+        said = _answer(call, started, answers, _why(call, state, answers))
         entries.extend(said)
         if any(isinstance(entry, ToolFinished) for entry in said):
             continue
@@ -99,13 +99,25 @@ async def recover(
         if isinstance(found, ToolFinished):
             entries.append(found)
         else:
-            still_open.append(replace(found, changed="a person") if edited and isinstance(found, Ready) else found)
+            still_open.append(_changed(found) if edited else found)
     return entries, still_open
+
+
+def _changed(prepared: Ready | Refused | Held) -> Ready | Refused | Held:
+    """A person did that: the model is told so, whatever comes of it."""
+    match prepared:
+        case Ready():
+            return replace(prepared, changed=PERSON)
+        case Refused(call=call, finished=finished):
+            result = structs.replace(finished.result, content=changed_by(PERSON, call.arguments_json, finished.result.text))
+            return replace(prepared, finished=structs.replace(finished, result=result))
+        case Held():
+            return prepared
 
 
 def as_run(call: ToolCall, state: RunState, answers: Answers) -> ToolCall:
     """With the arguments that it has started with, or that a person gave it; the message that asked for it stays."""
-    if (started := state.starts.get(call.id)) is not None:
+    if call.id not in answers.arguments and (started := state.starts.get(call.id)) is not None:
         return replace_arguments(call, started.arguments_json)
     return replace_arguments(call, answers.arguments.get(call.id) or state.edited.get(call.id) or call.arguments_json)
 
@@ -125,6 +137,12 @@ def _answer(call: ToolCall, started: ToolStarted | None, answers: Answers, why: 
         return [denied, _unknown(call, why)]
     text = "Not run: a person said no" + (f": {reason}" if reason else ".")
     return [denied, ToolFinished(at=at, status="denied", result=failure(call.id, call.name, text), started=False)]
+
+
+def _why(call: ToolCall, state: RunState, answers: Answers) -> str:
+    """Of a call whose outcome is not known; what a person says of a result that will not come is told too."""
+    why, asked, reason = why_unknown(call, state), state.asked.get(call.id), answers.deny.get(call.id)
+    return f"{why} A person says: {reason}" if reason and asked is not None and asked.deferred else why
 
 
 def _held_still(prepared: Ready | Refused | Held, state: RunState) -> Ready | Refused | Held:
