@@ -39,9 +39,9 @@ from treadle.calls import ASK, NOT_KNOWN, STOPPED
 from treadle.entries import ApprovalAnswered, ApprovalAsked, Entry, InputAdded, ModelRequested, RunFinished, RunResumed, RunStarted, ToolFinished, ToolStarted
 from treadle.errors import AgentError
 from treadle.events import Event
+from treadle.inbox import LAST_TURN
 from treadle.journal import RunWriter
 from treadle.journals.memory import MemoryJournal
-from treadle.loop import LAST_TURN
 from treadle.message import ToolResult
 from treadle.result import RunResult
 from treadle.run_state import RunState

@@ -16,18 +16,18 @@ import anyio
 from anyio.lowlevel import checkpoint, checkpoint_if_cancelled
 from msgspec import structs
 
-from treadle.budget import LIMIT_NAMES, BudgetSpent
+from treadle.budget import BudgetSpent
 from treadle.calls import Held, OpenCalls, Ready, Refused, refused
 from treadle.clock import Clock
 from treadle.consent import ask_people
-from treadle.entries import CancelAsked, Entry, InputAdded, RunFinished
+from treadle.entries import CancelAsked, Entry, RunFinished
 from treadle.errors import AgentError, ErrorKind
 from treadle.events import Warned
 from treadle.execution import Toolbox
 from treadle.feed import Feed
+from treadle.inbox import Inbox
 from treadle.journal import Journal, RunWriter
-from treadle.late import LateResults
-from treadle.message import Message, ToolCall, encode_json
+from treadle.message import ToolCall, encode_json
 from treadle.model import ModelResponse
 from treadle.model_turn import ModelTurn
 from treadle.plan import Ending, Plan, as_error, metrics_of
@@ -40,10 +40,6 @@ from treadle.verdict import Verdict
 logger = logging.getLogger("treadle")
 logger.addHandler(logging.NullHandler())
 
-LAST_TURN = "This is the last turn of this run ({}): answer now, without tools, with what you have."
-LAST_CALL = "This is the last turn of this run ({}): call `complete` now, and no other tool, with what you have."
-CUT_RESPONSE = "Your last response was cut, because the conversation had become too long. Room was made: go on."
-EMPTY_RESPONSE = "Your last response was empty. Go on, or give your final answer."
 CUT_CALL = "Not run: the response was cut by its limit on output tokens inside this call. Make it again, shorter or in several steps."
 GRACE_S = 20.0
 """How long a run that ends waits for its journal. Longer than a journal waits for a store that somebody else has locked."""
@@ -59,13 +55,12 @@ class Run:
         self.ending: Ending | None = None
         """Set once the run is over or waits, also where its task was cancelled."""
         self.writer: RunWriter
-        self.late = LateResults(self.state)
+        self.inbox = Inbox(plan)
         self._toolbox, self._journal, self._feed, self._clock = toolbox, journal, feed, clock
         self._held: list[Entry] = []
         """Entries that ride with the next append."""
         self._ledger = self.state.ledger
         self._driven_s = self.state.driven_s
-        self._inbox: tuple[str, ...] = ()
         self._scope = toolbox.scope
         self.time = RunTime(toolbox.scope)
         self._reserved = False
@@ -75,7 +70,7 @@ class Run:
         self.room = self._model.room
         self._calls = OpenCalls(self.state)
         """The open calls of the last response."""
-        toolbox.late = self.late.hear
+        toolbox.late = self.inbox.late.hear
 
     @property
     def text_so_far(self) -> str:
@@ -84,7 +79,7 @@ class Run:
 
     def steer(self, text: str) -> None:
         """Text that the model reads at its next turn."""
-        self._inbox = (*self._inbox, text)
+        self.inbox.add(text)
 
     def compact(self) -> None:
         """Makes room in the conversation before the next request, also where there is some."""
@@ -172,7 +167,7 @@ class Run:
             if outcome is not None and not (outcome is Outcome.CONTEXT_OVERFLOW and await self.room.overcome()):
                 return outcome
             await checkpoint()  # also a model and tools that never wait can be stopped, and let others run
-            outcome = await self._turn() or self._verdict.after(self._inbox or self.late)
+            outcome = await self._turn() or self._verdict.after(self.inbox)
 
     async def _answers(self) -> Answers | None:
         """What people say of the calls that wait. The run's clock stands still meanwhile."""
@@ -191,16 +186,17 @@ class Run:
                 self._feed.appended(begun, None)
             entries, prepared = await recover(state, self._toolbox, answers, self.plan.on_unknown, driven=driven)
             await self._execute(self._within_limits(prepared), *entries)
-        return self._verdict.after(self._inbox or self.late) if state.response is not None and not state.attempt else None
+        return self._verdict.after(self.inbox) if state.response is not None and not state.attempt else None
 
     async def _turn(self) -> Outcome | None:
         ledger, state, plan = self._ledger, self.state, self.plan
         if ledger.turns_spent:
             return Outcome.TURN_LIMIT
-        self._keep(*(said := self._said()))
+        self._keep(*(said := self.inbox.take()))
         await self.room.make()
         last = ledger.last_turn(state.new_bytes() if ledger.estimates else 0, plan.dearest)
-        self._keep(*self._ours(last, after_words=bool(said)))
+        mend, was_short = self._verdict.take_mend(), self.room.was_short
+        self._keep(*self.inbox.ours(last, mend=mend, was_short=was_short, after_words=bool(said)))
         found = await self._model.respond(last)
         if isinstance(found, Outcome):
             return found
@@ -231,25 +227,6 @@ class Run:
             self._ledger.expect(len(prepared))
             await self._calls.execute(self._toolbox, self._append)
             self._ledger.forget_calls()
-
-    def _said(self) -> list[Entry]:
-        """What came meanwhile, and what people said; in the history from here on."""
-        said, self._inbox = self._inbox, ()
-        return [*self.late.take(), *(InputAdded(at=now(), message=Message.user(text), by="user") for text in said)]
-
-    def _ours(self, last: Outcome | None, *, after_words: bool) -> list[Entry]:
-        """Our own word to the model. `after_words`: somebody else has spoken already."""
-        if self.state.attempt:  # the driver before had said it
-            return []
-        mend, ours = self._verdict.take_mend(), ""
-        if last is not None:
-            ours = (LAST_CALL if self.plan.completion else LAST_TURN).format(f"limit of {LIMIT_NAMES[last]}")
-        elif self.state.empty_responses and not mend and not after_words:
-            ours = EMPTY_RESPONSE
-        elif self.room.was_short and not self.state.calls and not mend and not after_words:
-            ours = CUT_RESPONSE
-        text = "\n\n".join(filter(None, (mend, ours)))
-        return [InputAdded(at=now(), message=Message.user(text), by="runtime", mends=bool(mend))] if text else []
 
     def _admit(self, calls: Sequence[ToolCall], stop: StopReason, last: Outcome | None) -> list[Ready | Refused | Held]:
         """Each call is ready, held, or has the result that says why it is not run."""
@@ -300,7 +277,7 @@ class Run:
         waiting = outcome is Outcome.APPROVAL_NEEDED and bool(state.open_calls)
         closing = [] if waiting else self._close("The run timed out" if outcome is Outcome.TIMEOUT else "The run was stopped")
         lost, stored = None, False
-        for text in (*(f"the run ended before its model could read: {text}" for text in self._inbox), *self._ledger.left_out):
+        for text in (*(f"the run ended before its model could read: {text}" for text in self.inbox.waiting), *self._ledger.left_out):
             self._feed.say(Warned, {"text": text})
         with anyio.move_on_after(GRACE_S, shield=True) as grace:
             try:

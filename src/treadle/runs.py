@@ -101,8 +101,8 @@ class Runs:
     async def _store_late(self) -> None:
         """What calls gave after their run had ended: the next run of the session tells its model."""
         for run_id, run in list(self._late.items()):
-            if run.late:
-                said = await run.late.store(run.writer, self._assembly.redactor)
+            if run.inbox.late:
+                said = await run.inbox.late.store(run.writer, self._assembly.redactor)
                 if run.plan.session_id is not None and run.ending is not None and not run.ending.waiting:
                     self._sessions.remember(run.plan.session_id, said)
             if not abandoned_calls(run_id):
@@ -291,7 +291,7 @@ class Runs:
         if parent is not None and (above := self._jobs.get(parent.caller.plan.run_id)) is not None:
             run.time.above = above.run.time
         if (before := self._late.pop(plan.run_id, None)) is not None:
-            before.late.go_on_in(run.late)
+            before.inbox.late.go_on_in(run.inbox.late)
         job = Job[Out](run=run, drive=self._drive, over=anyio.Event())
         self.ran = True
         self._agents[agent.name] = agent
