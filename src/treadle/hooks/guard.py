@@ -35,8 +35,7 @@ class Rule:
     """Told to the model, or to the person who is asked."""
 
     def fits(self, call: ToolCall) -> bool:
-        if re.fullmatch(wildcards(self.tool, "."), call.name, re.DOTALL) is None:
-            return False
+        """Of a call of such a tool."""
         if self.when is None:
             return True
         try:
@@ -54,12 +53,12 @@ class Guard(Hook):
         for rule in rules:
             if not isinstance(rule, Rule) or rule.verdict not in ("deny", "ask"):  # pyright: ignore[reportUnnecessaryIsInstance]  anybody may call it
                 raise AgentError("invalid", f"{rule!r} is no rule of a guard: use Rule('tool', 'deny') or Rule('tool', 'ask')")
-        self._rules = rules
+        self._rules = [(re.compile(wildcards(rule.tool, "."), re.DOTALL), rule) for rule in rules]
 
     @override
     async def before_tool(self, run: HookedRun, call: ToolCall) -> BeforeTool:
-        for rule in self._rules:
-            if rule.fits(call):
+        for name, rule in self._rules:
+            if name.fullmatch(call.name) is not None and rule.fits(call):
                 reason = rule.reason or f"a rule about {rule.tool} says so"
                 return Ask(reason) if rule.verdict == "ask" else Deny(reason)
         return None
