@@ -140,9 +140,18 @@ class Plan:
     def resumed(self, fence: int) -> RunResumed:
         """The first entry of a further driver."""
         limits = None if self.limits == self.state.ledger.limits else self.limits
-        who = {"agent": self.agent, "agent_hash": self.agent_hash, "model": self.model_name}
         asked = None if self.state.asked_model in self.models else self.model_name
-        return RunResumed(at=now(), fence=fence, **who, asked=asked, mode=self.mode, cwd=str(self.cwd), limits=limits)
+        return RunResumed(
+            at=now(),
+            fence=fence,
+            agent=self.agent,
+            agent_hash=self.agent_hash,
+            model=self.model_name,
+            asked=asked,
+            mode=self.mode,
+            cwd=str(self.cwd),
+            limits=limits,
+        )
 
     @property
     def max_tokens(self) -> int:
