@@ -68,6 +68,8 @@ class Ledger:
         """Of its last request."""
         self._keeps_last = self._on_last = False
         """One turn is kept for an answer without tools; whether it is the one under way."""
+        self._keeps_call = False
+        """One call is kept for saying that the run is done."""
 
     # ------------------------------------------------------------ the tree
 
@@ -79,18 +81,24 @@ class Ledger:
     def limits(self, limits: Limits) -> None:
         self._account.limits = limits
 
-    def begin(self, above: Ledger | None = None) -> None:
-        """From here on it is driven. `above`: that of the run that started it. Raises BudgetSpent where that has no turn left for it."""
+    def begin(self, above: Ledger | None = None, *, completes: bool = False) -> None:
+        """From here on it is driven. `above`: that of the run that started it. `completes`: it ends with a call, for which one is kept.
+
+        Raises BudgetSpent where no turn is left above.
+        """
         if above is not None and not self._account.join(above._account):
             raise BudgetSpent(Outcome.TURN_LIMIT)
         if self._account.free(TURNS) >= 1:
             self._keeps_last = True
             self._account.hold(TURNS, 1)
+        if completes and self._account.free(CALLS) >= 1:
+            self._keeps_call = True
+            self._account.hold(CALLS, 1)
 
     def end(self) -> None:
         """Nobody drives it any more: what it had not used is free again. Idempotent."""
         self._account.leave()
-        self._keeps_last = self._on_last = False
+        self._keeps_last = self._on_last = self._keeps_call = False
 
     def expect(self, children: int) -> None:
         """So many calls run now, each of which may start a child: what is left is for all of them, but for a next turn of its own."""
@@ -277,8 +285,11 @@ class Ledger:
 
     # ------------------------------------------------------------ calls
 
-    def admit_call(self) -> bool:
-        """Whether one more may start; it is kept for it until `start_call` or `forget_calls`."""
+    def admit_call(self, *, completes: bool = False) -> bool:
+        """Whether one more may start; it is kept for it until `start_call` or `forget_calls`. `completes`: it says that the run is done."""
+        if completes and self._keeps_call:
+            self._keeps_call = False
+            return True
         if self._account.free(CALLS) < 1:
             return False
         self._account.hold(CALLS, 1)
@@ -292,8 +303,8 @@ class Ledger:
 
     def forget_calls(self) -> None:
         """Those that were admitted and never started are free again."""
-        if self._account.own[CALLS]:
-            self._account.let_go(CALLS)
+        if (admitted := self._account.own[CALLS] - self._keeps_call) > 0:
+            self._account.hold(CALLS, -admitted)
 
 
 def _affordable(left: int, asked: int, wanted: int, price: Dearest) -> int:

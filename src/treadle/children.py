@@ -47,6 +47,9 @@ class Parent(NamedTuple):
 class Spawning(NamedTuple):
     """A call that starts runs."""
 
+    plan: Plan
+    """Of the run that it belongs to."""
+    feed: Feed
     call_id: str
     repeated: bool
     """It had begun under a driver before this one, and may have started some then."""
@@ -92,8 +95,6 @@ class Children:
 
     async def run(
         self,
-        parent: Plan,
-        feed: Feed,
         call: Spawning,
         agent: Agent[Any, Out],
         text: str | Sequence[Part],
@@ -103,9 +104,10 @@ class Children:
         limits: Limits | None,
     ) -> RunResult[Out]:
         """To its end, in the task of the call that starts it. Raises ToolFailed where limits allow no more runs, else AgentError."""
+        parent = call.plan
         if parent.depth + 1 >= MAX_DEPTH:
             raise ToolFailed(f"Not started: agents start agents at most {MAX_DEPTH - 1} deep. Do it yourself.")
-        above = Parent(Caller(parent, call.call_id), feed)
+        above = Parent(Caller(parent, call.call_id), call.feed)
         before = await self._take_before(parent.run_id, call.call_id, agent.name, text) if call.repeated else None
         if before is None:
             job = await self._starter.start(agent, text, deps, _inherited(parent, inputs, limits), None, parent=above)
@@ -120,7 +122,7 @@ class Children:
         except BudgetSpent as e:
             await self._starter.drop(job)
             raise ToolFailed(f"Not started: the limit of {LIMIT_NAMES[e.outcome]} leaves nothing for another agent.") from e
-        return await self._driven(job, parent.run_id, feed, agent.name)
+        return await self._driven(job, parent.run_id, call.feed, agent.name)
 
     async def _driven(self, job: Job[Out], run_id: str, feed: Feed, agent: str) -> RunResult[Out]:
         child = job.run.plan.run_id

@@ -101,7 +101,7 @@ class Run:
     def reserve(self) -> None:
         """Its share of what is left above it is kept for it, until it has been driven. Raises BudgetSpent where there is none. Idempotent."""
         if not self._reserved:
-            self._ledger.begin(self.plan.above)
+            self._ledger.begin(self.plan.above, completes=self.plan.completion)
             self._reserved = True
 
     async def _drive(self) -> None:
@@ -234,7 +234,8 @@ class Run:
             return [refused(call, f"Not run: the response ended with {stop.value}.") for call in calls]
         if last is not None or self._ledger.is_last_turn:
             text, cut_by = "Not run: this was the last turn of the run.", last or Outcome.TURN_LIMIT
-            return [self._toolbox.prepare(c) if self._toolbox.completes(c) else refused(c, text, cut_by=cut_by) for c in calls]
+            completes = self._toolbox.completes
+            return self._within_limits([self._toolbox.prepare(c) if completes(c) else refused(c, text, cut_by=cut_by) for c in calls])
         prepared = [self._toolbox.prepare(call) for call in calls]
         if stop is StopReason.MAX_TOKENS and prepared:
             prepared[-1] = refused(calls[-1], CUT_CALL)
@@ -244,10 +245,11 @@ class Run:
         """Each that may start has its place among the calls that the limits allow; what is beyond them is refused, in the order of the calls."""
         limit = self.plan.limits.tool_calls
         text = "Not run: the limit of tool calls is reached." if limit is None else f"Not run: the run's limit of {limit} tool calls is reached."
-        return [
-            p if isinstance(p, Refused) or p.call.id in self.state.starts or self._ledger.admit_call() else refused(p.call, text, cut_by=Outcome.CALL_LIMIT)
-            for p in prepared
-        ]
+        return [p if self._may_start(p) else refused(p.call, text, cut_by=Outcome.CALL_LIMIT) for p in prepared]
+
+    def _may_start(self, p: Ready | Refused | Held) -> bool:
+        """And keeps a place for it; one that is refused, or has started before, needs none."""
+        return isinstance(p, Refused) or p.call.id in self.state.starts or self._ledger.admit_call(completes=self._toolbox.completes(p.call))
 
     async def _append(self, *entries: Entry, hold: bool = False) -> None:
         """Durable first, then seen; `hold` leaves the entries to the next append. What the journal refuses is held for the end."""

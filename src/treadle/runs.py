@@ -299,7 +299,7 @@ class Runs:
         return job
 
     async def _run_child(self, parent: Plan, feed: Feed, call_id: str, repeated: bool, agent: Agent[Any, Out], text: str, **options: Any) -> RunResult[Out]:
-        return await self._children.run(parent, feed, Spawning(call_id, repeated), agent, text, **options)
+        return await self._children.run(Spawning(parent, feed, call_id, repeated), agent, text, **options)
 
     def finished(self, state: RunState, agent: Agent[Any, Out] | None) -> RunResult[Out]:
         """The same, of an agent that may be known here by its name."""

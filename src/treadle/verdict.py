@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from treadle.answer import Unfit
 from treadle.errors import AgentError
-from treadle.json_text import JsonText, encode_json
+from treadle.json_text import JsonText, decode_json, encode_json, members
 from treadle.message import ToolCall
 from treadle.plan import Plan
 from treadle.types import Outcome, StopReason
@@ -63,10 +63,15 @@ class Verdict:
         if (last_word := state.ended_by) is not None:
             raise AgentError("tool", f"{last_word.name} ended the run: {last_word.text}")
         if (done := state.completion) is not None:
-            return self._answered(_completed_with(done), spent)
+            return self._answered(self._completed_with(done), spent)
         if state.circling:  # whoever asks for the same again and again because nobody approves it needs an approval
             return spent or (Outcome.APPROVAL_NEEDED if state.unapproved else Outcome.LOOPING)
         return spent
+
+    def _completed_with(self, call: ToolCall) -> str:
+        """What `complete` was run with: a typed output as JSON, else the text itself."""
+        output = members(self._state.starts[call.id].arguments_json)["output"]
+        return output if self._plan.answer is not None else decode_json(output.encode(errors="replace"), str)
 
     def _answered(self, text: str, spent: Outcome | None, *, said: bool = False) -> Outcome | None:
         """The answer as what was asked for; else what is wrong with it is told to the model, as often as the plan says. `said`: in its words."""
@@ -79,9 +84,3 @@ class Verdict:
             self._output, self._mend = text, e.message if again else ""
             return None if again else Outcome.INVALID_OUTPUT
         return Outcome.COMPLETED
-
-
-def _completed_with(call: ToolCall) -> str:
-    """What `complete` was given: a text as it is, anything else as JSON."""
-    output = call.arguments.get("output")
-    return output if isinstance(output, str) else encode_json(output).decode()
