@@ -49,10 +49,12 @@ class Assembly:
 
     def __init__(self, config: Config, journal: Journal, clock: Clock) -> None:
         self.config, self.journal = config, journal
+        self._learned: frozenset[str] = frozenset()
+        """Secrets that are not the configuration's."""
         self.redactor = mask_logs(Redactor(config.secrets()))
         self.models = Models(config, clean=self.redact)
         self.toolboxes = Toolboxes(config, self.redactor, clock, forgets=isinstance(journal, MemoryJournal))
-        self.served = Served(self.toolboxes.own_folder, lambda: self.toolboxes.environment)
+        self.served = Served(self.toolboxes.own_folder, lambda: self.toolboxes.environment, self._learn)
         self._choice = ModelChoice(config, self.models, journal)
         self.hooks: tuple[Hook, ...] = ()
         """Of all runs."""
@@ -60,10 +62,21 @@ class Assembly:
     def use(self, config: Config) -> None:
         """Other credentials, from the next run on."""
         self.config = config
-        self.redactor = mask_logs(Redactor(config.secrets()))
         self.models.use(config)
-        self.toolboxes.use(config, self.redactor)
         self._choice = ModelChoice(config, self.models, self.journal)
+        self._hide()
+
+    def _learn(self, secrets: frozenset[str]) -> None:
+        """Before anything can say them."""
+        if not secrets <= self._learned:
+            self._learned |= secrets
+            self._hide()
+
+    def _hide(self) -> None:
+        """What is secret now, from every sink and every child process."""
+        secrets = self.config.secrets() | self._learned
+        self.redactor = mask_logs(Redactor(secrets))
+        self.toolboxes.use(self.config, self.redactor, secrets)
 
     def redact(self, text: str) -> str:
         """Without known secrets: what every sink is given."""

@@ -26,8 +26,9 @@ if TYPE_CHECKING:
 class Served:
     """One for each runtime; its servers live inside `enter` and `leave`."""
 
-    def __init__(self, home: Callable[[], Path], environment: Callable[[], Mapping[str, str]]) -> None:
-        self._home, self._environment = home, environment
+    def __init__(self, home: Callable[[], Path], environment: Callable[[], Mapping[str, str]], learn: Callable[[frozenset[str]], None]) -> None:
+        """`learn` is told the secrets of servers, before they are used."""
+        self._home, self._environment, self._learn = home, environment, learn
         self._servers: McpServers | None = None
         self._group: TaskGroup | None = None
         self._host: object = None
@@ -54,8 +55,9 @@ class Served:
         """Those of the agent's servers; what cannot be had is told to `warn`. Raises AgentError(invalid) without the SDK, or outside `async with`."""
         if not agent.mcp_servers:
             return ()
-        taken = [tool.name for tool in agent.own_tools]
-        return tuple(await self._opened().tools(cast("Sequence[McpServer]", agent.mcp_servers), taken=taken, warn=warn))
+        servers, taken = cast("Sequence[McpServer]", agent.mcp_servers), [tool.name for tool in agent.own_tools]
+        self._learn(frozenset(secret for server in servers for secret in server.secrets))
+        return tuple(await self._opened().tools(servers, taken=taken, warn=warn))
 
     def _opened(self) -> McpServers:
         if self._servers is None:

@@ -60,12 +60,12 @@ class Toolboxes:
         """By family."""
         self.tracer: Tracer = NO_TRACER
         """Follows the runs that begin from now on."""
-        self.use(config, redactor)
+        self.use(config, redactor, config.secrets())
 
-    def use(self, config: Config, redactor: Redactor) -> None:
-        """Other credentials, from the next run on."""
+    def use(self, config: Config, redactor: Redactor, secrets: frozenset[str]) -> None:
+        """Other credentials, from the next run on. `secrets`: no child process has them in its environment."""
         self._config, self.redactor = config, redactor
-        self.environment = child_environment(config.secrets())
+        self.environment = child_environment(secrets)
 
     def own_folder(self) -> Path:
         return Path(self._config.home or home(os.environ))

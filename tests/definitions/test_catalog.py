@@ -76,13 +76,14 @@ def test_a_configured_server_comes_with_the_tools_that_are_named(defined: Define
     assert [one.name for one in agent.own_tools] == ["ls"]
 
 
-def test_agents_that_want_the_same_of_a_server_share_it(defined: Defined) -> None:
+def test_agents_share_a_server_whatever_they_want_of_it(defined: Defined) -> None:
     defined.project_says("a.md", calls("b", "github"))
     defined.project_says("b.md", calls("github"))
     defined.project_says("c.md", calls("github_read"))
     catalog = defined.catalog(SERVERS)
-    assert catalog.agent("a").mcp_servers[0] is catalog.agent("b").mcp_servers[0]
-    assert catalog.agent("c").mcp_servers[0] is not catalog.agent("b").mcp_servers[0]
+    a, b, c = (cast("McpServer", catalog.agent(name).mcp_servers[0]) for name in "abc")
+    assert a.process == b.process == c.process
+    assert (a.tools, b.tools, c.tools) == (("search", "read"), ("search", "read"), ("read",))
 
 
 def test_a_tool_that_the_configuration_does_not_let_through_is_refused(defined: Defined) -> None:

@@ -59,7 +59,6 @@ class Catalog:
         self.found: Found = find(own, project_of(cwd))
         self._read: dict[str, _Read] = {}
         self._made: dict[str, Agent[Any, Any]] = {}
-        self._servers: dict[tuple[str, tuple[str | None, ...]], ToolServer] = {}
         self.warnings: list[str] = []
         """For the person, of the agents that were made."""
 
@@ -284,14 +283,11 @@ class Catalog:
             raise _Refused(definition.file, 1, e.message) from e
 
     def _server(self, name: str, wanted: tuple[str | None, ...]) -> ToolServer:
-        """One for all agents that want the same of it, so that it is started once. `wanted`: by its own names; None: what the configuration lets through."""
-        if (name, wanted) not in self._servers:
-            from treadle.tools.mcp import McpServer  # noqa: PLC0415  few agents have such tools
+        """`wanted`: by its own names; None: what the configuration lets through. It is started once, whatever each agent wants of it."""
+        from treadle.tools.mcp import McpServer  # noqa: PLC0415  few agents have such tools
 
-            server = McpServer.of(name, self._config.mcp_servers[name], cwd=self._cwd)
-            only = tuple(tool for tool in wanted if tool is not None)
-            self._servers[name, wanted] = server if None in wanted else msgspec.structs.replace(server, tools=only)
-        return self._servers[name, wanted]
+        server = McpServer.of(name, self._config.mcp_servers[name], cwd=self._cwd)
+        return server if None in wanted else msgspec.structs.replace(server, tools=tuple(tool for tool in wanted if tool is not None))
 
     def _model(self, definition: Definition) -> str | None:
         """None: the configuration's large one."""

@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+import os
+import shlex
 from collections.abc import Iterator, Sequence
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -13,12 +16,14 @@ from opentelemetry.sdk.trace.export.in_memory_span_exporter import InMemorySpanE
 
 from tests.doubles import asks, call, says
 from tests.tools.mcp.conftest import Use, bad, ours
-from treadle import Agent, Runtime
+from treadle import Agent, Runtime, ToolContext, tool
 from treadle.message import Message, ToolResult
 from treadle.testing import ScriptedModel
 from treadle.tools.mcp import McpServer, McpServers
 
 pytestmark = [pytest.mark.anyio, pytest.mark.timeout(120)]
+
+CANARY, MORE = "CANARY-0123456789", "CANARY-9876543210"
 
 
 def results(messages: Sequence[Message]) -> list[ToolResult]:
@@ -46,6 +51,46 @@ async def test_a_tool_asks_before_it_runs_unless_its_hints_are_believed(servers:
     assert first.is_error
     assert "ours_add can change things" in first.text
     assert second.text == "4"
+
+
+async def test_agents_that_want_different_tools_of_one_server_share_its_process(tmp_path: Path) -> None:
+    log, server = tmp_path / "log", ours()
+    counted = ["/bin/sh", "-c", f"echo begun >> {log}; exec {shlex.join(server.command)}"]
+    fields: dict[str, Any] = {"command": counted, "env": {"WHO": "me"}}
+    helper = Agent(name="helper", model=ScriptedModel([asks(call("ours_add", a=1, b=1)), says("2")]), mcp_servers=[ours(tools=["add"], **fields)])
+    script = [asks(call("helper", prompt="add")), asks(call("ours_variable", name="WHO"), call("ours_add", a=1, b=1)), says("done")]
+    lead = Agent(name="lead", model=ScriptedModel(script), tools=[helper], mcp_servers=[ours(tools=["variable"], timeout_s=5, **fields)])
+    async with Runtime() as rt:
+        result = await rt.run(lead, "go")
+    assert [(each.text[:16], each.is_error) for each in results(result.messages)] == [("2", False), ("me", False), ("There is no tool", True)]
+    assert log.read_text().split() == ["begun"]
+
+
+@pytest.mark.parametrize("change", [{"env": {"A": "b"}}, {"cwd": "/"}, {"protocol": "legacy"}, {"command": ["other"]}])
+def test_what_makes_it_another_process(change: dict[str, Any]) -> None:
+    assert ours(**change).process != ours().process == ours(tools=["add"], timeout_s=3, trust_hints=True).process
+
+
+async def test_the_secrets_of_a_server_made_in_python_are_known_to_the_whole_runtime(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("MY_TOKEN", CANARY)
+    monkeypatch.setenv("PLACE", "/home/somebody")
+
+    @tool(effect="pure")
+    def leak(ctx: ToolContext[object]) -> str:
+        """Says what it should not."""
+        return f"{CANARY} {MORE} at /home/somebody {CANARY in str(ctx.environment)}"
+
+    env = {"MY_TOKEN": os.environ["MY_TOKEN"], "PLACE": os.environ["PLACE"]}
+    servers = [ours(env=env), McpServer(name="no", url="http://127.0.0.1:9/mcp", headers={"Authorization": f"Bearer {MORE}"})]
+    agent = Agent(name="a", model=ScriptedModel([asks(call("leak")), says(f"I know {CANARY}")]), tools=[leak], mcp_servers=servers)
+    heard: list[Any] = []
+    async with Runtime() as rt:
+        result = await rt.run(agent, "go", on_event=heard.append)
+        written = str(await rt.journal.read(result.run_id))
+    (told,) = results(result.messages)
+    assert told.text == "[redacted] [redacted] at /home/somebody False"
+    assert CANARY not in str(heard)
+    assert MORE not in written
 
 
 @pytest.fixture

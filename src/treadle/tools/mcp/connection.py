@@ -158,13 +158,13 @@ class Connection:
             raise Unreachable(f"it could not list its tools: {self._told(e)}") from e
         return found[:SEEN_MOST]
 
-    async def call(self, tool: Offered, ctx: ToolContext[Any], arguments: Mapping[str, Any]) -> mcp_types.CallToolResult:
+    async def call(self, tool: Offered, ctx: ToolContext[Any], arguments: Mapping[str, Any], *, timeout_s: float) -> mcp_types.CallToolResult:
         """Raises ToolFailed where there is no answer; `happened` is None where nobody knows what became of the call.
 
         Cancellation: the server is told to stop.
         """
         client, before = self._usable(), self.traffic.received
-        call = _Call(tool, ctx, anyio.CancelScope(deadline=anyio.current_time() + self._server.timeout_s))
+        call = _Call(tool, ctx, anyio.CancelScope(deadline=anyio.current_time() + timeout_s))
         self._calls.add(call)
         made_by = _MADE_BY.set(call)
         try:
@@ -180,9 +180,7 @@ class Connection:
             _MADE_BY.reset(made_by)
             self._calls.discard(call)
         self._count_silence(before)
-        raise ToolFailed(
-            self._of_us(f"no answer within {self._server.timeout_s:g} s; it was told to stop. Whether it did anything is not known"), happened=None
-        )
+        raise ToolFailed(self._of_us(f"no answer within {timeout_s:g} s; it was told to stop. Whether it did anything is not known"), happened=None)
 
     def _usable(self) -> Client:
         if self._client is None or self.traffic.over.is_set():

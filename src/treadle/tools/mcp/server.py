@@ -7,8 +7,9 @@ from __future__ import annotations
 
 import hashlib
 import json
+import os
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Hashable, Mapping, Sequence
 from functools import cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal, Protocol, TypeAlias
@@ -18,7 +19,7 @@ import msgspec
 from typing_extensions import override
 
 from treadle.errors import AgentError
-from treadle.redaction import Redactor, Secret
+from treadle.redaction import Redactor, Secret, names_a_secret
 
 if TYPE_CHECKING:
     import httpx2
@@ -119,10 +120,27 @@ class McpServer(msgspec.Struct, frozen=True, kw_only=True, eq=False, dict=True):
 
     @cached_property
     def redactor(self) -> Redactor:
-        """Without what nobody may read of it: values of `env` and `headers`, and what its URL holds beside the place."""
+        """Without its secrets."""
+        return Redactor(self.secrets)
+
+    @cached_property
+    def process(self) -> Hashable:
+        """Equal for servers that one connection serves: they differ only in what an agent makes of it (`tools`, `timeout_s`, `trust_hints`)."""
+        env, headers = revealed(self.env), revealed(self.headers)
+        where = (tuple(self.command), str(self.cwd or ""), self.url, id(self.auth), self.protocol, self.start_timeout_s)
+        return (self.name, *where, frozenset(env.items()), frozenset(headers.items()))
+
+    @property
+    def secrets(self) -> frozenset[str]:
+        """What nobody may read of it: values of `env` and `headers`, and what its URL holds beside the place.
+
+        A variable that is handed on as this process has it (`env={**os.environ, …}`) is one only where its name says so.
+        """
+        handed_on = {name for name, value in self.env.items() if value == os.environ.get(name) and not names_a_secret(name)}
+        variables = [value for name, value in revealed(self.env).items() if name not in handed_on]
         sent = revealed(self.headers).values()
         bare = [value.partition(" ")[2] for value in sent]  # of "Bearer x", x
-        return Redactor([*revealed(self.env).values(), *sent, *bare, *([] if self.url is None else _secrets_in(self.url))])
+        return frozenset([*variables, *sent, *bare, *([] if self.url is None else _secrets_in(self.url))])
 
     @property
     def place(self) -> str:

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import contextvars
 import importlib.util
-from collections.abc import Callable, Collection, Mapping, Sequence
+from collections.abc import Callable, Collection, Hashable, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Self
 
@@ -44,7 +44,8 @@ class McpServers:
         self.pins = None if home is None else Pins(home)
         self._environment = child_environment(()) if environment is None else environment
         self._ask = ask
-        self._upkeeps: dict[McpServer, Upkeep] = {}
+        self._upkeeps: dict[Hashable, Upkeep] = {}
+        """By what they keep going: agents that want different tools of one server share it."""
         self._group: TaskGroup | None = None
         self._context = contextvars.copy_context()
         self._closed = False
@@ -115,16 +116,16 @@ class McpServers:
             raise AgentError("invalid", "MCP servers live as long as a runtime that is open: use `async with Runtime.open(…) as rt:`")
 
     async def _ask_one(self, server: McpServer, found: dict[McpServer, list[McpTool]], missed: dict[McpServer, str], warn: Warn) -> None:
-        upkeep = self._upkeeps.get(server) or self._upkeeps.setdefault(server, Upkeep(server, self._connect))
+        upkeep = self._upkeeps.get(server.process) or self._upkeeps.setdefault(server.process, Upkeep(server, self._connect))
         try:
-            listing = await upkeep.listing(fresh=True)
+            listing = await upkeep.listing(server, fresh=True)
             offered = await self._unchanged(server, [*listing.tools.values()], warn)
         except (Unreachable, AgentError) as e:
             missed[server] = str(e)
             return
         for note in listing.notes:
             warn(note)
-        found[server] = [McpTool(tool, upkeep) for tool in offered]
+        found[server] = [McpTool(tool, server, upkeep) for tool in offered]
 
     async def _unchanged(self, server: McpServer, offered: list[Offered], warn: Warn) -> list[Offered]:
         if self.pins is None:

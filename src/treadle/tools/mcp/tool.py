@@ -13,6 +13,7 @@ from treadle.message import JsonText, MediaPart, TextPart
 from treadle.model import ToolDefinition
 from treadle.tooling import MAX_OUTPUT_CHARS, ProbeAnswer, ToolContext, ToolFailed, ToolOutput, Touched
 from treadle.tools.mcp.listing import Offered
+from treadle.tools.mcp.server import McpServer
 from treadle.tools.mcp.upkeep import Upkeep
 from treadle.types import Effect
 
@@ -29,12 +30,13 @@ class McpTool:
     needs_approval = False
     max_output = MAX_OUTPUT_CHARS
 
-    def __init__(self, offered: Offered, upkeep: Upkeep) -> None:
-        self._offered, self._upkeep = offered, upkeep
+    def __init__(self, offered: Offered, server: McpServer, upkeep: Upkeep) -> None:
+        """`server`: as the agent has it; `upkeep` may serve others too."""
+        self._offered, self._server, self._upkeep = offered, server, upkeep
 
     @property
     def server(self) -> str:
-        return self._upkeep.server.name
+        return self._server.name
 
     @property
     def name(self) -> str:
@@ -46,7 +48,7 @@ class McpTool:
 
     @property
     def effect(self) -> Effect:
-        if not self._upkeep.server.trust_hints:
+        if not self._server.trust_hints:
             return "once"
         return "pure" if self._offered.reads_only else "idempotent" if self._offered.is_idempotent else "once"
 
@@ -67,10 +69,10 @@ class McpTool:
 
         Cancellation: the server is told to stop the call, which takes at most 5 s where it does not listen.
         """
-        result = await self._upkeep.call(self._offered, ctx, arguments)
+        result = await self._upkeep.call(self._server, self._offered, ctx, arguments)
         from treadle.tools.mcp.content import output_of, text_of  # noqa: PLC0415  it brings the SDK's types
 
-        clean = self._upkeep.server.redactor.exact
+        clean = self._server.redactor.exact
         if result.is_error:
             raise ToolFailed(clean(text_of(result)), happened=True)
         output = output_of(result)

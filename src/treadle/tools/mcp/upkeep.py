@@ -5,7 +5,8 @@ Not here: a single connection (connection.py). Entry: `Upkeep`.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
 import anyio
@@ -28,6 +29,17 @@ PATIENCE_S = 2.0
 """Of the wait before its next start: a longer one is told at once."""
 
 
+@dataclass(frozen=True, slots=True)
+class _Listed:
+    """What the server last said that it offers."""
+
+    by: Connection
+    tools: Sequence[mcp_types.Tool]
+    at: float
+    offered: dict[tuple[str, ...] | None, Listing] = field(default_factory=dict[tuple[str, ...] | None, Listing])
+    """Of them, by which are wanted."""
+
+
 class Upkeep:
     """Calls may come from any task of the runtime's event loop."""
 
@@ -38,41 +50,49 @@ class Upkeep:
         self._backoff = Backoff(anyio.current_time)
         self._era: Era = server.protocol
         self._now: Connection | None = None
-        self._listed: tuple[Connection, Listing, float] | None = None
+        self._listed: _Listed | None = None
         self._listing = anyio.Lock()
         """One listing at a time: runs that begin together want the same one."""
 
-    async def listing(self, *, fresh: bool) -> Listing:
-        """What it offers, asked for again where it has changed, or (`fresh`) a minute is over. Raises Unreachable."""
-        if (known := self._known(fresh=fresh)) is not None:
-            return known
-        async with self._listing:
-            connection = await self._connected()
-            if (known := self._known(fresh=fresh)) is not None:
-                return known
+    async def listing(self, server: McpServer, *, fresh: bool) -> Listing:
+        """What it offers of what `server` wants, asked for again where it has changed, or (`fresh`) a minute is over. Raises Unreachable."""
+        wanted = None if server.tools is None else tuple(server.tools)
+        known = self._known(fresh=fresh)
+        if known is None or wanted not in known.offered:
+            async with self._listing:
+                known = await self._heard(fresh=fresh)
+                if wanted not in known.offered:
+                    known.offered[wanted] = await to_thread.run_sync(listing_of, server, known.tools)
+        return known.offered[wanted]
+
+    async def _heard(self, *, fresh: bool) -> _Listed:
+        """Raises Unreachable."""
+        connection = await self._connected()
+        if (known := self._known(fresh=fresh)) is None:
             try:
-                tools = await connection.tools()
+                known = self._listed = _Listed(connection, await connection.tools(), anyio.current_time())
             except Unreachable as e:
                 raise self._unreachable(str(e)) from e
-            listing = await to_thread.run_sync(listing_of, self.server, tools)
-            self._listed = (connection, listing, anyio.current_time())
-            return listing
+        return known
 
-    def _known(self, *, fresh: bool) -> Listing | None:
+    def _known(self, *, fresh: bool) -> _Listed | None:
         """What it last said, where that still holds."""
         connection, listed = self._now, self._listed
-        if listed is None or connection is None or listed[0] is not connection or not connection.is_usable or connection.traffic.tools_changed:
+        if listed is None or connection is None or listed.by is not connection or not connection.is_usable or connection.traffic.tools_changed:
             return None
-        return listed[1] if not fresh or anyio.current_time() - listed[2] < FRESH_S else None
+        return listed if not fresh or anyio.current_time() - listed.at < FRESH_S else None
 
-    async def call(self, tool: Offered, ctx: ToolContext[Any], arguments: Mapping[str, Any]) -> mcp_types.CallToolResult:
-        """Raises ToolFailed. Once more where the server says that it does not know our session, and so has run nothing."""
+    async def call(self, server: McpServer, tool: Offered, ctx: ToolContext[Any], arguments: Mapping[str, Any]) -> mcp_types.CallToolResult:
+        """As `server`, one of those that this connection serves, wants it. Raises ToolFailed.
+
+        Once more where the server says that it does not know our session, and so has run nothing.
+        """
         why = ""
         for _ in range(2):
             try:
-                self._check(tool, await self.listing(fresh=False))
+                self._check(tool, await self.listing(server, fresh=False))
                 connection = await self._connected()
-                result = await connection.call(tool, ctx, arguments)
+                result = await connection.call(tool, ctx, arguments, timeout_s=server.timeout_s)
             except Unreachable as e:
                 why = str(e)
                 continue
