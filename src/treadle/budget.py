@@ -64,6 +64,8 @@ class Ledger:
         self._turn_usd = 0
         """What the last response said, and took."""
         self._account = Account(limits)
+        self.estimates = self._account.measures
+        """Whether a limit, here or above, asks how large the next request will be."""
         self._price: Dearest | None = None
         """Of its last request."""
         self._keeps_last = self._on_last = False
@@ -80,6 +82,7 @@ class Ledger:
     @limits.setter
     def limits(self, limits: Limits) -> None:
         self._account.limits = limits
+        self.estimates = self._account.measures
 
     def begin(self, above: Ledger | None = None, *, completes: bool = False) -> None:
         """From here on it is driven. `above`: that of the run that started it. `completes`: it ends with a call, for which one is kept.
@@ -88,6 +91,7 @@ class Ledger:
         """
         if above is not None and not self._account.join(above._account):
             raise BudgetSpent(Outcome.TURN_LIMIT)
+        self.estimates = self._account.measures
         if self._account.free(TURNS) >= 1:
             self._keeps_last = True
             self._account.hold(TURNS, 1)
@@ -112,11 +116,6 @@ class Ledger:
         """What a child had spent that is not under way any more, or not yet again."""
         for kind in KINDS:
             self._account.spend(kind, other._account.spent[kind])
-
-    @property
-    def estimates(self) -> bool:
-        """Whether a limit, here or above, asks how large the next request will be."""
-        return self._account.measures
 
     # ------------------------------------------------------------ turns and requests
 

@@ -192,11 +192,13 @@ class Run:
         ledger, state, plan = self._ledger, self.state, self.plan
         if ledger.turns_spent:
             return Outcome.TURN_LIMIT
-        self._keep(*(said := self.inbox.take()))
+        if said := self.inbox.take():
+            self._keep(*said)
         await self.room.make()
         last = ledger.last_turn(state.new_bytes() if ledger.estimates else 0, plan.dearest)
         mend, was_short = self._verdict.take_mend(), self.room.was_short
-        self._keep(*self.inbox.ours(last, mend=mend, was_short=was_short, after_words=bool(said)))
+        if ours := self.inbox.ours(last, mend=mend, was_short=was_short, after_words=bool(said)):
+            self._keep(*ours)
         found = await self._model.respond(last)
         if isinstance(found, Outcome):
             return found

@@ -105,6 +105,8 @@ class RunState:
         self._answering = ""
         """The one that the attempt under way asks."""
         self._later: tuple[ToolLate, ...] = ()
+        self._completing = ""
+        """The call with which the model said that it is done."""
         self._reserved: Reserved | None = None
         """For the attempt that is under way."""
         self._repetition = Repetition()
@@ -142,8 +144,7 @@ class RunState:
     @property
     def completion(self) -> ToolCall | None:
         """The call of the last response with which the model said that it is done."""
-        done = {f.result.call_id for f in self.results.values() if f.completes}
-        return next((call for call in self.calls if call.id in done), None) if done else None
+        return next((call for call in self.calls if call.id == self._completing), None) if self._completing else None
 
     def new_bytes(self) -> int:
         """Of messages that no response has counted yet."""
@@ -180,7 +181,7 @@ class RunState:
     def _requested(self, entry: ModelRequested) -> None:
         if entry.attempt == 1:
             self.last = entry.last or self.ledger.last_by_count
-            self.response, self.calls, self.results, self.starts = None, (), {}, {}
+            self.response, self.calls, self.results, self.starts, self._completing = None, (), {}, {}, ""
         if entry.spent is not None:
             self.ledger.spend(entry.spent, entry.spent_usd)
             self._spend(entry.at, entry.spent, entry.spent_usd)
@@ -257,6 +258,8 @@ class RunState:
     def _tool_finished(self, entry: ToolFinished) -> None:
         self.results[entry.result.call_id] = entry
         self.asked.pop(entry.result.call_id, None)
+        if entry.completes and not self._completing:
+            self._completing = entry.result.call_id
         self.cut_by = entry.cut_by or self.cut_by
         if entry.status == "unknown":
             self.unknown_calls.add(entry.result.call_id)
