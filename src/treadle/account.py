@@ -67,6 +67,9 @@ class Account:
 
     def free(self, kind: int) -> float:
         """What it may still take of one kind, by all limits above it; infinite where none is."""
+        if self._above is None and not self._below:  # as nearly all runs are
+            limit = self._most[kind]
+            return math.inf if limit is None else limit - self.spent[kind] - self.held[kind]
         least, node, child = math.inf, self, None
         while node is not None:
             if (limit := node._most[kind]) is not None:
