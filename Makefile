@@ -4,17 +4,17 @@ BIN := $(if $(wildcard .venv/bin/python),.venv/bin/,)
 .PHONY: fmt check test docs chaos guards benchmarks peers lock
 
 fmt:
-	$(BIN)ruff check --fix src tests benchmarks
-	$(BIN)ruff format src tests benchmarks
+	$(BIN)ruff check --fix src tests benchmarks examples
+	$(BIN)ruff format src tests benchmarks examples
 
 check:
-	$(BIN)ruff format --check src tests benchmarks
-	$(BIN)ruff check src tests benchmarks
+	$(BIN)ruff format --check src tests benchmarks examples
+	$(BIN)ruff check src tests benchmarks examples
 	$(BIN)pyright
 	$(BIN)mypy
 	$(BIN)lint-imports
 	$(BIN)deptry src
-	$(BIN)codespell src docs benchmarks README.md ARCHITECTURE.md AGENTS.md CONTRIBUTING.md SECURITY.md CHANGELOG.md
+	$(BIN)codespell src docs benchmarks examples README.md ARCHITECTURE.md AGENTS.md CONTRIBUTING.md SECURITY.md CHANGELOG.md
 
 test:
 	$(BIN)python -m pytest

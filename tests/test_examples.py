@@ -1,0 +1,98 @@
+"""The programs of examples/ run as they stand, each in a process of its own, without a key."""
+
+from __future__ import annotations
+
+import os
+import signal
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+EXAMPLES = Path(__file__).resolve().parents[1] / "examples"
+BOUNDARIES = range(1, 25)
+"""More than the transfer passes."""
+
+
+def run(name: str, *options: str, home: Path, **environment: str) -> subprocess.CompletedProcess[str]:
+    clean = {key: value for key, value in os.environ.items() if not key.startswith(("TREADLE_", "ANTHROPIC_", "OPENAI_", "GEMINI_", "GOOGLE_"))}
+    command = [sys.executable, str(EXAMPLES / f"{name}.py"), *options]
+    environment = clean | {"TREADLE_HOME": str(home / "treadle"), "PYTHONWARNINGS": "error"} | environment
+    return subprocess.run(command, cwd=home, env=environment, capture_output=True, text=True, encoding="utf-8", timeout=50, check=False)
+
+
+def said(name: str, *options: str, home: Path) -> list[str]:
+    done = run(name, *options, home=home)
+    assert (done.returncode, done.stderr) == (0, ""), done.stderr
+    return done.stdout.splitlines()
+
+
+def test_a_booking_is_a_value_of_its_type_and_grows_before_that(tmp_path: Path) -> None:
+    lines = said("extract", home=tmp_path)
+    assert lines[-1] == "Ada: 2 on Friday at 20:00, one vegan menu"
+    growing = lines[:-1]
+    assert len(growing) > 2
+    assert all(line.startswith("so far: {'guest': {") for line in growing)
+    assert "vegan" not in growing[0]
+    assert "vegan" in growing[-1]
+
+
+def test_three_researchers_work_side_by_side_for_one_answer(tmp_path: Path) -> None:
+    lines = said("research", home=tmp_path)
+    assert lines[:3] == ["costs begins", "rules begins", "practice begins"]
+    assert lines[3:6] == ["a researcher is completed"] * 3
+    assert lines[-1].startswith("Yes. ")
+
+
+def test_a_transfer_that_is_not_cut_moves_the_money(tmp_path: Path) -> None:
+    assert said("bank", "--folder", "b", home=tmp_path) == ["Done: Bob has the 30 €.", "Ada has 70 €, Bob has 30 €"]
+    assert said("bank", "--folder", "b", home=tmp_path)[-1] == "Ada has 70 €, Bob has 30 €"
+
+
+@pytest.mark.parametrize("part", range(4))
+def test_money_moves_once_wherever_the_process_is_killed(part: int, tmp_path: Path) -> None:
+    killed = 0
+    for at in list(BOUNDARIES)[part::4]:
+        home = tmp_path / str(at)
+        home.mkdir()
+        cut = run("bank", "--folder", "b", home=home, TREADLE_CRASH_AT=str(at))
+        assert cut.returncode in (0, -signal.SIGKILL), cut.stderr
+        killed += cut.returncode != 0
+        assert said("bank", "--folder", "b", home=home)[-2:] == ["Done: Bob has the 30 €.", "Ada has 70 €, Bob has 30 €"]
+    assert killed
+
+
+@pytest.mark.parametrize("answer", ["approve", "deny"])
+def test_a_mail_waits_for_a_person_over_restarts(answer: str, tmp_path: Path) -> None:
+    asked = ["approval_needed", "send_mail waits for --approve or --deny: {'to': 'Bob', 'text': 'We take the blue one.'}", "I write to Bob."]
+    assert said("approval", "--folder", "m", home=tmp_path) == asked
+    assert said("approval", "--folder", "m", home=tmp_path) == asked
+    sent = tmp_path / "m" / "sent.txt"
+    assert not sent.exists()
+    options = ["--approve"] if answer == "approve" else ["--deny", "not now"]
+    assert said("approval", "--folder", "m", *options, home=tmp_path) == ["completed", "That is settled."]
+    assert sent.exists() is (answer == "approve")
+    assert not sent.exists() or sent.read_text() == "to Bob: We take the blue one.\n"
+
+
+def test_a_tool_of_an_mcp_server_is_asked_about_and_called(tmp_path: Path) -> None:
+    pytest.importorskip("mcp", reason="the extra mcp is not installed")
+    assert said("mcp_tool", home=tmp_path) == ["planner wants to call calendar_free", "calendar_free: eleven, three", "Friday at three would do."]
+
+
+def test_a_budget_ends_a_run_with_an_answer(tmp_path: Path) -> None:
+    assert said("budget", home=tmp_path) == [
+        "looked: atlases",
+        "looked: poems",
+        "looked: cookbooks",
+        "the limit of turns is near: 1 left",
+        "completed after 4 turns: I got as far as shelf 3: atlases, poems, cookbooks.",
+    ]
+
+
+def test_every_example_is_run_here_and_stands_in_the_readme() -> None:
+    programs = {file.stem for file in EXAMPLES.glob("*.py")}
+    here, readme = Path(__file__).read_text(), (EXAMPLES.parent / "README.md").read_text()
+    assert [name for name in sorted(programs) if f"examples/{name}.py" not in readme] == []
+    assert [name for name in sorted(programs) if f'said("{name}"' not in here and not name.endswith("calendar")] == []
