@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from treadle.budget import BudgetSpent, Ledger, Left
+from treadle.budget import LEAST_SAID, BudgetSpent, Ledger, Left
 from treadle.prices import Rates, flat
 from treadle.types import Limits, Outcome, Reserved, Usage
 
@@ -102,6 +102,21 @@ def test_a_child_may_say_no_more_than_its_parent_has_left_and_the_limit_is_named
     assert 0 < left.tokens < 8_500 - 1_500  # the parent keeps what it needs for its own next turn
 
 
+def test_what_is_under_way_below_is_kept_on_every_run_above() -> None:
+    top = root(tokens=10_000)
+    top.expect(4)
+    low = child_of(child_of(top))
+    low.ask(low.output_left(8_000))
+    beside = child_of(top)
+    kept = 3 * LEAST_SAID
+    assert beside.output_left(8_000).tokens == 2_000 - kept
+    low.settle(Usage(output_tokens=500))
+    low.end()
+    assert (
+        beside.output_left(8_000).tokens == 9_500 - 2_000 + 192 - kept
+    )  # a quarter of what was not kept was the share of the one above it, of which 500 are spent
+
+
 def test_what_a_lost_attempt_may_have_cost_is_spent_on_all_above() -> None:
     top = root(tokens=10_000, cost_usd=100_000)
     middle = child_of(top)
@@ -143,10 +158,30 @@ def test_what_children_of_a_run_that_is_taken_up_had_spent_counts() -> None:
 
 @dataclass
 class Node:
+    """A run, and beside its ledger a sum of its own of what it and those below it have spent."""
+
     ledger: Ledger
+    above: Node | None = None
     asked: Left | None = None
     admitted: int = 0
-    below: list[Node] = field(default_factory=list["Node"])
+    spent: list[Decimal] = field(default_factory=lambda: [Decimal(0)] * 4)
+    """Turns, calls, tokens, dollars."""
+
+    def spend(self, *amounts: float) -> None:
+        node: Node | None = self
+        while node is not None:
+            node.spent = [before + Decimal(amount) for before, amount in zip(node.spent, amounts, strict=True)]
+            node = node.above
+
+    @property
+    def under_way(self) -> tuple[float, ...]:
+        if self.asked is None:
+            return (0, self.admitted, 0, 0)
+        return (1, self.admitted, *taking(self.asked.reserved))
+
+
+def taking(reserved: Reserved | None) -> tuple[float, float]:
+    return (0, 0) if reserved is None else (reserved.tokens, (reserved.input_usd or 0) + (reserved.output_usd or 0))
 
 
 verbs = st.sampled_from(["child", "ask", "settle", "lose", "admit", "start", "forget", "end"])
@@ -161,10 +196,9 @@ def test_no_limit_of_any_run_is_passed_at_any_instant(limits: Limits, plan: list
     top.ledger.begin()
     nodes = [top]
     for what, which, amount in plan:
-        node = nodes[which % len(nodes)]
-        step(node, what, amount, nodes)
+        step(nodes[which % len(nodes)], what, amount, nodes)
         for one in nodes:
-            within(one)
+            within(one, [node for node in nodes if is_of(one, node)])
 
 
 def step(node: Node, what: str, amount: int, nodes: list[Node]) -> None:
@@ -172,12 +206,11 @@ def step(node: Node, what: str, amount: int, nodes: list[Node]) -> None:
     match what:
         case "child":
             ledger.expect(1 + amount % 8)
-            child = Node(Ledger(Limits(tokens=amount * 10 or None) if amount % 3 else Limits(turns=1 + amount % 5)))
+            child = Node(Ledger(Limits(tokens=amount * 10 or None) if amount % 3 else Limits(turns=1 + amount % 5)), node)
             try:
                 child.ledger.begin(ledger)
             except BudgetSpent:
                 return
-            node.below.append(child)
             nodes.append(child)
         case "ask" if node.asked is None and not ledger.turns_spent:
             left = ledger.output_left(amount + 1, amount, FLAT.dearest)
@@ -187,7 +220,9 @@ def step(node: Node, what: str, amount: int, nodes: list[Node]) -> None:
         case "settle" if (left := node.asked) is not None:
             asked = left.reserved.input_tokens if left.reserved else amount
             usage = Usage(input_tokens=asked - asked // 2, cache_write_tokens=asked // 2, output_tokens=left.tokens * (amount % 5) // 4)
-            ledger.settle(usage, FLAT.cost_usd(usage))
+            cost_usd = FLAT.cost_usd(usage)
+            ledger.settle(usage, cost_usd)
+            node.spend(1, 0, usage.total_tokens, cost_usd)
             node.asked = None
         case "lose" if (left := node.asked) is not None:
             try:
@@ -195,31 +230,38 @@ def step(node: Node, what: str, amount: int, nodes: list[Node]) -> None:
             except BudgetSpent:
                 return
             ledger.lose(left.reserved)
+            node.spend(0, 0, *taking(left.reserved))
         case "admit":
             node.admitted += ledger.admit_call()
         case "start" if node.admitted:
             ledger.start_call()
+            node.spend(0, 1, 0, 0)
             node.admitted -= 1
         case "forget":
             ledger.forget_calls()
             node.admitted = 0
-        case "end" if node is not nodes[0] and not node.below:
+        case "end" if node is not nodes[0] and not any(one.above is node for one in nodes):
             if (left := node.asked) is not None:
                 ledger.lose(left.reserved)
+                node.spend(0, 0, *taking(left.reserved))
             ledger.end()
             nodes.remove(node)
-            for one in nodes:
-                if node in one.below:
-                    one.below.remove(node)
         case _:
             pass
 
 
-def within(node: Node) -> None:
+def is_of(one: Node, node: Node | None) -> bool:
+    """Whether it is that run, or one below it."""
+    while node is not None and node is not one:
+        node = node.above
+    return node is one
+
+
+def within(node: Node, all_of_it: list[Node]) -> None:
     """What is spent, and what may still be spent by requests and calls under way, in this run and all below."""
-    account, limits = node.ledger._account, node.ledger.limits  # pyright: ignore[reportPrivateUsage]
-    turns, calls, tokens, units = (spent + held for spent, held in zip(account.spent, account.held, strict=True))
+    turns, calls, tokens, dollars = [spent + sum(map(Decimal, held)) for spent, *held in zip(node.spent, *[one.under_way for one in all_of_it], strict=True)]
+    limits = node.ledger.limits
     assert limits.turns is None or turns <= limits.turns
     assert limits.tool_calls is None or calls <= limits.tool_calls
     assert limits.tokens is None or tokens <= limits.tokens
-    assert limits.cost_usd is None or Decimal(units) / 10**12 <= Decimal(str(limits.cost_usd)) + Decimal("0.000001")
+    assert limits.cost_usd is None or dollars <= Decimal(str(limits.cost_usd)) + Decimal("0.000001")

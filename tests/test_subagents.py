@@ -226,6 +226,13 @@ async def test_a_child_may_do_no_more_than_its_parent(tmp_path: Path) -> None:
         assert words in told(await rt.replay(child.run_id))[0]
 
 
+async def test_a_child_of_a_run_that_waits_for_nobody_waits_for_nobody() -> None:
+    for on_ask in ("deny", "wait"):
+        helper = make("helper", [asks(call("send")), says("tried")], gives("send", needs_approval=True))
+        result = await open_runtime().run(make("boss", [asks(call("helper", prompt="x")), says("done")], helper), "go", on_ask=on_ask)
+        assert (result.outcome, result.waiting) == (("completed", False) if on_ask == "deny" else ("approval_needed", True))
+
+
 async def test_an_agent_may_be_started_in_every_mode() -> None:
     for mode in ("plan", "ask", "accept-edits", "full"):
         boss = make("boss", [asks(call("helper", prompt="x")), says("done")], make("helper", [says("here")]))

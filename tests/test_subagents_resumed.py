@@ -9,12 +9,13 @@ from typing import Any
 import anyio
 import pytest
 
-from tests.doubles import PlainTool, asks, call, check_history, gives, open_runtime, says
+from tests.doubles import Gate, PlainTool, asks, call, check_history, gives, open_runtime, says
 from tests.test_subagents import make, told
 from treadle import Agent, AgentError, Runtime, ToolContext
 from treadle.clock import Clock
 from treadle.config import Config
-from treadle.entries import RunFinished
+from treadle.entries import RunFinished, ToolFinished
+from treadle.journals.memory import MemoryJournal
 from treadle.journals.sqlite import SqliteJournal
 from treadle.testing import ScriptedModel
 from treadle.tooling import ToolDeferred
@@ -162,6 +163,35 @@ async def test_a_child_for_whose_next_turn_nothing_is_left_is_not_gone_on_with(r
     assert told(result) == ["Not started: the limit of turns leaves nothing for another agent."]
     assert len(model.requests) == 1
     assert {info.status for info in await rt.journal.runs()} == {"finished"}
+
+
+async def test_a_child_is_gone_on_with_in_the_mode_that_its_parent_has_now(rt: Runtime) -> None:
+    sent = Sent()
+    boss, _ = family(sent)
+    waiting = await rt.run(boss, "go", on_ask="wait")
+    result = await rt.resume(waiting.run_id, boss, approve=["s1"], mode="plan")
+    assert (result.outcome, sent.did) == ("completed", [])
+
+
+async def test_a_once_call_of_a_child_whose_driver_died_is_unknown_and_not_made_again() -> None:
+    gate, journal = Gate(name="send"), MemoryJournal()
+    model = ScriptedModel([asks(call("send", "s1")), says("it may be sent")])
+    boss = make("boss", [asks(call("sender", prompt="x")), says("done")], make("sender", model, gate.tool))
+    async with anyio.create_task_group() as group:
+        group.start_soon(open_runtime(journal=journal).run, boss, "go")
+        await gate.reached.wait()
+        runs = [info.run_id for info in await journal.runs()]
+        for run_id in runs:
+            await (await journal.take_over(run_id, force=True)).release()
+        gate.reached = anyio.Event()
+        with anyio.move_on_after(5):
+            result = await open_runtime(journal=journal).resume(runs[-1], boss)
+            assert (told(result), len(model.requests)) == (["it may be sent"], 2)
+        assert not gate.reached.is_set()
+        assert [info.run_id for info in await journal.runs()] == runs
+        ends = [record.entry for record in await journal.read(runs[0]) if isinstance(record.entry, ToolFinished)]
+        assert [(one.result.call_id, one.status) for one in ends] == [("s1", "unknown")]
+        group.cancel_scope.cancel()
 
 
 async def test_a_child_that_is_done_is_not_asked_again(rt: Runtime) -> None:
