@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from collections.abc import AsyncGenerator, Callable, Sequence
 from contextlib import aclosing
+from functools import partial
 from typing import NamedTuple
 
 import msgspec
@@ -23,6 +24,7 @@ from treadle.retry import Attempt, RetryPolicy, ask
 from treadle.run_state import RunState
 from treadle.summary import CUT_HERE, message_of, request_for
 from treadle.todos import standing
+from treadle.tracing import UNTRACED, ModelSpan, Traced
 from treadle.types import DEFAULT_MAX_TOKENS, Reserved, StopReason, now
 from treadle.window import first_words
 
@@ -106,10 +108,11 @@ class Compactor:
         summarisers: Callable[[], AsyncGenerator[Summariser, None]],
         retries: RetryPolicy,
         clock: Clock,
+        traced: Traced = UNTRACED,
     ) -> None:
         """`context`: the window of a model, by its name. `summarisers`: who may be asked, one after the other where one cannot be had."""
         self._state, self._context, self._summarisers = state, context, summarisers
-        self._fixed, self._retries, self._clock = fixed, retries, clock
+        self._fixed, self._retries, self._clock, self._traced = fixed, retries, clock, traced
         self._load = Load(state, fixed)
         self._gave_up = False
         """No summary was had: in this run it is tried again only where there is no other way."""
@@ -177,9 +180,12 @@ class Compactor:
         await self._set_aside(summariser, min(shown, work.load) + size, max_tokens)
         request = request_for(asked, input_tokens=shown, words=size // 2, max_tokens=max_tokens)
         attempt = Attempt(set())
-        response = await ask(summariser.model, request, attempt, listen=None, failed=_unheard, policy=self._retries, clock=self._clock)
-        name = attempt.model or summariser.name
-        cost_usd = await summariser.prices(name).cost_usd(response.usage, at, response.model)
+        with self._traced.model(msgspec.structs.replace(request, model=summariser.name)) as span:
+            failed = partial(_unheard, span)
+            response = await ask(summariser.model, request, attempt, listen=None, failed=failed, policy=self._retries, clock=self._clock)
+            name = attempt.model or summariser.name
+            cost_usd = await summariser.prices(name).cost_usd(response.usage, at, response.model)
+            span.responded(response, cost_usd)
         return _text(response), Spent(model=name, usage=response.usage, cost_usd=cost_usd)
 
     async def _set_aside(self, summariser: Summariser, input_tokens: int, output_tokens: int) -> None:
@@ -314,5 +320,6 @@ def _text(response: ModelResponse) -> str:
     return f"{text}\n{CUT_HERE}" if text and response.stop_reason is StopReason.MAX_TOKENS else text
 
 
-async def _unheard(error: AgentError, wait_s: float, switch: Switch | None) -> None:
-    """A failed attempt at a summary is nobody's business: the run goes on without one."""
+async def _unheard(span: ModelSpan, error: AgentError, wait_s: float, switch: Switch | None) -> None:
+    """A failed attempt at a summary is nobody's business but a trace's: the run goes on without one."""
+    span.retried(error.kind.value if switch is None else switch.kind, wait_s)

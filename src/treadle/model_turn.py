@@ -58,7 +58,7 @@ class ModelTurn:
         self._asked: ModelRequested
         self._attempt: Attempt | None = None
         """Set while a response is being asked for, and until it is an entry."""
-        self.room = RunRoom(plan, tools, append, clock=clock, retries=retries)
+        self.room = RunRoom(plan, tools, append, clock=clock, retries=retries, traced=traced)
         self._traced, self._span = traced, NO_SPAN
 
     async def respond(self, last: Outcome | None) -> tuple[ModelResponse, ModelResponded] | Outcome:

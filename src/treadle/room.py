@@ -13,15 +13,18 @@ from treadle.json_text import decode_json, encode_json
 from treadle.model import ToolDefinition
 from treadle.plan import Plan
 from treadle.retry import RetryPolicy
+from treadle.tracing import Traced
 from treadle.types import StopReason
 
 
 class RunRoom:
     """Of one run."""
 
-    def __init__(self, plan: Plan, tools: tuple[ToolDefinition, ...], append: Append, *, clock: Clock, retries: RetryPolicy) -> None:
+    def __init__(self, plan: Plan, tools: tuple[ToolDefinition, ...], append: Append, *, clock: Clock, retries: RetryPolicy, traced: Traced) -> None:
         self._plan, self._state, self._tools, self._append = plan, plan.state, tools, append
-        self._compactor = Compactor(plan.state, context=plan.windows, fixed=self._fixed, summarisers=plan.summarisers, retries=retries, clock=clock)
+        self._compactor = Compactor(
+            plan.state, context=plan.windows, fixed=self._fixed, summarisers=plan.summarisers, retries=retries, clock=clock, traced=traced
+        )
         self.wanted = False
         """Somebody asked for it, and no request has come since."""
         self.was_short = False

@@ -32,6 +32,8 @@ class Subagent:
     def __init__(self, agent: Definition[Any, Any]) -> None:
         self.agent = agent
         self.name = agent.name.replace(".", "_")  # which no provider takes in the name of a tool
+        self.trace = {"agent": agent.name}
+        """What it says of itself for a trace (`Tracer.tool`)."""
         self._definition = self._described()
 
     def __repr__(self) -> str:

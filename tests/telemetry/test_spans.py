@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import json
 import threading
 from collections.abc import Sequence
+from pathlib import Path
 from typing import Any
 
 import anyio
@@ -13,10 +15,12 @@ from opentelemetry.sdk.trace.export import BatchSpanProcessor, SpanExporter, Spa
 from opentelemetry.trace import SpanKind, StatusCode
 from typing_extensions import override
 
-from tests.doubles import Gate, PlainTool, PlayedModel, agent, asks, breaks, call, end, fails, gives, open_runtime, says, watch, wishes
+from tests.doubles import USED, Gate, PlainTool, PlayedModel, agent, asks, breaks, call, end, fails, gives, open_runtime, says, watch, wishes
 from tests.telemetry.traces import Watched, told
 from treadle import ToolContext
 from treadle.agent import Agent
+from treadle.config import Config
+from treadle.config.values import Models
 from treadle.model import ModelRequest, ModelResponse, Switch, TextDelta
 from treadle.retry import Attempt, at_first
 from treadle.telemetry import names
@@ -289,6 +293,22 @@ async def test_an_agent_among_the_tools_has_its_run_under_its_call() -> None:
     parent = Agent[Any](name="parent", model=agent([asks(call("child", "k1", prompt="Look.")), says("done")]).model, tools=[child])
     assert (await rt.run(parent, "go")).success
     assert watched.tree() == ["invoke_agent parent", "  chat inline", "  execute_tool child", "    invoke_agent child", "      chat inline", "  chat inline"]
+    assert told(watched.named("execute_tool child"))[names.TOOL_AGENT] == "child"
+
+
+async def test_a_summary_is_a_span_of_the_model_that_wrote_it(tmp_path: Path) -> None:
+    watched, script = Watched(), tmp_path / "small.json"
+    script.write_text(json.dumps([fails("rate_limit"), says("They rambled.")]))
+    async with open_runtime(tracer=watched.tracer, config=Config(models=Models(small=f"script:{script}"))) as rt:
+        session = rt.session("s", agent=agent([*(says("so on " * 3000) for _ in range(3)), says("done")]))
+        for i in range(3):
+            await session.send(f"question {i}")
+        session.compact()
+        await session.send("and now?")
+    first, second = [span for span in watched.spans if span.name.startswith("chat")][-2:]
+    assert (first.name, second.name) == (f"chat {script}", "chat inline")
+    assert [event.name for event in first.events] == [names.RETRY]
+    assert told(first)[names.OUTPUT_TOKENS] == USED["output_tokens"]
 
 
 # ---------------------------------------------------------------- metrics
