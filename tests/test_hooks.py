@@ -253,8 +253,8 @@ async def test_a_call_gets_the_arguments_that_a_hook_gives_it_and_the_model_is_t
 
 async def test_arguments_from_a_hook_are_validated_and_judged_like_any() -> None:
     seen = await run(hook(before_tool=Approve({"a": "x"})), SUM, add)
-    assert "add" in seen.results[0]
-    assert seen.results[0] != "3"
+    assert seen.results[0].startswith('[a hook changed the arguments to {"a":"x"}]\n')
+    assert seen.entries.count("tool.started:c") == 0
     denied = await run(hook(before_tool=Approve()), [asks(call("pay")), says("done")], gives("pay", effect="once"), mode="ask")
     assert "Not run" in denied.results[0]
 
@@ -303,7 +303,7 @@ async def test_what_a_person_changes_is_shown_to_hooks_again() -> None:
 
     seen = await run(hook(before_tool=before), SUM, add, on_approval=approver)
     assert told == [{"a": 1, "b": 2}, {"a": 99, "b": 1}]
-    assert seen.results == ["Not run: too much"]
+    assert seen.results == ['[a person changed the arguments to {"a":99,"b":1}]\nNot run: too much']
 
 
 async def test_what_a_call_gave_may_be_put_in_other_words_and_stays_an_error_where_it_was_one() -> None:

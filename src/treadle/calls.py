@@ -6,11 +6,12 @@ How a single call is run is execution.py's; what the results mean for the run is
 from __future__ import annotations
 
 from collections.abc import Awaitable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any, Literal, Protocol
 
 import anyio
 from anyio.lowlevel import checkpoint_if_cancelled
+from msgspec import structs
 
 from treadle.entries import ApprovalAnswered, ApprovalAsked, Entry, ToolFinished, ToolStarted
 from treadle.message import JsonText, ToolCall, ToolResult
@@ -236,6 +237,18 @@ def why_unknown(call: ToolCall, state: RunState) -> str:
     else:
         why = STOPPED if asked is None or asked.reason == ASK else asked.reason
     return changed_by(PERSON, state.edited[call.id], why) if call.id in state.edited else why
+
+
+def changed(prepared: Ready | Refused | Held, whom: str) -> Ready | Refused | Held:
+    """Somebody changed its arguments: the model is told so, whatever comes of it."""
+    match prepared:
+        case Ready():
+            return replace(prepared, changed=whom)
+        case Refused(call=call, finished=finished):
+            result = structs.replace(finished.result, content=changed_by(whom, call.arguments_json, finished.result.text))
+            return replace(prepared, finished=structs.replace(finished, result=result))
+        case Held():
+            return prepared
 
 
 def changed_by(whom: str, arguments_json: JsonText, text: str) -> str:

@@ -16,7 +16,7 @@ import anyio
 from msgspec import structs
 
 from treadle.asking import Deny
-from treadle.calls import NOT_KNOWN, Deferred, Held, Ready, Refused, changed_by, refused
+from treadle.calls import NOT_KNOWN, Deferred, Held, Ready, Refused, changed, changed_by, refused
 from treadle.clock import Clock
 from treadle.crash import boundary
 from treadle.entries import ToolFinished
@@ -117,7 +117,7 @@ class Toolbox:
 
     def prepare(self, call: ToolCall, *, allowed: bool = False) -> Ready | Refused | Held:
         """Looked up, validated and decided; a call that cannot run comes back with its result. `allowed`: a person said yes to it."""
-        said, changed = self._said.pop(call.id, BeforeToolSaid()), ""
+        said = self._said.pop(call.id, BeforeToolSaid())
         match said.verdict:
             case Deny(reason=reason):
                 return refused(call, self.clean(f"Not run: {reason}"), status="denied")
@@ -125,8 +125,11 @@ class Toolbox:
                 return refused(call, self.clean(text), status="ok")
             case _:
                 pass
-        if said.arguments_json is not None:
-            call, changed = structs.replace(call, arguments_json=said.arguments_json), "a hook"
+        if said.arguments_json is None:
+            return self._decided(call, said, allowed=allowed)
+        return changed(self._decided(structs.replace(call, arguments_json=said.arguments_json), said, allowed=allowed), "a hook")
+
+    def _decided(self, call: ToolCall, said: BeforeToolSaid, *, allowed: bool) -> Ready | Refused | Held:
         tool = self.registry.get(call.name)
         if tool is None:
             return refused(call, unknown_tool(call.name, [t.name for t in self.registry]))
@@ -148,7 +151,7 @@ class Toolbox:
                 return Held(call=call, reason=decision.reason, parallel=tool.parallel)
             return refused(call, headless_denial(decision), status="denied", unapproved=True)
         approved = allowed and decision.verdict == "ask"
-        return Ready(call=call, tool=tool, arguments=arguments, places=decision.places, approved=approved, changed=changed)
+        return Ready(call=call, tool=tool, arguments=arguments, places=decision.places, approved=approved)
 
     def repeat(self, call: ToolCall, attempt: int) -> Ready:
         """A call that a dead driver had started. Raises AgentError(tool) where its tool would not take the arguments any more."""

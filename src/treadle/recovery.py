@@ -12,7 +12,7 @@ from typing import Any, Protocol
 
 from msgspec import structs
 
-from treadle.calls import ASK, PERSON, Held, Ready, Refused, changed_by, why_unknown
+from treadle.calls import ASK, PERSON, Held, Ready, Refused, changed, why_unknown
 from treadle.entries import ApprovalAnswered, Entry, ToolFinished, ToolStarted
 from treadle.errors import AgentError
 from treadle.message import JsonText, ToolCall, ToolResult
@@ -99,20 +99,8 @@ async def recover(
         if isinstance(found, ToolFinished):
             entries.append(found)
         else:
-            still_open.append(_changed(found) if edited else found)
+            still_open.append(changed(found, PERSON) if edited else found)
     return entries, still_open
-
-
-def _changed(prepared: Ready | Refused | Held) -> Ready | Refused | Held:
-    """A person did that: the model is told so, whatever comes of it."""
-    match prepared:
-        case Ready():
-            return replace(prepared, changed=PERSON)
-        case Refused(call=call, finished=finished):
-            result = structs.replace(finished.result, content=changed_by(PERSON, call.arguments_json, finished.result.text))
-            return replace(prepared, finished=structs.replace(finished, result=result))
-        case Held():
-            return prepared
 
 
 def as_run(call: ToolCall, state: RunState, answers: Answers) -> ToolCall:
