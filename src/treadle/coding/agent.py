@@ -5,12 +5,13 @@ What each of these is stands beside this file. Entry: `coding_agent`.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from pkgutil import get_data
 from typing import Any, NamedTuple
 
 from treadle.agent import Agent, Input
+from treadle.coding.colleagues import colleagues
 from treadle.coding.guidance import guidance
 from treadle.coding.skills import SkillReader, Skills
 from treadle.coding.vain_rules import vain_rules
@@ -19,6 +20,7 @@ from treadle.config import Config, project_of, trust_of
 from treadle.config.trust import Trust
 from treadle.redaction import Redactor
 from treadle.tooling import Tool, ToolServer
+from treadle.tools.agent import AgentTool
 from treadle.tools.coding import default_tools
 from treadle.types import SystemBlock
 
@@ -43,6 +45,7 @@ def coding_agent(config: Config, cwd: Path, *, attended: bool = False, moved: bo
     assert project is not None, "a directory that is given has a project, if only itself"
     trust = trust or (trust_of(own, project) if own is not None else Trust(root=project.root))
     written = guidance(own, project, trust)
+    others, wrong = colleagues(config, own, project)
     clean = Redactor(config.secrets()).exact
     said = {GUIDANCE: clean(written.text), WHEREABOUTS: clean(whereabouts(project, attended=attended))}
     blocks = {name: text.replace("$", "$$") if moved else f"${{{name}}}" for name, text in said.items()}
@@ -53,10 +56,10 @@ def coding_agent(config: Config, cwd: Path, *, attended: bool = False, moved: bo
         context=[SystemBlock(text=blocks[GUIDANCE]), SystemBlock(text=blocks[WHEREABOUTS], passing=True)],
         inputs={name: Input(required=False, default=text) for name, text in said.items()},
         model=config.models.large,
-        tools=_tools(written.skills),
+        tools=[*_tools(written.skills), *_handing_on(others)],
         mcp_servers=_servers(config, cwd),
     )
-    warnings = (*written.warnings, *vain_rules(config, [tool.name for tool in agent.own_tools]))
+    warnings = (*written.warnings, *wrong, *vain_rules(config, [tool.name for tool in agent.own_tools]))
     return Assistant(agent, tuple(warning for warning in warnings if warning not in config.warnings))
 
 
@@ -73,6 +76,10 @@ def _servers(config: Config, cwd: Path) -> Sequence[ToolServer]:
     from treadle.tools.mcp import McpServer  # noqa: PLC0415  most people have none
 
     return [McpServer.of(name, server, cwd=cwd) for name, server in config.mcp_servers.items()]
+
+
+def _handing_on(others: Mapping[str, Agent[Any, Any]]) -> Sequence[Tool[Any]]:
+    return [AgentTool(others)] if others else []
 
 
 def _tools(skills: Skills) -> Sequence[Tool[Any]]:

@@ -1,0 +1,37 @@
+"""Agents that the coding assistant can hand work to: those that files and modules define, and that need nothing but a prompt.
+
+How they are defined is treadle.definitions'. Entry: `colleagues`.
+"""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+from treadle.agent import Agent
+from treadle.config import Config
+from treadle.config.places import FOLDER, Project
+from treadle.errors import AgentError
+
+AGENTS = "agents"
+
+
+def colleagues(config: Config, own: Path | None, project: Project) -> tuple[dict[str, Agent[Any, Any]], list[str]]:
+    """By name, and what is to be said of those that are left out, because something is wrong with them."""
+    folders = [folder / FOLDER / AGENTS for folder in project.folders()] + ([own / AGENTS] if own is not None else [])
+    if not config.agents and not any(folder.is_dir() for folder in folders):
+        return {}, []
+    from treadle.definitions import Catalog  # noqa: PLC0415  12 ms of start-up, and most projects define none
+
+    catalog = Catalog(config, project.here)
+    found: dict[str, Agent[Any, Any]] = {}
+    wrong: dict[str, None] = {}
+    for name in catalog.names():
+        try:
+            agent = catalog.agent(name)
+        except AgentError as e:
+            wrong |= dict.fromkeys(f"the agent {name!r} is left out: {line}" for line in e.message.splitlines()[:1])
+            continue
+        if not agent.needs:
+            found[name] = agent
+    return found, [*wrong, *catalog.warnings]
