@@ -12,6 +12,7 @@ from treadle import (
     Agent,
     Approve,
     Deny,
+    Happened,
     Hook,
     Limits,
     MediaPart,
@@ -155,6 +156,7 @@ async def test_an_answer_in_the_models_place_counts_as_a_turn_and_costs_nothing(
     seen = await run(hook("Known", before_model=in_words("from memory")), model, limits=Limits(tokens=10))
     assert (seen.result.text, seen.result.turn_count, model.requests) == ("from memory", 1, [])
     assert seen.result.metrics.usage == Usage()
+    assert [event.input_tokens + event.output_tokens for event in seen.of(events.UsageReported)] == [0]
     assert [record.entry.hook for record in seen.records if seen.entries[record.seq - 1] == "model.responded"] == ["Known"]
     assert "".join(event.text for event in seen.of(events.TextDelta)) == "from memory"
 
@@ -371,7 +373,7 @@ def test_no_events_are_made_where_no_hook_overrides_on_event() -> None:
 # ---------------------------------------------------------------- after a crash
 
 
-async def resumed(hooks: list[Hook], script: list[dict[str, Any]], effect: Any) -> tuple[RunResult[Any], list[Any]]:
+async def resumed(hooks: list[Hook], script: list[dict[str, Any]], effect: Any, **more: Any) -> tuple[RunResult[Any], list[Any]]:
     """A run with a call of `step`, whose driver vanishes in the middle of it, and is taken up; and what `step` was called with."""
     given, gate, journal = list[Any](), Gate(), MemoryJournal()
 
@@ -381,7 +383,7 @@ async def resumed(hooks: list[Hook], script: list[dict[str, Any]], effect: Any) 
             await gate.stop()
         return "done"
 
-    one = agent(script, PlainTool(name="step", does=does, effect=effect))
+    one = agent(script, PlainTool(name="step", does=does, effect=effect, **more))
     with anyio.fail_after(5):
         async with anyio.create_task_group() as group:
             group.start_soon(open_runtime(journal=journal, hooks=hooks).run, one, "go")
@@ -411,6 +413,15 @@ async def test_a_call_that_is_denied_now_is_not_run_again() -> None:
     assert len(given) == 1
     (told,) = [r.text for m in result.messages for r in m.tool_results]
     assert "was not run again. Not run: not any more" in told
+
+
+async def test_what_a_probe_says_that_a_call_gave_is_told_like_any_result() -> None:
+    async def looks(ctx: ToolContext[Any], arguments: Any) -> Happened:
+        return Happened("it is done")
+
+    result, given = await resumed([hook(after_tool=lambda run, asked, result: result.text.upper())], STEP, "once", looks=looks)
+    assert len(given) == 1
+    assert [r.text for m in result.messages for r in m.tool_results] == ["IT IS DONE"]
 
 
 async def test_what_a_hook_had_added_is_not_added_twice() -> None:

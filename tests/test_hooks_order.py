@@ -171,6 +171,17 @@ async def test_one_that_fails_on_every_event_is_told_once_and_goes_on_being_told
     assert len(told) == len(seen.events)
 
 
+async def test_one_that_fails_on_the_last_event_is_only_logged(caplog: pytest.LogCaptureFixture) -> None:
+    def breaks(event: events.Event) -> None:
+        if isinstance(event, events.RunEnd):
+            raise RuntimeError("no")
+
+    with caplog.at_level(logging.ERROR, "treadle"):
+        seen = await run([hook(on_event=breaks)])
+    assert (seen.kinds[-1], seen.of(events.Warned)) == ("run_end", [])
+    assert "the hook Says.on_event failed" in caplog.text
+
+
 async def test_one_that_fails_after_the_run_is_only_logged_since_nothing_comes_after_the_end(caplog: pytest.LogCaptureFixture) -> None:
     with caplog.at_level(logging.ERROR, "treadle"):
         seen = await run([broken("after_run")], config=with_key())

@@ -10,11 +10,12 @@ from typing import Any
 
 import pytest
 
-from tests.doubles import Seen, agent, asks, call, open_runtime, says, watch
+from tests.doubles import PlayedModel, Seen, agent, asks, call, end, open_runtime, says, watch
 from treadle import Agent, AgentError, Approve, Deny, Hook, Settings, ToolContext, Usage, events, tool
 from treadle.asking import ApprovalRequest
 from treadle.config import Config
 from treadle.hooks import Audit, Cache, Guard, Rule
+from treadle.model import TextDelta
 from treadle.redaction import Secret
 from treadle.testing import ScriptedModel
 
@@ -127,6 +128,12 @@ async def test_an_answer_that_is_not_whole_is_not_kept(cache: Cache, answer: dic
     assert cache.hits == hits
 
 
+async def test_an_answer_that_carries_something_for_the_next_request_of_its_run_is_not_kept(cache: Cache) -> None:
+    model = PlayedModel([TextDelta("one"), end(provider_data='{"container":"c1"}')], [TextDelta("two"), end()])
+    rt = open_runtime(hooks=[cache])
+    assert [(await rt.run(agent(model), "go")).text for _ in range(3)] == ["one", "two", "two"]
+
+
 async def test_other_settings_other_tools_and_another_model_are_other_requests(cache: Cache) -> None:
     rt = open_runtime(hooks=[cache])
 
@@ -228,3 +235,5 @@ async def test_a_file_that_cannot_be_written_is_told_once_and_tried_again(tmp_pa
     (tmp_path / "logs").mkdir()
     await watch([says("done")], runtime=rt)
     assert [line["type"] for line in lines(audit.path)] == ["run_start", "message", "run_end"]
+    (tmp_path / "logs").rename(tmp_path / "gone")
+    assert len((await watch([says("done")], runtime=rt)).of(events.Warned)) == 1
