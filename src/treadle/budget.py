@@ -243,7 +243,8 @@ class Ledger:
 
     def settle_untold(self, new_bytes: int, said_bytes: int, reserved: Reserved | None) -> None:
         """A response came whose provider did not tell what it used: it counts as what was expected, and as what it said."""
-        asked, said = self._expected_input(new_bytes), -(-said_bytes // BYTES_PER_TOKEN)
+        asked = reserved.input_tokens if reserved is not None else self._expected_input(new_bytes)  # as the journal has it
+        said = -(-said_bytes // BYTES_PER_TOKEN)
         self.spend(Usage(), None)
         self._account.spend(TOKENS, asked + said)
         if reserved is not None and reserved.input_usd is not None:

@@ -130,6 +130,7 @@ class ModelTurn:
         return attempt.fold.response()
 
     async def _begin(self, left: Left, last: Outcome | None) -> Attempt:
+        told = 0.0 if last is None else self._ledger.left(last)  # what this turn may take is among it
         self._ledger.ask(left)
         self._message_id = new_id("msg")
         self._attempt = attempt = Attempt(self._state.call_ids, number=self._state.attempt + 1)
@@ -137,7 +138,7 @@ class ModelTurn:
         self._asked = asked if left.limit is None else msgspec.structs.replace(asked, max_tokens=left.tokens, clamped_by=left.limit)
         await self._append(self._asked)
         if last is not None:
-            self._feed.say(LimitWarning, {"limit": LIMIT_NAMES[last], "left": self._ledger.left(last)})
+            self._feed.say(LimitWarning, {"limit": LIMIT_NAMES[last], "left": told})
         return attempt
 
     async def _ask(self, request: ModelRequest, attempt: Attempt) -> ModelResponse:
