@@ -18,8 +18,9 @@ from treadle.compaction import Compactor, Made, Room, Summariser
 from treadle.context import Cleared, Summary, last_turn, read_receipt, size_of
 from treadle.entries import Entry, ModelRequested, ModelResponded, ToolFinished
 from treadle.errors import AgentError
+from treadle.history import History
 from treadle.message import Message, TextPart, ToolCall, ToolResult
-from treadle.model import Delta, History, ModelRequest
+from treadle.model import Delta, ModelRequest
 from treadle.prices import UNKNOWN, Pricing
 from treadle.retry import RetryPolicy
 from treadle.run_state import RunState

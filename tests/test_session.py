@@ -13,8 +13,9 @@ from tests.doubles import Gate, PlainTool, PlayedModel, agent, asks, call, check
 from treadle import ToolContext
 from treadle.agent import Agent
 from treadle.errors import AgentError, ErrorKind
+from treadle.history import History
 from treadle.message import MediaPart, Message, Part, TextPart, ToolCall, ToolResult
-from treadle.model import History, PartEnd, ReasoningDelta, TextDelta
+from treadle.model import PartEnd, ReasoningDelta, TextDelta
 from treadle.runtime import Runtime
 from treadle.testing import ScriptedModel
 

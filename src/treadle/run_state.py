@@ -28,9 +28,9 @@ from treadle.entries import (
     ToolLate,
     ToolStarted,
 )
+from treadle.history import History
 from treadle.json_text import JsonText, encode_json
 from treadle.message import Message, TextPart, ToolCall, ToolResult
-from treadle.model import History
 from treadle.repetition import Repetition
 from treadle.types import Limits, Mode, Outcome, Reserved, Spending, StopReason, Time, Usage, usd
 

@@ -13,8 +13,9 @@ from hypothesis import strategies as st
 
 from treadle.abilities import Abilities
 from treadle.errors import AgentError, ErrorKind
+from treadle.history import History
 from treadle.message import MediaPart, Message, Part, ProviderPart, ReasoningPart, TextPart, ToolCall, ToolResult, UnknownPart
-from treadle.model import History, ModelRequest, ToolDefinition
+from treadle.model import ModelRequest, ToolDefinition
 from treadle.providers.anthropic.messages import MessageEncoder
 from treadle.providers.anthropic.request import RequestEncoder
 from treadle.types import Settings, SystemBlock

@@ -15,8 +15,9 @@ from tests.providers.speech import ANSWER_ID, ANSWERED_BY, HELLO, KEY, MODEL, US
 from treadle.abilities import UNKNOWN
 from treadle.config import Endpoint
 from treadle.errors import AgentError, ErrorKind
+from treadle.history import History
 from treadle.message import MediaPart, Message, Part, ProviderPart, ReasoningPart, TextPart, ToolCall, ToolResult, UnknownPart
-from treadle.model import Fold, History, Model, ModelRequest, ModelResponse, TextDelta, ToolDefinition, fold_stream
+from treadle.model import Fold, Model, ModelRequest, ModelResponse, TextDelta, ToolDefinition, fold_stream
 from treadle.providers.wires import connect_to, wire_of
 from treadle.redaction import Secret
 from treadle.types import Settings, StopReason, SystemBlock

@@ -11,8 +11,9 @@ from hypothesis import strategies as st
 
 from treadle.abilities import Abilities
 from treadle.errors import AgentError, ErrorKind
+from treadle.history import History
 from treadle.message import MediaPart, Message, Part, ProviderPart, ReasoningPart, TextPart, ToolCall, ToolResult, UnknownPart
-from treadle.model import History, ModelRequest, ToolDefinition
+from treadle.model import ModelRequest, ToolDefinition
 from treadle.providers.gemini.naming import generation_of, resource_of
 from treadle.providers.gemini.request import RequestEncoder
 from treadle.providers.gemini.schemas import fitted

@@ -15,9 +15,10 @@ from hypothesis import strategies as st
 from tests.strategies import nasty_text, values_of
 from treadle.abilities import UNKNOWN, Abilities
 from treadle.errors import AgentError, ErrorKind
+from treadle.history import History
 from treadle.integrity import repair_history
 from treadle.message import MediaPart, Message, ProviderPart, ReasoningPart, TextPart, ToolCall, ToolResult, UnknownPart
-from treadle.model import History, ModelRequest, ToolDefinition
+from treadle.model import ModelRequest, ToolDefinition
 from treadle.providers.openai_chat.request import RequestEncoder
 from treadle.providers.openai_chat.servers import NAMES, OTHER, SERVERS, Server, server_at, server_owning
 from treadle.types import Settings, SystemBlock

@@ -14,9 +14,10 @@ from hypothesis import strategies as st
 from tests.strategies import values_of
 from treadle.abilities import UNKNOWN, Abilities
 from treadle.errors import AgentError, ErrorKind
+from treadle.history import History
 from treadle.integrity import repair_history
 from treadle.message import MediaPart, Message, Part, ProviderPart, ReasoningPart, TextPart, ToolCall, ToolResult, UnknownPart
-from treadle.model import History, ModelRequest, ToolDefinition
+from treadle.model import ModelRequest, ToolDefinition
 from treadle.providers.openai_responses.messages import MessageEncoder
 from treadle.providers.openai_responses.request import RequestEncoder
 from treadle.types import Settings, SystemBlock

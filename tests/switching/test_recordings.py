@@ -13,8 +13,9 @@ import pytest
 from tests.switching.overheard import body_for
 from tests.switching.targets import TARGETS, Target
 from treadle.errors import AgentError
+from treadle.history import History
 from treadle.message import Message, Part, ProviderPart, ReasoningPart, TextPart, ToolResult
-from treadle.model import Fold, History, ModelRequest
+from treadle.model import Fold, ModelRequest
 from treadle.providers.anthropic.stream import MessagesDecoder
 from treadle.providers.decoding import Decoder
 from treadle.providers.gemini.stream import ContentDecoder

@@ -15,8 +15,8 @@ import msgspec
 
 from treadle.abilities import Abilities
 from treadle.errors import AgentError
+from treadle.history import History
 from treadle.message import JsonText, MediaPart, Message, Part, ReasoningPart, TextPart, ToolCall, ToolResult
-from treadle.model import History
 from treadle.providers.surrogates import mended, mended_json
 from treadle.types import Effort
 

@@ -12,7 +12,8 @@ import msgspec
 
 from treadle.abilities import UNKNOWN, Abilities
 from treadle.errors import AgentError
-from treadle.model import History, ModelRequest
+from treadle.history import History
+from treadle.model import ModelRequest
 from treadle.providers.anthropic.messages import Block, MessageEncoder
 from treadle.providers.anthropic.schemas import fitted
 from treadle.providers.encoding import dumped, head, remembered, wire_for, with_extra, with_theirs

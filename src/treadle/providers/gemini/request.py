@@ -11,7 +11,8 @@ import msgspec
 
 from treadle.abilities import UNKNOWN, Abilities
 from treadle.errors import AgentError
-from treadle.model import History, ModelRequest, ToolDefinition
+from treadle.history import History
+from treadle.model import ModelRequest, ToolDefinition
 from treadle.providers.encoding import Json, head, remembered, tools_in, wire_for, with_extra, with_theirs
 from treadle.providers.gemini.messages import GO_ON, MessageEncoder
 from treadle.providers.gemini.naming import GENERATION_OF_LEVELS, is_older, resource_of

@@ -13,7 +13,8 @@ import msgspec
 
 from treadle.abilities import UNKNOWN, Abilities
 from treadle.errors import AgentError
-from treadle.model import History, ModelRequest, ToolDefinition
+from treadle.history import History
+from treadle.model import ModelRequest, ToolDefinition
 from treadle.providers.encoding import Json, dumped, effort_for, head, remembered, wire_for, with_extra, with_theirs
 from treadle.providers.json_schema import parameters, strict
 from treadle.providers.openai_responses.messages import MessageEncoder
