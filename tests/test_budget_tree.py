@@ -72,8 +72,7 @@ def test_what_a_child_kept_and_did_not_use_is_free_when_it_ends() -> None:
     top = root(turns=4)
     top.expect(1)
     child_of(top).end()
-    assert [turn(top) and None for _ in range(3)] == [None] * 3
-    assert top.last_turn() is Outcome.TURN_LIMIT
+    assert [turn(top) and top.last_turn() for _ in range(3)] == [None, None, Outcome.TURN_LIMIT]
 
 
 def test_thirty_two_children_at_once_have_a_share_each() -> None:

@@ -293,7 +293,7 @@ OVERFLOW = fails("context_overflow", status=400)
 
 
 def rambling(*rest: dict[str, Any], turns: int = 4) -> list[dict[str, Any]]:
-    return [*(asks(call("look", f"c{i}"), text=LONG) for i in range(turns)), *rest]
+    return [*(asks(call("look", f"c{i}", at=i), text=LONG) for i in range(turns)), *rest]
 
 
 def small(*answers: dict[str, Any], path: Path) -> Config:
@@ -326,11 +326,11 @@ async def test_a_providers_refusal_leads_to_one_compaction_and_one_retry(tmp_pat
 
 @pytest.mark.parametrize("again", [OVERFLOW, says("Half an", stop="context_overflow")])
 async def test_a_second_refusal_ends_the_run(again: dict[str, Any], tmp_path: Path) -> None:
-    model = ScriptedModel(rambling(again, again, says("never")))
+    model = ScriptedModel(rambling(again, again, says("never"), turns=12))
     async with Runtime(config=small(says("They rambled."), says("They did."), path=tmp_path / "small.json")) as rt:
         result = await rt.run(agent(model, gives("look")), "go")
     assert result.outcome is Outcome.CONTEXT_OVERFLOW
-    assert model.place == 6
+    assert model.place == 14
     check_history(result.messages)
 
 

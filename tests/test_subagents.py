@@ -354,12 +354,12 @@ async def test_limits_of_its_own_bind_a_child_where_they_are_lower_and_not_where
 # ---------------------------------------------------------------- of one call, several
 
 
-async def test_a_tool_that_starts_several_runs_of_one_agent_gets_each_of_them_back_after_a_restart() -> None:
+@pytest.mark.parametrize("prompts", [("first", "second"), ("the same", "the same")])
+async def test_a_tool_that_starts_several_runs_of_one_agent_gets_each_of_them_back_after_a_restart(prompts: tuple[str, str]) -> None:
     rt, held = open_runtime(), {"yes": True}
 
     async def does(ctx: ToolContext[Any], arguments: Any) -> str:
-        first = await ctx.spawn(helper, "first")
-        second = await ctx.spawn(helper, "second")
+        first, second = [await ctx.spawn(helper, prompt) for prompt in prompts]
         if held["yes"]:
             raise ToolDeferred("later")
         return f"{first.output} {second.output}"
