@@ -5,7 +5,7 @@ It starts nothing. Entry: `Assembly`.
 
 from __future__ import annotations
 
-from collections.abc import AsyncGenerator, Sequence
+from collections.abc import AsyncGenerator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import replace
 from functools import partial
@@ -214,6 +214,7 @@ class Assembly:
             messages=tuple(expand_message(m, values) for m in agent.messages) if fresh else (),
             redactor=self.redactor,
             inputs_json=encode_json(values).decode(),
+            given_schema=_given(agent, settings),
             user_id=options.get("user_id"),
             parent_run_id=caller and caller.plan.run_id,
             parent_call_id=caller and caller.call_id,
@@ -244,6 +245,11 @@ class Assembly:
 def _typed(agent: Agent[Any, Any]) -> Settings:
     """What a typed answer asks of the model; where a tool takes it, nothing."""
     return Settings() if agent.answer is None or agent.completion else Settings(output_schema=agent.answer.schema)
+
+
+def _given(agent: Agent[Any, Any], settings: Settings) -> str | None:
+    """A schema that another program could not know from what the model is asked."""
+    return encode_json(agent.output).decode() if isinstance(agent.output, Mapping) and settings.output_schema != agent.output else None
 
 
 def _below(caller: Caller | None) -> dict[str, Any]:

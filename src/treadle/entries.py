@@ -59,6 +59,8 @@ class RunStarted(_Entry, frozen=True, kw_only=True, tag="run.started"):
     """Resolved."""
     limits: Limits = Limits()
     inputs: JsonText = "{}"
+    output: JsonText | None = None
+    """The schema of its answer as it was given, where that is not what `settings` ask of the model: of what is no object, and of what a tool takes."""
     session_id: str | None = None
     parent_run_id: str | None = None
     parent_call_id: str | None = None

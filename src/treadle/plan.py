@@ -72,6 +72,8 @@ class Plan:
     """The agent's own, before the prompt."""
     redactor: Redactor
     inputs_json: JsonText = "{}"
+    given_schema: JsonText | None = None
+    """That of the answer, where `settings` do not have it as it was given."""
     user_id: str | None = None
     parent_run_id: str | None = None
     parent_call_id: str | None = None
@@ -127,6 +129,7 @@ class Plan:
             settings=self.settings,
             limits=self.limits,
             inputs=self.inputs_json,
+            output=self.given_schema,
             session_id=self.session_id,
             parent_run_id=self.parent_run_id,
             parent_call_id=self.parent_call_id,

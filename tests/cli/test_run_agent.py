@@ -220,6 +220,26 @@ def test_an_answer_that_fits_a_schema_is_json_on_stdout(cli: Cli, agent: list[st
     assert (answer.code, json.loads(answer.out)) == (0, {"city": "Rome"}), answer.err
 
 
+@pytest.mark.parametrize(
+    ("schema", "said", "printed"),
+    [
+        ({"type": "string"}, '{"result": "the \\"Forum\\""}', '"the \\"Forum\\""\n'),
+        ({"type": "null"}, '{"result": null}', "null\n"),
+        ({"type": "array"}, '{"result": ["Rome"]}', '["Rome"]\n'),
+        ({"type": "object", "properties": {"result": {"type": "string"}}}, '{"result": "Rome"}', '{"result":"Rome"}\n'),
+    ],
+)
+def test_an_answer_of_any_type_is_json_on_stdout_also_after_a_crash(cli: Cli, schema: dict[str, Any], said: str, printed: str):
+    model, file = cli.script({"text": said}), schema_file(cli, json.dumps(schema))
+    answer = cli("run", "go", "--output-schema", file, "--model", model)
+    assert (answer.code, answer.out) == (0, printed), answer.err
+    assert cli("runs", "replay", "last").out == printed
+    assert cli("run", "go", "--output-schema", file, "--model", model, TREADLE_CRASH_AT="4").code == -9
+    Path(file).unlink()
+    resumed = cli("runs", "resume", "last")
+    assert (resumed.code, resumed.out) == (0, printed), resumed.err
+
+
 def test_an_answer_that_never_fits_exits_with_1(cli: Cli):
     file = schema_file(cli, json.dumps(SCHEMA))
     answer = cli("run", "go", "--output-schema", file, "--model", cli.script(*[{"text": "Rome"}] * 9), "--output", "json")

@@ -419,3 +419,70 @@ def test_where_no_sandbox_works_gates_run_all_the_same_and_that_is_said(cli: Wor
     assert answer.code == 2
     assert "no sandbox works" in answer.err
     assert not (cli.workspace / "again").exists()
+
+
+# ---------------------------------------------------------------- agents
+
+GUIDE = """---
+description: A guide
+tools: [ls]
+limits: {turns: 2}
+inputs: {who: {type: string}, days: {type: integer, default: 1}}
+---
+You advise ${who} for ${days}.
+"""
+CITY = {"type": "object", "properties": {"city": {"type": "string"}}, "required": ["city"]}
+
+
+def define(cli: Work, text: str = GUIDE) -> None:
+    folder = cli.workspace / ".treadle" / "agents"
+    folder.mkdir(parents=True, exist_ok=True)
+    (folder / "guide.md").write_text(text)
+
+
+def test_each_prompt_is_worked_by_the_agent_that_is_named(cli: Work) -> None:
+    define(cli)
+    (cli.home / "schema.json").write_text(json.dumps(CITY))
+    options = ("--agent", "guide", "--input", "who=Ada", "--input", "days=3", "--output-schema", str(cli.home / "schema.json"), "--worktree")
+    look = {"name": "ls", "arguments": {"path": "."}}
+    answer, rows = cli.work("one", "two", *options, "--model", cli.script({"tool_calls": [look]}, {"text": 'So: {"city": "Rome"}'}))
+    assert answer.code == 0, answer.err
+    assert [json.loads(row["text"]) for row in rows] == [{"city": "Rome"}] * 2
+    runs = json.loads(cli("runs", "list", "--json").out)
+    assert {run["agent"] for run in runs} == {"guide"}
+    started = json.loads(cli("runs", "export", runs[0]["run_id"]).out.splitlines()[0])["entry"]
+    assert json.loads(started["inputs"]) == {"who": "Ada", "days": 3}
+    assert started["limits"]["turns"] == 2
+
+
+def test_a_batch_that_was_killed_goes_on_with_its_agent(cli: Work) -> None:
+    define(cli)
+    (cli.home / "schema.json").write_text(json.dumps({"type": "string"}))
+    options = ("--agent", "guide", "--input", "who=Ada", "--output-schema", str(cli.home / "schema.json"))
+    killed = cli("work", "one", "two", *options, "--mode", "full", "--model", cli.script({"text": '{"result": "Rome"}'}), TREADLE_CRASH_AT="9")
+    assert killed.code == -9
+    (cli.home / "schema.json").unlink()
+    for contrary in ("--agent", "guide"), ("--input", "who=Bob"), ("--output-schema", "x.json"):
+        refused = cli("work", "--resume", "last", *contrary)
+        assert (refused.code, f"cannot be used with {contrary[0]}" in refused.err) == (2, True)
+    answer, rows = cli.resume()
+    assert answer.code == 0, answer.err
+    assert [(row["outcome"], row["text"]) for row in rows] == [("completed", "Rome")] * 2
+    assert {run["agent"] for run in json.loads(cli("runs", "list", "--json").out)} == {"guide"}
+
+
+@pytest.mark.parametrize(
+    ("options", "said"),
+    [
+        (("--agent", "guid", "--input", "who=Ada"), "did you mean 'guide'?"),
+        (("--agent", "guide"), "agent 'guide' needs the input 'who': give it with --input who=…"),
+        (("--agent", "guide", "--input", "whom=Ada"), "agent 'guide' has no input 'whom': did you mean 'who'?"),
+        (("--input", "who=Ada"), "--input who=Ada belongs to an agent: name it with --agent"),
+        (("--output-schema", "nowhere.json"), "--output-schema 'nowhere.json' cannot be read"),
+    ],
+)
+def test_what_is_wrong_with_an_agent_is_said_before_a_batch_begins(cli: Work, options: tuple[str, ...], said: str) -> None:
+    define(cli)
+    answer = cli("work", "one", *options, "--model", cli.script(DONE))
+    assert (answer.code, said in answer.err) == (2, True), answer.err
+    assert not cli.shelf.exists()

@@ -79,8 +79,7 @@ def defined_agent(config: Config, catalog: Catalog, name: str) -> Chosen:
     """An agent of files and modules. Raises AgentError(invalid) with all that is wrong with it."""
     agent = catalog.agent(name)
     others = tuple(other for other in catalog.made() if other is not agent)
-    hidden = [line for line in catalog.hidden() if line.startswith(f"{name}: ")]
-    return Chosen(agent, _limits(config, agent), {}, others, (*hidden, *catalog.warnings))
+    return Chosen(agent, _limits(config, agent), {}, others, catalog.remarks(name))
 
 
 def module_hooks(config: Config) -> tuple[Hook, ...]:

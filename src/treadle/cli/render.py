@@ -75,8 +75,9 @@ class Text:
     tools begin with its name.
     """
 
-    def __init__(self, out: IO[bytes], secrets: Redactor, *, quiet: bool, verbose: bool) -> None:
+    def __init__(self, out: IO[bytes], secrets: Redactor, *, quiet: bool, verbose: bool, typed: bool) -> None:
         self._out = out
+        self._typed = typed
         self._secrets = secrets
         self._quiet = quiet
         self._verbose = verbose
@@ -152,10 +153,10 @@ class Text:
             self._say(summary(event), "2")
 
     def _answer(self, event: events.RunEnd) -> str:
-        """A typed one as JSON."""
-        if event.output is None or isinstance(event.output, str):
-            return event.output or event.text
-        return encode_json(self._secrets.inside(event.output)).decode()
+        """A typed one as JSON, also where it is a string; what is none of those that were asked for as it was said."""
+        if (self._typed and event.validated) or not isinstance(event.output, str | None):
+            return encode_json(self._secrets.inside(event.output)).decode()
+        return event.output or event.text
 
     def _say(self, text: str, style: str = "") -> None:
         text = self._begin + plain(self._secrets.text(text))
@@ -213,12 +214,12 @@ def _count(number: int, noun: str) -> str:
     return f"{number:,} {noun}{'' if number == 1 else 's'}"
 
 
-def renderer(output: str, out: IO[bytes], secrets: Redactor, *, quiet: bool, verbose: bool) -> Renderer:
-    """`secrets` are taken out of whatever is shown: a model may repeat what a person told it."""
+def renderer(output: str, out: IO[bytes], secrets: Redactor, *, quiet: bool, verbose: bool, typed: bool) -> Renderer:
+    """`secrets` are taken out of whatever is shown: a model may repeat what a person told it. `typed`: whether a schema was asked for."""
     match output:
         case "stream-json":
             return StreamJson(out, secrets)
         case "json":
             return Json(out, secrets)
         case _:
-            return Text(out, secrets, quiet=quiet, verbose=verbose)
+            return Text(out, secrets, quiet=quiet, verbose=verbose, typed=typed)

@@ -122,7 +122,8 @@ def _wish(config: Config, parts: list[Part], options: dict[str, Any]) -> Wish:
 
 
 async def _run(config: Config, wish: Wish, chosen: Chosen, out: IO[bytes]) -> RunResult[Any]:
-    show = renderer(wish.output, out, Redactor(config.secrets()), quiet=wish.quiet, verbose=wish.verbose).show
+    typed, secrets = chosen.agent.answer is not None, Redactor(config.secrets())
+    show = renderer(wish.output, out, secrets, quiet=wish.quiet, verbose=wish.verbose, typed=typed).show
     async with open_runtime(config, wish.journal, otherwise=EPHEMERAL, hooks=module_hooks(config)) as runtime:
         session = await _last_here(runtime, wish.cwd) if wish.goes_on else new_id("session") if wish.session is None else wish.session
         for other in (chosen.agent, *chosen.others):

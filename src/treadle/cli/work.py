@@ -12,13 +12,23 @@ import anyio
 import click
 from click.core import ParameterSource
 
+from treadle.cli.agent_option import agent_options
 from treadle.cli.exits import Failed, failing
 from treadle.cli.help import HELP
 from treadle.cli.output_file import OutputFile
 from treadle.cli.run_options import check_directory, run_options
 from treadle.work.batch import GATE_TIMEOUT_S
 
-OF_A_BATCH = {"prompts": "PROMPT", "source": "--from", "worktree": "--worktree", "cwd": "--cwd", "attached": "--file"}
+OF_A_BATCH = {
+    "prompts": "PROMPT",
+    "source": "--from",
+    "worktree": "--worktree",
+    "cwd": "--cwd",
+    "attached": "--file",
+    "agent": "--agent",
+    "inputs": "--input",
+    "output_schema": "--output-schema",
+}
 """What is settled when a batch begins."""
 
 
@@ -52,6 +62,7 @@ def _finite(ctx: click.Context, parameter: click.Parameter, value: float) -> flo
 )
 @click.option("--parallel", type=click.IntRange(1), default=1, show_default=True, metavar="N", help="How many prompts are worked at the same time.")
 @click.option("--resume", "batch", metavar="ID", help="Go on with a batch that was stopped: its id, the beginning of it, or `last`.")
+@agent_options
 @run_options
 @click.option("--output", type=click.Choice(["text", "json", "markdown"]), default="text", show_default=True, help="How the report is printed.")
 @click.option("-o", "output_file", type=click.Path(path_type=Path), metavar="FILE", help="Write the report to FILE instead of standard output.")

@@ -8,13 +8,13 @@ import sys
 from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
-from typing import IO, Any
+from typing import IO, Any, cast
 
 import anyio
 import click
 import msgspec
 
-from treadle.cli.agent_option import module_hooks
+from treadle.cli.agent_option import ASSISTANT, chosen_agent, module_hooks
 from treadle.cli.exits import Failed
 from treadle.cli.input import STDIN_BYTES_MAX, attachment
 from treadle.cli.journal_option import journal_file, journal_url, open_runtime
@@ -140,12 +140,18 @@ def _prompts(options: dict[str, Any]) -> list[str]:
 
 
 def _terms(config: Config, options: dict[str, Any]) -> Terms:
+    """Raises AgentError(invalid) and Failed for what is wrong with the agent, its inputs and its output."""
+    chosen = chosen_agent(config, options["cwd"].resolve(), options)
+    agent, model = chosen.agent, chosen.agent.model or config.models.large
     return Terms(
-        model=from_anywhere(config.models.large),
+        agent=None if agent.name == ASSISTANT else agent.name,
+        inputs=chosen.inputs,
+        output=cast("dict[str, object]", agent.output) if options["output_schema"] else None,
+        model=from_anywhere(model) if isinstance(model, str) else model.name,
         cwd=str(options["cwd"].resolve()),
         mode=config.defaults.mode,
         settings=settings_of(options),
-        limits=config.limits,
+        limits=chosen.limits,
         attached=tuple(str(path.absolute()) for path in options["attached"]),
         gate_timeout_s=options["gate_timeout"],
         sandbox=options["no_sandbox"],

@@ -53,8 +53,9 @@ class _Refused(Exception):
 class Catalog:
     """What a working directory and a configuration define. Files are read, and modules imported, when they are first asked for."""
 
-    def __init__(self, config: Config, cwd: Path) -> None:
-        self._config, self._cwd = config, cwd.resolve()
+    def __init__(self, config: Config, cwd: Path, *, works_in: Path | None = None) -> None:
+        """`works_in`: where MCP servers that are programs run, where that is not `cwd`."""
+        self._config, self._cwd = config, (works_in or cwd).resolve()
         own = Path(config.home) if config.home else None
         self.found: Found = find(own, project_of(cwd))
         self._read: dict[str, _Read] = {}
@@ -87,6 +88,10 @@ class Catalog:
     def hidden(self) -> list[str]:
         """For the person: which files count in the place of others of their name, each as `NAME: …`."""
         return [f"{file.name}: {by} counts, and not {file.path}, which is farther away" for file, by in self.found.hidden]
+
+    def remarks(self, name: str) -> tuple[str, ...]:
+        """For the person who runs this agent, once it was made."""
+        return (*(line for line in self.hidden() if line.startswith(f"{name}: ")), *self.warnings)
 
     def add(self, path: Path) -> str:
         """A file that may lie anywhere, as if it lay among those of the project; gives the agent's name. It replaces another one of that name."""

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import msgspec
+
 from treadle.types import Limits, Mode, OnAsk, OnUnknown, Settings, Value
 
 GATE_TIMEOUT_S = 1800.0
@@ -12,6 +14,12 @@ class Terms(Value, frozen=True, kw_only=True):
 
     model: str
     """Its name, good in any directory."""
+    agent: str | None = None
+    """Of those that are defined in `cwd`; None: the coding assistant."""
+    inputs: dict[str, object] = msgspec.field(default_factory=dict[str, object])
+    """Of the agent."""
+    output: dict[str, object] | None = None
+    """A JSON Schema that each answer fits, in the place of the agent's own."""
     cwd: str
     """Absolute: where the batch was begun."""
     mode: Mode

@@ -121,6 +121,7 @@ class Item:
             limits=step.limits,
             on_ask=terms.on_ask,
             on_unknown=terms.on_unknown,
+            inputs=terms.inputs,
             run_id=step.run_id,
         )
         run_id = await self._shop.queue.submit(order)
@@ -200,7 +201,7 @@ class Item:
             diff=diff,
             gates=tuple(gates),
             error=_why(last, gates) if ended else None,
-            text=last.result.text if last else "",
+            text=last.result.output_text if last else "",
             branch=kept.branch if kept else None,
             folder=kept.root if kept else None,
         )

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any, Protocol, Self
 
 import anyio
 import anyio.to_thread
+import msgspec
 from anyio.abc import TaskStatus
 
 from treadle.agent import Agent
@@ -32,6 +33,7 @@ class Order(Value, frozen=True, kw_only=True):
     limits: Limits
     on_ask: OnAsk
     on_unknown: OnUnknown
+    inputs: dict[str, object] = msgspec.field(default_factory=dict[str, object])
     run_id: str | None = None
     """This one goes on, as it was begun, with what is left of its limits; the prompt counts for nothing."""
 
@@ -114,6 +116,7 @@ class LocalQueue:
             agent,
             order.prompt,
             session=order.session,
+            inputs=order.inputs,
             cwd=order.cwd,
             mode=order.mode,
             settings=order.settings,

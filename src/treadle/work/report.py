@@ -63,7 +63,7 @@ class Row(Value, frozen=True, kw_only=True, omit_defaults=False):
     error: str | None = None
     """Why it ended as it did, where that is no answer."""
     text: str = ""
-    """What the model said last."""
+    """The answer, JSON where it has a type; else what the model said last."""
     branch: str | None = None
     folder: str | None = None
     """Of the worktree, where it was kept."""

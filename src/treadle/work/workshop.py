@@ -6,11 +6,12 @@ from collections.abc import AsyncGenerator, Sequence
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Protocol
+from typing import Any, Protocol
 
 from treadle.agent import Agent
 from treadle.coding import coding_agent
 from treadle.config import Config, project_of, trust_of
+from treadle.definitions import Catalog
 from treadle.environment import child_environment
 from treadle.errors import AgentError
 from treadle.events import Event
@@ -107,22 +108,36 @@ async def workshop(logbook: Logbook, runtime: Runtime, watcher: Watcher, attache
 
 
 class Assistants:
-    """Who works in each folder: the coding assistant, as it is told about that folder. A worktree is trusted as far as what it is a copy of."""
+    """Who works in each folder: the coding assistant, as it is told about that folder, or the agent of the batch, as it is defined where that began.
+
+    A worktree is trusted as far as what it is a copy of.
+    """
 
     def __init__(self, config: Config, terms: Terms) -> None:
+        """Raises AgentError(invalid) where there is no such agent, or something is wrong with it."""
         self._config, self._terms = config, terms
-        cwd = Path(terms.cwd)
-        self._trust = trust_of(Path(config.home), project_of(cwd)) if config.home and terms.worktree else None
-        self.warnings = coding_agent(config, cwd).warnings
-        self._made: dict[Path, Agent[object, str]] = {}
+        self._trust = trust_of(Path(config.home), project_of(Path(terms.cwd))) if config.home and terms.worktree else None
+        self._made: dict[Path, Agent[Any, Any]] = {}
+        self.warnings = self._make(Path(terms.cwd))[1]
 
-    def of(self, folder: Path) -> Agent[object, str]:
+    def of(self, folder: Path) -> Agent[Any, Any]:
         """The same for every run in a folder, whatever is changed there meanwhile. Blocks while it reads files."""
         if folder not in self._made:
-            project = project_of(folder)
-            trust = self._trust.at(project.root) if self._trust is not None and project is not None else None
-            self._made[folder] = replace(coding_agent(self._config, folder, trust=trust).agent, model=self._terms.model)
+            agent, model = self._make(folder)[0], self._terms.model
+            if isinstance(agent.model, str | None) or agent.model.name != model:
+                agent = replace(agent, model=model)
+            self._made[folder] = agent if self._terms.output is None else replace(agent, output=self._terms.output)
         return self._made[folder]
+
+    def _make(self, folder: Path) -> tuple[Agent[Any, Any], Sequence[str]]:
+        name, cwd = self._terms.agent, Path(self._terms.cwd)
+        if name is not None:
+            catalog = Catalog(self._config, cwd, works_in=folder)
+            return catalog.agent(name), catalog.remarks(name)
+        project = project_of(folder) if folder != cwd else None
+        trust = self._trust.at(project.root) if self._trust is not None and project is not None else None
+        made = coding_agent(self._config, folder, trust=trust)
+        return made.agent, made.warnings
 
 
 async def repository_of(cwd: Path, environment: dict[str, str], *, needed: bool) -> Repository | None:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import sys
 from collections.abc import Awaitable, Callable, Iterable
 from contextlib import nullcontext
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import IO, Any, TypeVar, get_args
 
@@ -26,8 +26,9 @@ from treadle.cli.runs.finding import find_run, no_runs
 from treadle.config import Config, load
 from treadle.errors import AgentError
 from treadle.events import Event, RunEnd
-from treadle.journal import RunInfo
+from treadle.journal import Journal, RunInfo
 from treadle.journals import open_journal
+from treadle.json_text import decode_json
 from treadle.plan import error_info
 from treadle.redaction import Redactor
 from treadle.result import RunResult
@@ -103,6 +104,8 @@ class Opened:
     config: Config
     show: Callable[[Event], None]
     drive: Drive
+    schema: dict[str, object] | None
+    """Which the answer was to fit when the run began."""
 
     def agent(self) -> Agent[Any, Any]:
         """The run's, found by its name. Raises Failed where it is not there any more, AgentError(invalid) where something is wrong with it."""
@@ -112,7 +115,8 @@ class Opened:
         agent, warnings = self._assistant(cwd) if self.info.agent == ASSISTANT else self._defined(cwd)
         for warning in warnings:
             self.warn(warning)
-        return agent
+        differs = self.schema is not None and (agent.answer is None or self.schema not in (agent.output, agent.answer.schema))
+        return replace(agent, output=self.schema) if differs else agent
 
     def _assistant(self, cwd: Path) -> tuple[Agent[Any, Any], tuple[str, ...]]:
         from treadle.coding import coding_agent  # noqa: PLC0415  as in agent_option.py
@@ -206,11 +210,18 @@ async def _main(drive: Drive, url: str, out: IO[bytes], work: Callable[[Opened],
     try:
         info = await find_run(journal, drive.run)
         config = load(cwd=drive.cwd or info.cwd, flags=drive.flags())
-        show = renderer(drive.output, out, Redactor(config.secrets()), quiet=drive.quiet, verbose=drive.verbose).show
+        schema = await _schema_of(journal, info.run_id)
+        show = renderer(drive.output, out, Redactor(config.secrets()), quiet=drive.quiet, verbose=drive.verbose, typed=schema is not None).show
         async with Runtime(config=config, journal=journal, hooks=module_hooks(config)) as runtime:
-            opened = Opened(info, runtime, config, show, drive)
+            opened = Opened(info, runtime, config, show, drive, schema)
             for warning in config.warnings:
                 opened.warn(warning)
             return await work(opened)
     finally:
         await journal.aclose()
+
+
+async def _schema_of(journal: Journal, run_id: str) -> dict[str, object] | None:
+    started = (await journal.load(run_id)).started
+    assert started is not None, "a run begins with run.started"
+    return started.settings.output_schema if started.output is None else decode_json(started.output.encode(), dict[str, object])
