@@ -308,6 +308,30 @@ async def test_what_a_person_changes_is_shown_to_hooks_again() -> None:
     assert seen.results == ['[a person changed the arguments to {"a":99,"b":1}]\nNot run: too much']
 
 
+@pytest.mark.parametrize("restart", [False, True])
+async def test_a_call_that_a_person_said_yes_to_runs_with_the_arguments_that_they_were_shown(restart: bool) -> None:
+    given, verdicts, shown = list[Any](), iter([Approve({"n": 5}), None, Approve({"n": 7})]), list[Any]()
+
+    async def does(ctx: ToolContext[Any], arguments: Any) -> str:
+        given.append(arguments)
+        return "paid"
+
+    async def approver(request: ApprovalRequest) -> Approve | Deny:
+        shown.append(request.arguments)
+        return Approve()
+
+    one = agent([asks(call("pay", "p", n=1)), says("ok")], PlainTool(name="pay", does=does, needs_approval=True))
+    rt = open_runtime(hooks=[hook(before_tool=lambda run, asked: next(verdicts))])
+    if restart:
+        waits = await rt.run(one, "go", on_ask="wait")
+        shown = [event.arguments for event in await rt.events(waits.run_id) if isinstance(event, events.ApprovalRequested)]
+        result = await rt.resume(waits.run_id, one, approve=["p"])
+    else:
+        result = await rt.run(one, "go", on_approval=approver)
+    assert (shown, given) == ([{"n": 5}], [{"n": 5}])
+    assert [r.text for m in result.messages for r in m.tool_results] == ['[a hook changed the arguments to {"n":5}]\npaid']
+
+
 async def test_what_a_call_gave_may_be_put_in_other_words_and_stays_an_error_where_it_was_one() -> None:
     seen = await run(
         hook(after_tool=lambda run, asked, result: result.text.upper()),

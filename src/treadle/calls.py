@@ -21,7 +21,7 @@ from treadle.types import OnUnknown, Outcome, now
 
 MAX_PARALLEL = 64
 """Calls of one turn that run at once; the others start as these end."""
-PERSON = "a person"
+PERSON, HOOK = "a person", "a hook"
 NOT_KNOWN = "It is not known whether it took effect: check before you do it again."
 STOPPED = f"The process stopped while this call was running. {NOT_KNOWN}"
 ASK = "the process stopped while this call was running, and it is not known whether it took effect"

@@ -16,7 +16,7 @@ import anyio
 from msgspec import structs
 
 from treadle.asking import Deny
-from treadle.calls import NOT_KNOWN, Deferred, Held, Ready, Refused, changed, changed_by, refused
+from treadle.calls import HOOK, NOT_KNOWN, Deferred, Held, Ready, Refused, changed, changed_by, refused
 from treadle.clock import Clock
 from treadle.crash import boundary
 from treadle.entries import ToolFinished
@@ -92,13 +92,13 @@ class Toolbox:
         """Whether a call that may run unasked only inside the sandbox finds one."""
         return self.standing is not None and self.standing.works
 
-    async def get_ready(self, calls: Sequence[ToolCall], *, begun: Container[str] = ()) -> None:
+    async def get_ready(self, calls: Sequence[ToolCall], *, settled: Container[str] = ()) -> None:
         """Before `calls` are prepared: asks the hooks, and waits until it is known whether the sandbox works, where one of them needs it.
 
-        `begun`: those that had started under another driver, whose arguments stand.
+        `settled`: those whose arguments stand, because they had started, or a person gave them or was shown them.
         """
         if self.hooks.has("before_tool"):
-            await self._ask_hooks(calls, begun)
+            await self._ask_hooks(calls, settled)
         if self.sandbox is None or self.standing is not None or not any(has_commands(self.registry.get(call.name)) for call in calls):
             return
         self.standing = await self.sandbox.standing()
@@ -108,12 +108,12 @@ class Toolbox:
         """Whether it says that the run is done."""
         return getattr(self.registry.get(call.name), "completes", False) is True
 
-    async def _ask_hooks(self, calls: Sequence[ToolCall], begun: Container[str]) -> None:
+    async def _ask_hooks(self, calls: Sequence[ToolCall], settled: Container[str]) -> None:
         assert self.hooked is not None, "whoever has hooks has a run to tell them of"
         self._said.clear()
         for call in calls:
             said = await self.hooks.before_tool(self.hooked, call)
-            self._said[call.id] = said._replace(arguments_json=None) if call.id in begun else said
+            self._said[call.id] = said._replace(arguments_json=None) if call.id in settled else said
 
     def prepare(self, call: ToolCall, *, allowed: bool = False) -> Ready | Refused | Held:
         """Looked up, validated and decided; a call that cannot run comes back with its result. `allowed`: a person said yes to it."""
@@ -127,7 +127,7 @@ class Toolbox:
                 pass
         if said.arguments_json is None:
             return self._decided(call, said, allowed=allowed)
-        return changed(self._decided(structs.replace(call, arguments_json=said.arguments_json), said, allowed=allowed), "a hook")
+        return changed(self._decided(structs.replace(call, arguments_json=said.arguments_json), said, allowed=allowed), HOOK)
 
     def _decided(self, call: ToolCall, said: BeforeToolSaid, *, allowed: bool) -> Ready | Refused | Held:
         tool = self.registry.get(call.name)

@@ -31,7 +31,7 @@ from treadle.message import ToolCall, encode_json
 from treadle.model import ModelResponse
 from treadle.model_turn import ModelTurn
 from treadle.plan import Ending, Plan, as_error, metrics_of
-from treadle.recovery import Answers, as_run, recover
+from treadle.recovery import Answers, as_run, recover, settled
 from treadle.retry import RetryPolicy
 from treadle.run_time import RunTime
 from treadle.types import Outcome, StopReason, now
@@ -180,7 +180,7 @@ class Run:
         """Goes on with the open calls of the last response, as somebody said of them."""
         state = self.state
         if state.open_calls:
-            await self._toolbox.get_ready([as_run(call, state, answers) for call in state.open_calls], begun=state.starts)
+            await self._toolbox.get_ready([as_run(call, state, answers) for call in state.open_calls], settled=settled(state, answers))
             if driven:  # what begins anew has ended before, for those who listen
                 begun = [one for one in self._calls.cut("") if one.started and one.result.call_id in answers.approve]
                 self._feed.appended(begun, None)

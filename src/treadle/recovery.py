@@ -12,7 +12,7 @@ from typing import Any, Protocol
 
 from msgspec import structs
 
-from treadle.calls import ASK, PERSON, Held, Ready, Refused, changed, why_unknown
+from treadle.calls import ASK, HOOK, PERSON, Held, Ready, Refused, changed, why_unknown
 from treadle.entries import ApprovalAnswered, Entry, ToolFinished, ToolStarted
 from treadle.errors import AgentError
 from treadle.message import JsonText, ToolCall, ToolResult
@@ -90,8 +90,7 @@ async def recover(
         if driven and not allowed and started is not None:
             still_open.append(Held(call=call, reason="", parallel=toolbox.repeat(call, 1).tool.parallel, asked=True))
             continue
-        edited = call.id in answers.arguments or call.id in state.edited
-        call = as_run(call, state, answers)
+        said_by_model, call = call.arguments_json, as_run(call, state, answers)
         if started is None:
             found = _held_still(toolbox.prepare(call, allowed=allowed), state)
         else:
@@ -99,15 +98,22 @@ async def recover(
         if isinstance(found, ToolFinished):
             entries.append(found)
         else:
-            still_open.append(changed(found, PERSON) if edited else found)
+            edited = call.id in answers.arguments or call.id in state.edited
+            still_open.append(changed(found, PERSON if edited else HOOK) if edited or call.arguments_json != said_by_model else found)
     return entries, still_open
 
 
 def as_run(call: ToolCall, state: RunState, answers: Answers) -> ToolCall:
-    """With the arguments that it has started with, or that a person gave it; the message that asked for it stays."""
+    """With the arguments that it has started with, or that a person gave it or was shown; the message that asked for it stays."""
     if call.id not in answers.arguments and (started := state.starts.get(call.id)) is not None:
         return replace_arguments(call, started.arguments_json)
-    return replace_arguments(call, answers.arguments.get(call.id) or state.edited.get(call.id) or call.arguments_json)
+    given = answers.arguments.get(call.id) or state.edited.get(call.id) or state.shown.get(call.id)
+    return replace_arguments(call, given or call.arguments_json)
+
+
+def settled(state: RunState, answers: Answers) -> set[str]:
+    """Ids of calls whose arguments stand: no hook changes them any more."""
+    return {*answers.arguments, *state.starts, *state.edited, *state.shown}
 
 
 def _answer(call: ToolCall, started: ToolStarted | None, answers: Answers, why: str) -> Sequence[Entry]:

@@ -84,6 +84,8 @@ class RunState:
         """By a person, and not started since."""
         self.edited: dict[str, JsonText] = {}
         """Call id -> what a person wants it to be called with."""
+        self.shown: dict[str, JsonText] = {}
+        """Call id -> what a person was asked about it with."""
         self.closed: list[int] = []
         """For each turn that is over, the sequence of its last entry."""
         self.carried: dict[str, object] = {}
@@ -283,6 +285,7 @@ class RunState:
 
     def _approval_asked(self, entry: ApprovalAsked) -> None:
         self.asked[entry.call_id] = entry
+        self.shown[entry.call_id] = entry.arguments_json
         if entry.call_id in self.starts:
             self.unknown_calls.add(entry.call_id)
 

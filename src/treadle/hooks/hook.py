@@ -88,7 +88,8 @@ class Hook:
     async def before_tool(self, run: HookedRun, call: ToolCall) -> BeforeTool:
         """Before a call is judged, with the arguments that it would run with: also where a person changed them, and again where a dead process had begun it.
 
-        `Approve(arguments)` changes what it is called with and permits nothing: rules and modes judge it all the same.
+        `Approve(arguments)` changes what it is called with and permits nothing: rules and modes judge it all the same. What a call had begun with, and
+        what a person was shown or gave, is not changed any more.
         """
 
     async def after_tool(self, run: HookedRun, call: ToolCall, result: ToolResult) -> str | None:
