@@ -21,6 +21,7 @@ from tests.cli.conftest import KEY, Cli
 from treadle import Agent, AgentError, Callbacks, ErrorKind, Limits, MediaPart, Message, Runtime, Settings, ToolContext, tool
 from treadle.testing import ScriptedModel
 from treadle.tooling import Tool
+from treadle.tools.mcp import McpServer
 
 HI = {"text": "Hi."}
 made: Any = Agent
@@ -226,7 +227,9 @@ WRITTEN: dict[str, tuple[Callable[[], object], str]] = {
         lambda: hello(model=ScriptedModel),
         "agent 'hello': model= is the class ScriptedModel: give a name like 'anthropic:claude-opus-5-5', or a Model object",
     ),
-    "an output that JSON cannot describe": (lambda: hello(output=print), "agent 'hello': output=: "),
+    "an output that JSON cannot describe": (lambda: hello(output=print), "agent 'hello': output= is "),
+    "a server that is none": (lambda: hello(mcp_servers=[{"command": ["x"]}]), "agent 'hello': mcp_servers= takes a list of McpServer objects"),
+    "one server": (lambda: hello(mcp_servers=McpServer(name="x", command=["x"])), "agent 'hello': mcp_servers= takes a list of McpServer objects"),
     "a hook's class": (lambda: hello(hooks=[treadle.Hook]), "agent 'hello': hooks= takes a list of Hook objects"),
     "a dictionary of limits": (lambda: hello(limits={"turns": 3}), "agent 'hello': limits= is a dict: give Limits(turns=…)"),
     "no turns at all": (lambda: Limits(turns=0), "Limits(turns=0): give a whole number of at least 1, or None for no limit"),

@@ -135,6 +135,11 @@ class Agent(Generic[Deps, Out]):
             raise self._mixed_up("model", "give a name like 'anthropic:claude-opus-5-5', or a Model object")
         if not isinstance(fields["limits"], Limits | None):
             raise self._mixed_up("limits", "give Limits(turns=…)")
+        servers = fields["mcp_servers"]
+        if not isinstance(servers, list | tuple) or any(
+            isinstance(server, type) or not hasattr(server, "secrets") for server in cast("Sequence[object]", servers)
+        ):
+            raise AgentError("invalid", f"agent {self.name!r}: mcp_servers= takes a list of McpServer objects, like [McpServer(name=…, command=[…])]")
         try:
             checked_hooks(fields["hooks"])
         except AgentError as e:
@@ -161,7 +166,7 @@ class Agent(Generic[Deps, Out]):
         try:
             made = answer_type(self.output)
         except AgentError as e:
-            raise AgentError(e.kind, f"agent {self.name!r}: output=: {e.message}") from e
+            raise AgentError(e.kind, f"agent {self.name!r}: {e.message}") from e
         if isinstance(self.output, type) and made is not None:
             _ANSWERS[self.output] = made
         return made

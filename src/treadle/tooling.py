@@ -271,6 +271,10 @@ class ToolServer(Protocol):
 
     @property
     def name(self) -> str: ...
+    @property
+    def secrets(self) -> frozenset[str]:
+        """What nobody may read of it."""
+        ...
 
 
 class ToolRegistry:

@@ -108,7 +108,7 @@ def _with_output(agent: Agent[Any, Any], file: Path) -> Agent[Any, Any]:
     try:
         return replace(agent, output=cast("dict[str, object]", schema))
     except AgentError as e:
-        raise Failed(f"{file}: {e.message.rpartition('output=: ')[2]}") from e
+        raise Failed(f"{file}: {e.message.partition(': ')[2].replace('output=', '--output-schema', 1)}") from e
 
 
 def _limits(config: Config, agent: Agent[Any, Any]) -> Limits:

@@ -168,9 +168,15 @@ def test_no_project_can_make_hints_count(tmp_path: Path) -> None:
         ({"name": "a", "url": "http://h", "env": {"a": "b"}}, "are for a server with a command"),
         ({"name": "a", "command": ["x"], "env": {"a": "b\0"}}, "NUL"),
         ({"name": "a", "command": ["x"], "timeout_s": 0}, "more than 0"),
+        ({"name": "a", "command": "npx server"}, "command= takes a list of texts"),
+        ({"name": "a", "command": ["x"], "tools": "search"}, "tools= takes a list of texts"),
+        ({"name": "a", "command": ["x"], "env": {"A": 5}}, "env= takes texts by name"),
+        ({"name": "a", "command": ["x"], "env": ["A"]}, "env= takes texts by name"),
+        ({"name": "a", "url": "http://h", "headers": {"A": CANARY + "\r\nB: c"}}, "no header holds a line break"),
     ],
 )
 def test_what_cannot_be_a_server_is_refused(fields: dict[str, object], says: str) -> None:
     with pytest.raises(AgentError, match=says) as refused:
         McpServer(**fields)  # pyright: ignore[reportArgumentType]  it is wrong on purpose
     assert refused.value.kind == "invalid"
+    assert CANARY not in refused.value.message

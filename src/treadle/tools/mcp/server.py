@@ -12,7 +12,7 @@ import re
 from collections.abc import Hashable, Mapping, Sequence
 from functools import cached_property
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Literal, Protocol, TypeAlias
+from typing import TYPE_CHECKING, Any, Literal, Protocol, TypeAlias, cast
 from urllib.parse import urlsplit, urlunsplit
 
 import msgspec
@@ -106,6 +106,8 @@ class McpServer(msgspec.Struct, frozen=True, kw_only=True, eq=False, dict=True):
     def _fault(self) -> str | None:
         if not _NAME.fullmatch(self.name):
             return "its name is letters, digits, '_' and '-', at most 64, since its tools' names begin with it"
+        if (mixed_up := self._mixed_up()) is not None:
+            return mixed_up
         if bool(self.command) == (self.url is not None):
             return "give either a command or a url"
         if self.url is not None and (urlsplit(self.url).scheme not in ("http", "https") or not urlsplit(self.url).hostname):
@@ -117,6 +119,19 @@ class McpServer(msgspec.Struct, frozen=True, kw_only=True, eq=False, dict=True):
         if any("\0" in word for word in (*self.command, *self.env, *revealed(self.env).values())):
             return "no program takes a NUL character in its arguments or environment"
         return None if self.timeout_s > 0 and self.start_timeout_s > 0 else "timeout_s and start_timeout_s must be more than 0"
+
+    def _mixed_up(self) -> str | None:
+        """What a type checker would say, where there is none: it would fail much later, and say something else."""
+        fields: dict[str, Any] = {name: getattr(self, name) for name in self.__struct_fields__}
+        for name, like in (("command", "['npx', '-y', 'some-server']"), ("tools", "['search']")):
+            if not _are_texts(fields[name] or ()):
+                return f"{name}= takes a list of texts, like {name}={like}"
+        for name in ("env", "headers"):
+            if not isinstance(fields[name], Mapping) or not _are_texts([*fields[name], *_plain(fields[name])]):
+                return f"{name}= takes texts by name, like {name}={{'NAME': 'value'}}"
+        if any(mark in text for text in (*self.headers, *_plain(self.headers)) for mark in "\r\n\0"):
+            return "no header holds a line break"
+        return None
 
     @cached_property
     def redactor(self) -> Redactor:
@@ -156,6 +171,14 @@ class McpServer(msgspec.Struct, frozen=True, kw_only=True, eq=False, dict=True):
     @override
     def __repr__(self) -> str:
         return f"<McpServer {self.name!r} at {self.redactor.text(self.place)}>"
+
+
+def _are_texts(values: object) -> bool:
+    return isinstance(values, list | tuple) and all(isinstance(value, str) for value in cast("Sequence[object]", values))
+
+
+def _plain(values: Mapping[str, Any]) -> list[Any]:
+    return [value.reveal() if isinstance(value, Secret) else value for value in values.values()]
 
 
 def revealed(values: Mapping[str, SecretText]) -> dict[str, str]:
