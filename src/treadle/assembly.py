@@ -116,7 +116,8 @@ class Assembly:
             )
         wanted = options.get("model") or (state.model if agent.model is None or isinstance(agent.model, str) else agent.model)
         limits = _over(options.get("limits"), state.ledger.limits)
-        chosen = await self._choice.choose(wanted, Asker(started.run_id, started.session_id, state=state), limits)
+        asker = Asker(started.run_id, started.session_id, state=state)
+        chosen = await self._choice.choose(wanted, asker, limits)
         values = agent.values_again(msgspec.json.decode(started.inputs, type=dict[str, Any]))
         warnings = (
             []
@@ -128,11 +129,7 @@ class Assembly:
         return Plan(
             run_id=started.run_id,
             session_id=started.session_id,
-            agent=agent.name,
-            agent_hash=agent.fingerprint,
-            model=chosen.model,
-            model_name=chosen.name,
-            models=chosen.names,
+            **self._shared(agent, chosen, asker, more, caller),
             system=agent.system(values),
             settings=settings,
             limits=limits,
@@ -140,26 +137,36 @@ class Assembly:
             cwd=_directory(options.get("cwd") or state.cwd),
             state=state,
             prompt=started.input,
-            redactor=self.redactor,
             inputs_json=started.inputs,
             user_id=started.user_id,
             parent_run_id=started.parent_run_id,
             parent_call_id=started.parent_call_id,
-            **_below(caller),
-            answer=agent.answer,
-            completion=agent.completion,
-            more_tools=more,
-            hooks=Hooks((*self.hooks, *agent.hooks)),
-            approver=options.get("on_approval"),
             family=caller.plan.family if caller else started.session_id or started.run_id,
             on_ask="wait" if options.get("on_approval") else options.get("on_ask", started.on_ask),
             on_unknown=options.get("on_unknown", started.on_unknown),
             fork=started.fork,
-            prices=chosen.prices,
-            windows=chosen.windows,
-            summarisers=partial(self._summarisers, chosen, Asker(started.run_id, started.session_id, state=state)),
+            approver=options.get("on_approval"),
             warnings=(*warnings, *dropped, *missed),
         )
+
+    def _shared(self, agent: Agent[Any, Any], chosen: Chosen, asker: Asker, more: tuple[Tool[Any], ...], caller: Caller | None) -> dict[str, Any]:
+        """What any plan is made of, whichever way its run begins."""
+        return {
+            "agent": agent.name,
+            "agent_hash": agent.fingerprint,
+            "model": chosen.model,
+            "model_name": chosen.name,
+            "models": chosen.names,
+            "redactor": self.redactor,
+            "answer": agent.answer,
+            "completion": agent.completion,
+            "more_tools": more,
+            "hooks": Hooks((*self.hooks, *agent.hooks)),
+            "prices": chosen.prices,
+            "windows": chosen.windows,
+            "summarisers": partial(self._summarisers, chosen, asker),
+            **_below(caller),
+        }
 
     async def _more_tools(self, agent: Agent[Any, Any]) -> tuple[tuple[Tool[Any], ...], tuple[str, ...]]:
         """And what is to be said of those that cannot be had."""
@@ -189,21 +196,17 @@ class Assembly:
         values, run_id = agent.values(options.get("inputs") or {}), new_id("run")
         await self.toolboxes.confining.check(agent)
         limits = _limits(options.get("limits"), agent)
-        chosen = await self._choice.choose(agent.model or self.config.models.large, Asker(run_id, session_id, fork=fork), limits)
+        asker = Asker(run_id, session_id, fork=fork)
+        chosen = await self._choice.choose(agent.model or self.config.models.large, asker, limits)
         if "images" in chosen.model.refuses:
             prompt = prompt.with_parts(without_images(prompt.parts))
-        settings, warnings = _settings(
-            options.get("settings", Settings()).over(_typed(agent)), agent.settings.over(self.config.defaults.settings), chosen.model
-        )
+        wanted = options.get("settings", Settings()).over(_typed(agent))
+        settings, warnings = _settings(wanted, agent.settings.over(self.config.defaults.settings), chosen.model)
         more, missed = await self._more_tools(agent)
         return Plan(
             run_id=run_id,
             session_id=session_id,
-            agent=agent.name,
-            agent_hash=agent.fingerprint,
-            model=chosen.model,
-            model_name=chosen.name,
-            models=chosen.names,
+            **self._shared(agent, chosen, asker, more, caller),
             system=agent.system(values),
             settings=settings,
             limits=limits,
@@ -212,25 +215,16 @@ class Assembly:
             state=state,
             prompt=prompt,
             messages=tuple(expand_message(m, values) for m in agent.messages) if fresh else (),
-            redactor=self.redactor,
             inputs_json=encode_json(values).decode(),
             given_schema=_given(agent, settings),
             user_id=options.get("user_id"),
             parent_run_id=caller and caller.plan.run_id,
             parent_call_id=caller and caller.call_id,
-            **_below(caller),
-            answer=agent.answer,
-            completion=agent.completion,
-            more_tools=more,
-            hooks=Hooks((*self.hooks, *agent.hooks)),
-            approver=options.get("on_approval"),
             family=caller.plan.family if caller else session_id or run_id,
             on_ask="wait" if options.get("on_approval") else options.get("on_ask", "deny"),
             on_unknown=options.get("on_unknown", "tell"),
             fork=fork,
-            prices=chosen.prices,
-            windows=chosen.windows,
-            summarisers=partial(self._summarisers, chosen, Asker(run_id, session_id, fork=fork)),
+            approver=options.get("on_approval"),
             warnings=(*warnings, *missed),
         )
 

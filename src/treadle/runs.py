@@ -20,10 +20,10 @@ from treadle.agent_registry import AgentRegistry
 from treadle.assembly import Assembly, answers_of, prompt_of, resumed
 from treadle.children import Children, Parent, Spawning, divided, typed
 from treadle.clock import Clock
-from treadle.entries import Fork, ModelResponded, Record
 from treadle.errors import AgentError
 from treadle.events import Warned
 from treadle.feed import EventStream, Feed
+from treadle.forking import check_results, fork_of
 from treadle.hub import Hub
 from treadle.loop import Run
 from treadle.message import Part
@@ -177,8 +177,8 @@ class Runs:
         self._check(options, ForkOptions)
         await self._store_late()
         state = await self._journal.load(run_id)
-        fork = _fork_of(run_id, state, turn, options.get("results", {}), asks=text is not None or turn == 0)
-        _check_results(fork, await self._journal.read(run_id))
+        fork = fork_of(run_id, state, turn, options.get("results", {}), asks=text is not None or turn == 0)
+        check_results(fork, await self._journal.read(run_id))
         started = state.started
         assert started is not None, "a run begins with run.started"
         found = self._known(agent, started.agent, run_id)
@@ -385,26 +385,6 @@ def _session_id(session: Session[Any, Any] | str | None) -> str | None:
     if session is not None:
         check_session_id(session)
     return session
-
-
-def _fork_of(run_id: str, state: RunState, turn: int, results: Mapping[str, str], *, asks: bool) -> Fork:
-    """Raises AgentError(invalid) where there is no such turn, or nothing to go on with."""
-    turns = state.ledger.turns
-    if not 0 <= turn <= turns:
-        raise AgentError("invalid", f"run {run_id} has {turns} turn{'' if turns == 1 else 's'}: fork it after one of 0 to {turns}, not after {turn}")
-    if turn == turns and not asks and state.response is not None and not state.calls:
-        raise AgentError("invalid", f"turn {turn} of run {run_id} was its answer: say in a text how it should go on, or fork it after an earlier turn")
-    seq = state.closed[turn - 1] if 0 < turn <= len(state.closed) else state.ready_at if turn == 0 else state.seq
-    return Fork(run_id=run_id, turn=turn, seq=seq, asks=asks, results=dict(results))
-
-
-def _check_results(fork: Fork, records: Sequence[Record]) -> None:
-    """Raises AgentError(invalid) where a result is given for what is no call of the turn."""
-    whole = [e.message for e in (record.entry for record in records) if isinstance(e, ModelResponded) and e.stop_reason is not None]
-    calls = [call.id for call in whole[fork.turn - 1].tool_calls] if fork.turn else []
-    if strange := sorted(fork.results.keys() - calls):
-        there_are = f"its calls are: {', '.join(calls)}" if calls else "it has none"
-        raise AgentError("invalid", f"turn {fork.turn} of run {fork.run_id} has no call {strange[0]!r}; {there_are}")
 
 
 def result_of(state: RunState, ending: Ending) -> RunResult[Any]:
