@@ -447,13 +447,11 @@ def test_a_record_of_what_came_before_is_given_whole_where_all_else_is_shortened
 def test_whatever_a_run_says_its_view_is_valid_and_fits(turns: list[tuple[int, int, bool, bool]]) -> None:
     async def holds() -> None:
         bench = Bench(*[says(f"Summary {i}.") for i in range(40)])
-        entries: list[Entry] = []
-        for content, words, once, steered in turns:
+        for number, (content, words, once, steered) in enumerate(turns):
             bench.turn("x" * content, said="word " * words, effect="once" if once else "pure")
             if steered:
-                bench.state.apply(steers(f"more {len(entries)}"))
+                bench.state.apply(steers(f"more {number}"))
             made = await bench.room()
-            entries += made.entries
             assert not bench.compactor.is_needed(1000)
             if made.entries:
                 assert bench.state.measured[1] <= WINDOW // 2 or size_of(bench.state.history[last_turn(bench.state.history) :]).tokens > 1000
