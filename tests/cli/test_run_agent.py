@@ -244,6 +244,9 @@ def test_an_answer_that_never_fits_exits_with_1(cli: Cli):
     file = schema_file(cli, json.dumps(SCHEMA))
     answer = cli("run", "go", "--output-schema", file, "--model", cli.script(*[{"text": "Rome"}] * 9), "--output", "json")
     assert (answer.code, answer.json["outcome"], answer.json["validated"]) == (1, "invalid_output", False)
+    told = cli("run", "go", "--output-schema", file, "--model", cli.script(*[{"text": "Rome"}] * 9), "-q")
+    assert (told.code, told.out) == (1, "Rome\n")
+    assert "the answer does not fit the schema" in told.err
 
 
 def test_the_output_of_a_definition_is_what_its_answer_fits(cli: Cli):
@@ -258,7 +261,10 @@ def test_the_output_of_a_definition_is_what_its_answer_fits(cli: Cli):
     [
         ("{", "schema.json:1: --output-schema is no JSON: "),
         ("[]", "schema.json: --output-schema must be a JSON Schema, an object"),
-        ('{"type": "objekt"}', "schema.json: "),
+        ('{"type": "objekt"}', "schema.json: --output-schema is no JSON Schema: output has the type 'objekt'"),
+        ('{"type": "number", "minimum": "1"}', "schema.json: --output-schema is no valid JSON Schema: "),
+        ('{"$schema": "http://127.0.0.1:9/x"}', "schema.json: --output-schema is no valid JSON Schema: "),
+        ('{"a":' * 100_000 + "1" + "}" * 100_000, "schema.json: --output-schema is nested too deeply"),
     ],
 )
 def test_a_schema_that_is_none_is_refused_before_anything_is_asked(cli: Cli, text: str, said: str):

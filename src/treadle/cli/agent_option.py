@@ -101,14 +101,21 @@ def _with_output(agent: Agent[Any, Any], file: Path) -> Agent[Any, Any]:
         raise Failed(f"--output-schema {str(file)!r} cannot be read: {e.strerror or e}") from e
     except json.JSONDecodeError as e:
         raise Failed(f"{file}:{e.lineno}: --output-schema is no JSON: {e.msg}") from e
-    except (ValueError, RecursionError) as e:
+    except RecursionError as e:
+        raise Failed(f"{file}: --output-schema is nested too deeply") from e
+    except ValueError as e:
         raise Failed(f"{file}: --output-schema is no JSON: {e}") from e
     if not isinstance(schema, dict):
         raise Failed(f'{file}: --output-schema must be a JSON Schema, an object like {{"type": "object"}}, not {type(schema).__name__}')
     try:
-        return replace(agent, output=cast("dict[str, object]", schema))
+        asked = replace(agent, output=cast("dict[str, object]", schema))
+        assert asked.answer is not None, "there is a schema"
+        _ = asked.answer.schema  # made now, so that what is wrong with it is said of the file
+    except RecursionError as e:
+        raise Failed(f"{file}: --output-schema is nested too deeply") from e
     except AgentError as e:
-        raise Failed(f"{file}: {e.message.partition(': ')[2].replace('output=', '--output-schema', 1)}") from e
+        raise Failed(f"{file}: --output-schema{e.message.partition('output=')[2]}") from e
+    return asked
 
 
 def _limits(config: Config, agent: Agent[Any, Any]) -> Limits:

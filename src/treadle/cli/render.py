@@ -187,6 +187,7 @@ _WHY = {
     Outcome.TIMEOUT: "stopped at its time limit: allow more with --timeout",
     Outcome.TRUNCATED: "the answer was cut at its limit of output tokens: allow more with --max-output-tokens",
     Outcome.LOOPING: "stopped: the model repeated the same call with the same result",
+    Outcome.INVALID_OUTPUT: "the answer does not fit the schema that was asked for, however often the model was told: what it said is printed as it is",
     Outcome.REFUSED: "the model refused to answer",
     Outcome.CONTEXT_OVERFLOW: "the conversation is larger than the model's window",
     Outcome.APPROVAL_NEEDED: "calls were refused because nobody was here to approve them: allow them with --mode accept-edits or --mode full",
