@@ -111,6 +111,11 @@ async def test_the_last_words_of_a_dead_server_are_quoted_without_its_passwords(
     assert "the program '/no/such/program' cannot be started: No such file or directory" in second
 
 
+async def test_a_folder_that_is_not_there_is_named(servers: McpServers, warnings: list[str]) -> None:
+    assert await servers.tools([McpServer(name="x", command=["true"], cwd="/no/such/folder")], warn=warnings.append) == []
+    assert "the program 'true' cannot be started: No such file or directory in '/no/such/folder'" in warnings[0]
+
+
 async def test_a_server_that_keeps_dying_is_left_alone_for_a_while(servers: McpServers, warnings: list[str]) -> None:
     server = bad("dead", protocol="auto")
     for _ in range(5):

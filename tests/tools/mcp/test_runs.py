@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import os
 import shlex
+import subprocess
+import sys
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any
@@ -64,6 +66,24 @@ async def test_agents_that_want_different_tools_of_one_server_share_its_process(
         result = await rt.run(lead, "go")
     assert [(each.text[:16], each.is_error) for each in results(result.messages)] == [("2", False), ("me", False), ("There is no tool", True)]
     assert log.read_text().split() == ["begun"]
+
+
+def test_another_module_of_the_name_of_the_sdk_is_told_in_words(tmp_path: Path) -> None:
+    (tmp_path / "mcp.py").write_text("")
+    program = """
+import treadle
+from treadle.testing import ScriptedModel
+from treadle.tools.mcp import McpServer
+
+agent = treadle.Agent(name="a", model=ScriptedModel([]), mcp_servers=[McpServer(name="x", command=["x"])])
+try:
+    treadle.run_sync(agent, "go")
+except treadle.AgentError as e:
+    print(e.kind, e.message)
+"""
+    done = subprocess.run([sys.executable, "-c", program], env={**os.environ, "PYTHONPATH": str(tmp_path)}, capture_output=True, text=True)
+    assert done.stdout.startswith("invalid MCP servers need the official SDK, and what is installed as `mcp` is not it"), done.stderr
+    assert done.stdout.endswith("pip install 'treadle[mcp]'\n")
 
 
 @pytest.mark.parametrize("change", [{"env": {"A": "b"}}, {"cwd": "/"}, {"protocol": "legacy"}, {"command": ["other"]}])

@@ -6,6 +6,7 @@ Entry: `McpServers`.
 from __future__ import annotations
 
 import contextvars
+import importlib
 import importlib.util
 from collections.abc import Callable, Collection, Hashable, Mapping, Sequence
 from pathlib import Path
@@ -112,6 +113,10 @@ class McpServers:
     def _check(self) -> None:
         if importlib.util.find_spec("mcp") is None:
             raise AgentError("invalid", f"MCP servers need the official SDK: {INSTALL}")
+        try:
+            importlib.import_module("treadle.tools.mcp.connection")
+        except ImportError as e:  # an older one, or another module of that name
+            raise AgentError("invalid", f"MCP servers need the official SDK, and what is installed as `mcp` is not it, or too old ({e}): {INSTALL}") from e
         if self._group is None or self._closed:
             raise AgentError("invalid", "MCP servers live as long as a runtime that is open: use `async with Runtime.open(…) as rt:`")
 

@@ -70,7 +70,8 @@ async def _started(server: McpServer, environment: Mapping[str, str]) -> Process
     try:
         return await anyio.open_process(server.command, stderr=-1, cwd=server.cwd, env=environment, start_new_session=True)
     except (OSError, ValueError) as e:
-        why = (e.strerror or str(e)) if isinstance(e, OSError) else str(e)
+        where = f" in {e.filename!r}" if isinstance(e, OSError) and server.cwd is not None and e.filename == str(server.cwd) else ""
+        why = f"{e.strerror or e}{where}" if isinstance(e, OSError) else str(e)
         raise Unreachable(f"the program {server.command[0]!r} cannot be started: {why}") from e
 
 
