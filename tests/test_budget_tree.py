@@ -10,7 +10,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from treadle.budget import LEAST_SAID, BudgetSpent, Ledger, Left
-from treadle.prices import Rates, flat
+from treadle.prices import Dearest, Rates, flat
 from treadle.types import Limits, Outcome, Reserved, Usage
 
 FLAT = Rates(input=flat(2_000_000), output=flat(5_000_000), cache_read=flat(1_000), cache_write=flat(3_000_000))
@@ -150,6 +150,46 @@ def test_what_children_of_a_run_that_is_taken_up_had_spent_counts() -> None:
     assert top.output_left(8192).tokens == 300
     assert not top.admit_call()
     assert (top.turns, top.usage, top.tool_calls) == (0, Usage(), 0)
+
+
+def test_what_a_parent_needs_for_its_next_turn_is_kept_in_money_too() -> None:
+    top, rates = root(cost_usd=10_000), FLAT._replace(request=Decimal(7))
+    top.ask(top.output_left(1_000, 0, rates.dearest))
+    top.settle(Usage(input_tokens=100, output_tokens=300), 1_800.0)
+    top.expect(1)
+    kept = 7 + 3 * (400 + 300) + 5 * 300  # what was said so far, as much again, and what it then reads
+    assert child_of(top).output_left(8192, 0, FLAT.dearest).tokens == (10_000 - 1_800 - kept) // 5
+
+
+@pytest.mark.parametrize(("spent", "last"), [(0, None), (1, Outcome.COST_LIMIT)])
+def test_the_last_turn_that_money_allows_is_the_one_after_which_another_would_not_fit(spent: int, last: Outcome | None) -> None:
+    new, said = 300, 400
+    another = 7 + 3 * (500 + new // 3 + said) + 5 * said  # what the coming turn has read by then, and what it will have said
+    made, rates = root(cost_usd=2_000 + 900 + another), FLAT._replace(request=Decimal(7))
+    made.settle(Usage(input_tokens=100, output_tokens=said), 2_000.0 - 1_100 + spent)
+    made.spend(Usage(), 1_100.0)
+    seen: list[int] = []
+
+    def dearest(tokens: int) -> Dearest:
+        seen.append(tokens)
+        return rates.dearest(tokens)
+
+    assert made.last_turn(new, dearest) is last
+    assert seen == [500 + new], "a step of the rates is reached for sure where it can be"
+
+
+@pytest.mark.parametrize("limit", [1, 2, 3])
+def test_calls_of_a_child_are_those_that_its_parent_has_left(limit: int) -> None:
+    top = root(tool_calls=limit)
+    assert top.admit_call()
+    top.start_call()
+    top.expect(1)
+    child = child_of(top)
+    admitted = 0
+    while child.admit_call():
+        child.start_call()
+        admitted += 1
+    assert admitted == limit - 1
 
 
 # ---------------------------------------------------------------- whatever happens

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 from collections.abc import AsyncGenerator, Sequence
 from datetime import UTC, datetime
+from decimal import Decimal
 from typing import Any, cast
 
 import anyio
@@ -16,12 +17,12 @@ from tests.doubles import check_history, fails, says
 from tests.journals.runs import begun, started, steers
 from treadle.compaction import Compactor, Made, Room, Summariser
 from treadle.context import Cleared, Summary, last_turn, read_receipt, size_of
-from treadle.entries import Entry, ModelRequested, ModelResponded, ToolFinished
+from treadle.entries import Entry, Fork, ModelRequested, ModelResponded, ToolFinished
 from treadle.errors import AgentError
 from treadle.history import History
 from treadle.message import Message, TextPart, ToolCall, ToolResult
 from treadle.model import Delta, ModelRequest
-from treadle.prices import UNKNOWN, Pricing
+from treadle.prices import UNKNOWN, Known, Pricing, Rates, flat
 from treadle.retry import RetryPolicy
 from treadle.run_state import RunState
 from treadle.summary import CUT_HERE, message_of, transcript
@@ -40,9 +41,9 @@ def unpriced(name: str) -> Pricing:
 class Bench:
     """A run as a compactor sees it, in a window of ten thousand tokens."""
 
-    def __init__(self, *answers: dict[str, Any], window: int | None = WINDOW, past: Sequence[Message] = ()) -> None:
+    def __init__(self, *answers: dict[str, Any], window: int | None = WINDOW, past: Sequence[Message] = (), fork: Fork | None = None) -> None:
         self.state = RunState(past)
-        self.state.apply(started(text="Book a table. PIN 4711."))
+        self.state.apply(started(text="Book a table. PIN 4711.", fork=fork))
         self.small = ScriptedModel(answers, name="script:small")
         self.window, self.fixed = window, 100
         self.clock = FakeClock()
@@ -276,12 +277,45 @@ async def test_without_a_summary_more_is_cleared(answers: list[dict[str, Any]], 
     assert len(bench.state.history) == 25
 
 
+async def test_a_summary_that_was_paid_and_is_of_no_use_counts_also_where_nothing_is_cleared() -> None:
+    bench = Bench(says(""))
+    while not bench.compactor.is_needed(1000):
+        bench.turn(said="word " * 150)
+    receipt = only(await bench.room())
+    assert (receipt.cuts, receipt.failed, receipt.spent.usage.total_tokens) == ((), "script:small gave no summary", 15)
+    assert bench.state.ledger.usage.total_tokens == 15
+
+
+async def test_where_little_would_leave_nobody_is_asked_for_a_summary() -> None:
+    bench = Bench(says("never"))
+    for words in ("a few", "words", "and then"):
+        bench.turn(said=words)
+    bench.turn("x" * 40_000)
+    assert kinds(await bench.room()) == ["cleared"]
+    assert bench.small.requests == []
+
+
+async def test_a_run_without_a_prompt_of_its_own_keeps_the_last_words_of_a_person_before_it() -> None:
+    past = [Message.user("Book a table."), Message.assistant("For when?"), Message.user("For nine."), Message.assistant("Where?"), summary_of("long ago")]
+    bench = Bench(says("They talked."), past=past, fork=Fork(run_id="run_0", seq=9, turn=2, asks=False))
+    for _ in range(40):
+        bench.turn(said="word " * 150)
+    assert kinds(await bench.room()) == ["summary"]
+    assert [message.text for message in bench.state.history[:2]] == ["Book a table.", "For nine."]
+    assert "They talked." in bench.state.history[2].text
+
+
+def summary_of(text: str) -> Message:
+    return message_of(text, (), chars_max=100)
+
+
 async def test_a_summary_that_is_huge_is_cut() -> None:
     bench = Bench(says("word " * 50_000))
     for _ in range(40):
         bench.turn(said="word " * 150)
     await bench.room()
     assert CUT_HERE in bench.state.history[1].text
+    assert len(bench.state.history[1].text) - len(summary_of("").text) < 5_100, "a quarter of what is aimed at, at four characters a token"
     assert bench.tokens < WINDOW * 0.6
 
 
@@ -354,6 +388,14 @@ async def test_who_failed_is_not_asked_again_as_long_as_clearing_is_enough() -> 
     assert [kinds(one)[0] for one in made] == ["cleared", "cleared", "summary"]
 
 
+async def test_who_failed_is_asked_again_where_somebody_wants_room() -> None:
+    bench = Bench(fails("auth"), says("Now."))
+    while not (await bench.room()).entries:
+        bench.turn("x" * 1500, said="word " * 450)
+    assert bench.small.place == 1
+    assert kinds(await bench.room(forced=True))[0] == "summary"
+
+
 # ---------------------------------------------------------------- what it may cost
 
 
@@ -401,6 +443,33 @@ async def test_what_a_summary_may_cost_is_kept_for_it_while_it_is_made() -> None
     receipt = only(await bench.room())
     assert seen[0] < before - 5000
     assert bench.state.ledger.left(Outcome.TOKEN_LIMIT) == before - receipt.spent.usage.total_tokens
+
+
+async def test_what_a_summary_may_cost_in_money_is_kept_for_it_while_it_is_made() -> None:
+    bench = Bench()
+    limited(bench, cost_usd=1_000_000.0)
+    rates = Rates(input=flat(3_000_000), output=flat(10_000_000), cache_read=flat(1_000_000), cache_write=flat(2_000_000), request=Decimal(7))
+    seen: list[float] = []
+
+    class Watching(ScriptedModel):
+        async def stream(self, request: ModelRequest) -> AsyncGenerator[Delta, None]:
+            seen.append(bench.state.ledger.left(Outcome.COST_LIMIT))
+            async for delta in super().stream(request):
+                yield delta
+
+    async def who() -> AsyncGenerator[Summariser, None]:
+        yield Summariser(bench.small, bench.small.name, lambda name: Known(lambda at: rates))
+
+    bench.small, bench.who = Watching([says("Short.")], name="script:small"), who
+    bench.compactor = bench.again()
+    for _ in range(40):
+        bench.turn(said="word " * 150)
+    receipt = only(await bench.room())
+    (request,) = bench.small.requests
+    assert request.settings.max_tokens is not None
+    asked = (1_000_000 - seen[0] - 7 - 10 * request.settings.max_tokens) / 3
+    assert size_of(request.messages).tokens <= asked < WINDOW + 5_000
+    assert bench.state.ledger.left(Outcome.COST_LIMIT) == 1_000_000 - receipt.spent.cost_usd == 1_000_000 - 7 - 3 * 10 - 10 * 5
 
 
 async def test_what_was_kept_for_one_that_failed_is_free_again() -> None:

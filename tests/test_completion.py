@@ -117,6 +117,14 @@ async def test_a_limit_of_calls_keeps_one_for_it() -> None:
         assert (result.outcome, result.output, result.metrics.tool_calls) == ("completed", "x", limit), limit
 
 
+async def test_where_one_call_is_allowed_it_is_for_that_and_the_model_is_told() -> None:
+    model = ScriptedModel([asks(call("look"), done("x"))])
+    one = Agent[Any, str](name="worker", model=model, tools=[gives("look")], completion=True)
+    result = await open_runtime().run(one, "go", limits=Limits(tool_calls=1))
+    assert (result.outcome, result.output, result.metrics.tool_calls) == ("completed", "x", 1)
+    assert "call `complete` now" in model.requests[0].messages[-1].text
+
+
 async def test_more_calls_than_are_allowed_leave_one_for_it() -> None:
     script = [asks(*[call("look", at=i) for i in range(5)]), asks(done("x"))]
     result = await open_runtime().run(completing(script, gives("look", "seen")), "go", limits=Limits(tool_calls=3))

@@ -20,8 +20,10 @@ from tests.test_run_state import check_state
 from treadle.cli.story import Note, Story
 from treadle.context import (
     AGAIN,
+    BYTES_PER_TOKEN,
     HEAD_CHARS,
     LINES,
+    MESSAGE_TOKENS,
     RAN,
     TOO_LONG,
     Cleared,
@@ -31,6 +33,7 @@ from treadle.context import (
     Summary,
     folded,
     last_turn,
+    long_results,
     newest,
     old_results,
     read_receipt,
@@ -41,7 +44,7 @@ from treadle.errors import AgentError
 from treadle.journals import open_journal
 from treadle.journals.memory import MemoryJournal
 from treadle.json_text import encode_json
-from treadle.message import MediaPart, Message, TextPart, ToolCall, ToolResult
+from treadle.message import MediaPart, Message, Part, ProviderPart, ReasoningPart, TextPart, ToolCall, ToolResult
 from treadle.run_state import RunState
 from treadle.todos import Todo, in_one_line, standing
 from treadle.types import Usage
@@ -172,6 +175,24 @@ def test_any_conversation_is_the_same_in_every_store_whatever_was_cut_in_it(data
     anyio.run(holds)
 
 
+@pytest.mark.parametrize(
+    ("part", "size"),
+    [
+        (TextPart(text="abc"), (3, 0)),
+        (TextPart(text="aß€"), (6, 0)),
+        (ReasoningPart(text="abcd"), (4, 0)),
+        (ToolCall(id="c", name="look", arguments_json='{"a":1}'), (4 + 7, 0)),
+        (result("12345"), (5, 0)),
+        (result((TextPart(text="1234"), PNG, PNG)), (4, 2)),
+        (ProviderPart(provider="p", data='{"x":2}'), (7, 0)),
+        (PNG, (0, 1)),
+    ],
+)
+def test_a_message_is_as_large_as_what_its_parts_hold_and_what_stands_around_it(part: Part, size: tuple[int, int]) -> None:
+    message = Message(id="m", role="user", parts=(part, part), created_at=AT)
+    assert size_of([message, message]) == (2 * (MESSAGE_TOKENS * BYTES_PER_TOKEN + 2 * size[0]), 4 * size[1])
+
+
 # ---------------------------------------------------------------- what is cleared
 
 
@@ -209,6 +230,14 @@ def test_what_is_short_stays_and_so_does_what_nobody_knows() -> None:
     short, unknown = turn("c", "ok"), turn("d", "x" * 5000)
     unknown[1] = unknown[1].with_parts([result("x" * 5000, "d", unknown=True, is_error=True)])
     assert old_results([*short, *unknown], {"c", "d"}.__contains__) == ()
+
+
+@pytest.mark.parametrize("results", [1, 2, 5])
+def test_results_that_are_too_long_have_the_room_together(results: int) -> None:
+    messages = [message for i in range(results) for message in turn(f"c{i}", "x" * 90_000)]
+    cuts = long_results(messages, 10_000)
+    assert [(cut.line, cut.kept) for cut in cuts] == [(TOO_LONG, 30_000 // results - len(LINES[TOO_LONG]))] * results
+    assert 9_500 < size_of(Cleared(cuts=cuts).of(messages)).tokens < 10_500
 
 
 def test_the_lines_are_in_the_receipt_as_they_were_written() -> None:

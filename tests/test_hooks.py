@@ -7,7 +7,7 @@ from typing import Any
 import anyio
 import pytest
 
-from tests.doubles import USED, Gate, PlainTool, PlayedModel, Seen, agent, asks, breaks, call, gives, hook, open_runtime, says, text, watch
+from tests.doubles import USED, Gate, PlainTool, PlayedModel, Seen, agent, asks, breaks, call, end, gives, hook, open_runtime, says, text, watch
 from treadle import (
     Agent,
     Approve,
@@ -29,9 +29,11 @@ from treadle import (
     tool,
 )
 from treadle.asking import ApprovalRequest
+from treadle.entries import ModelResponded
 from treadle.feed import Feed
 from treadle.hooks import Add, Answer, Ask, HookedRun, Hooks, Stop
 from treadle.hub import Hub
+from treadle.model import TextDelta
 from treadle.testing import MemoryJournal, ScriptedModel
 from treadle.types import StopReason
 
@@ -197,11 +199,13 @@ async def test_an_answer_in_the_models_place_stands_in_the_journal_and_a_resume_
 
 async def test_a_response_that_a_hook_changes_is_what_is_stored_and_what_listeners_end_with() -> None:
     def after(run_: HookedRun, request: ModelRequest, said: ModelResponse) -> ModelResponse:
-        return response(TextPart(text=said.text.replace("dull", "nice")))
+        return response(TextPart(text=said.text.replace("dull", "nice")), model="another")
 
-    seen = await run(hook(after_model=after), [says("a dull day")])
+    seen = await run(hook(after_model=after), PlayedModel([TextDelta("a dull day"), end(model="said-1")]))
     assert seen.result.text == "a nice day"
     assert seen.result.metrics.usage == Usage(**USED)
+    (stored,) = [record.entry for record in seen.records if isinstance(record.entry, ModelResponded)]
+    assert stored.model == "said-1", "whose price counts"
     assert [(event.kind, event.attempt) for event in seen.of(events.Retry)] == [("hook", 1)]
     heard = [event.text for event in seen.of(events.TextDelta) if event.attempt == 2]
     assert "".join(heard) == "a nice day"

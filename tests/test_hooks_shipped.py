@@ -174,6 +174,16 @@ async def test_a_folder_is_the_users_own_outlives_the_process_and_a_broken_file_
     assert (await run(Cache(folder))).result.text == "anew"
 
 
+async def test_an_answer_that_cannot_be_put_in_its_place_leaves_nothing_behind(tmp_path: Path) -> None:
+    folder = tmp_path / "answers"
+    await run(Cache(folder), says("kept"))
+    (file,) = folder.iterdir()
+    file.unlink()
+    (file / "in the way").mkdir(parents=True)
+    assert (await run(Cache(folder), says("ok"))).result.text == "ok"
+    assert [*folder.iterdir()] == [file]
+
+
 async def test_a_folder_that_cannot_be_written_harms_no_run(tmp_path: Path) -> None:
     (tmp_path / "answers").write_text("a file")
     seen = await run(Cache(tmp_path / "answers"), says("ok"))

@@ -198,16 +198,6 @@ async def test_an_answer_cut_because_the_run_had_no_more_tokens_is_token_limit_a
     assert seen.outcome == "truncated"
 
 
-async def test_an_attempt_that_may_have_been_paid_is_not_made_again_where_it_does_not_fit_twice() -> None:
-    cut = [TextDelta("Half"), AgentError("network", "gone")]
-    model = PlayedModel(cut, text("never"))
-    seen = await watch(model, limits=Limits(tokens=1000))
-    assert (seen.outcome, len(model.requests)) == ("token_limit", 1)
-    model = PlayedModel(cut, text("Whole."))
-    seen = await watch(model, limits=Limits(tokens=1000), settings=Settings(max_tokens=400))
-    assert (seen.outcome, seen.result.text, len(model.requests)) == ("completed", "Whole.", 2)
-
-
 async def test_cached_input_counts_too() -> None:
     usage = {"input_tokens": 1, "output_tokens": 1, "cache_read_tokens": 400, "cache_write_tokens": 400}
     seen = await watch([asks(call("look"), usage=usage), says("never")], gives("look"), limits=Limits(tokens=1000))

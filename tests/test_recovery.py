@@ -329,6 +329,15 @@ async def test_a_probe_is_asked_what_happened(answer: Any, times: int, text: str
     assert ("the mail server is down" in caplog.text) == isinstance(answer, ValueError)
 
 
+@pytest.mark.parametrize("on_unknown", ["tell", "wait", "fail"])
+async def test_a_probe_is_asked_first_whatever_is_to_become_of_what_it_cannot_tell(on_unknown: Any) -> None:
+    effects = Effects()
+    tool = effects.tool("send", looks=answers(Happened("sent at noon")))
+    rt, run_id = await lost_call(tool)
+    result, _ = await resumed(rt, run_id, agent([*ONE], tool), on_unknown=on_unknown)
+    assert (result.outcome, told(result)["c1"].text, effects.done) == ("completed", "sent at noon", [])
+
+
 async def test_a_probe_that_does_not_answer_in_time_cannot_tell() -> None:
     gate = Gate()
 

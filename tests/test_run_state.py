@@ -283,6 +283,20 @@ def test_the_limit_that_leaves_a_turn_fewer_tokens_is_known() -> None:
         assert state.clamped is clamped
 
 
+def test_the_limit_that_makes_a_turn_the_last_one_is_what_the_journal_says_or_else_what_the_counts_say() -> None:
+    two_turns = msgspec.structs.replace(STARTED, limits=Limits(turns=2))
+    for said, last in [(None, Outcome.TURN_LIMIT), (Outcome.TOKEN_LIMIT, Outcome.TOKEN_LIMIT)]:
+        message = Message(id="msg_1", role="assistant", parts=(TextPart(text="so"),), created_at=AT)
+        state = folded(
+            [two_turns, ModelRequested(at=AT, turn=1), ModelResponded(at=AT, turn=1, attempt=1, message=message, usage=Usage(), stop_reason=StopReason.PAUSE)]
+        )
+        assert state.last is None
+        state.apply(ModelRequested(at=AT, turn=2, last=said))
+        assert state.last is last
+    state = folded([STARTED, ModelRequested(at=AT, turn=1, last=Outcome.COST_LIMIT)])
+    assert state.last is Outcome.COST_LIMIT
+
+
 def test_responses_that_say_nothing_are_counted_in_a_row_where_they_were_meant_to_be_the_answer() -> None:
     state, counts = folded([STARTED]), list[int]()
     for turn, (words, stop) in enumerate(

@@ -335,8 +335,10 @@ async def test_children_beyond_the_turns_that_are_left_are_not_begun_and_the_par
 
 async def test_calls_of_children_count_on_their_parent() -> None:
     helper = make("helper", [asks(*[call("look", at=i) for i in range(5)]), says("looked")], gives("look"))
-    result = await open_runtime().run(make("boss", [asks(call("helper", prompt="x")), says("done")], helper, limits=Limits(tool_calls=3)), "go")
+    rt = open_runtime()
+    result = await rt.run(make("boss", [asks(call("helper", prompt="x")), says("done")], helper, limits=Limits(tool_calls=3)), "go")
     assert result.outcome in ("completed", "call_limit")
+    assert {info.agent: info.tool_calls for info in await rt.journal.runs()} == {"boss": 1, "helper": 2}
 
 
 async def test_limits_of_its_own_bind_a_child_where_they_are_lower_and_not_where_they_are_higher() -> None:
