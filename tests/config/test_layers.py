@@ -678,7 +678,20 @@ def test_values_that_are_words_or_paths_are_no_secrets_of_the_environment(tmp_pa
 def test_rows_stand_in_the_order_of_the_manual(place: Place) -> None:
     place.mine(MANUAL)
     groups = list(dict.fromkeys(row.key.split(".")[0] for row in place.load().rows()))
-    assert groups == ["models", "fallback", "providers", "defaults", "limits", "permissions", "mcp_servers", "service", "agents", "journal", "keep_runs", "telemetry"]
+    assert groups == [
+        "models",
+        "fallback",
+        "providers",
+        "defaults",
+        "limits",
+        "permissions",
+        "mcp_servers",
+        "service",
+        "agents",
+        "journal",
+        "keep_runs",
+        "telemetry",
+    ]
 
 
 def test_layers_collect_problems_without_raising(place: Place) -> None:
