@@ -12,7 +12,7 @@ check:
 	$(BIN)ruff check src tests benchmarks examples
 	$(BIN)pyright
 	$(BIN)mypy
-	$(BIN)lint-imports
+	$(BIN)lint-imports --no-cache
 	$(BIN)deptry src
 	$(BIN)codespell src docs benchmarks examples README.md ARCHITECTURE.md AGENTS.md CONTRIBUTING.md SECURITY.md CHANGELOG.md
 
