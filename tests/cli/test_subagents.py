@@ -68,6 +68,24 @@ def test_a_tree_of_runs_is_shown(cli: Cli):
     assert [line for line in listed if "↳ send it" in line]
 
 
+def test_the_runs_that_one_has_started_do_not_hide_the_others_in_the_list(cli: Cli):
+    asks = [{"name": "poet", "arguments": {"prompt": f"verse {i}"}} for i in range(25)]
+    own(cli, "agents/poet.md", f"---\ndescription: Writes\nmodel: {cli.script({'text': 'a rose'})}\n---\nWrite.\n")
+    own(cli, "agents/editor.md", f"---\ndescription: Edits\nmodel: {cli.script({'tool_calls': asks}, {'text': 'a book'})}\ntools: [poet]\n---\nEdit.\n")
+    assert cli("run", "before", "--model", cli.script({"text": "ok"})).code == 0
+    assert cli("run", "a book, please", "--agent", "editor").code == 0
+    head, *lines, more, _ = cli("runs", "list", "--limit", "2").out.split("\n")
+    assert head.startswith("RUN")
+    assert [line.rpartition("  ")[2] for line in lines] == ["↳ verse 24", "↳ verse 23", "↳ verse 22", "a book, please", "before"]
+    assert len({line.split()[0] for line in lines}) == 5
+    book = next(row["run_id"] for row in rows(cli) if row["agent"] == "editor")
+    assert (more.startswith("22 more runs of "), more.endswith(f": treadle runs show {book}")) == (True, True)
+    for line in lines:
+        assert cli("runs", "show", line.split()[0], "--json").code == 0
+    assert len(rows(cli)) == 27
+    assert len(cli("runs", "list", "--json", "--limit", "1").json) == 26
+
+
 def test_a_result_from_outside_is_given_days_later(cli: Cli):
     modules = cli.home / "modules"
     modules.mkdir()

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from datetime import UTC, datetime
 
 import click
@@ -9,25 +10,29 @@ import click
 from treadle.cli.help import HELP
 from treadle.cli.journal_option import Place, journal_option, on_journal
 from treadle.cli.render import one_line
-from treadle.cli.runs.row import model_name, row_of, short, status_of, style_of
-from treadle.cli.terminal import Ink, Style, ago, cut, money, put, put_json, table, tokens
-from treadle.journal import RunInfo
+from treadle.cli.runs.row import PREFIX, SHORT_CHARS, model_name, row_of, status_of, style_of
+from treadle.cli.terminal import Ink, Style, ago, count, cut, money, put, put_json, table, tokens
+from treadle.journal import Journal, RunInfo
 from treadle.redaction import Redactor
 
 MODEL_COLUMNS = 18
 AGENT_COLUMNS = 12
+CHILDREN_SHOWN = 3
 USUAL_AGENT = "treadle"
 NUMBERS = frozenset({"age", "turns", "calls", "tokens", "cost"})
 
 
 @click.command("list", context_settings=HELP)
 @click.option("--json", "as_json", is_flag=True, help="As JSON: a list of runs.")
-@click.option("--limit", type=click.IntRange(1), metavar="N", default=20, show_default=True, help="At most so many runs.")
+@click.option("--limit", type=click.IntRange(1), metavar="N", default=20, show_default=True, help="At most so many runs, and those that they started.")
 @click.option("--all", "everything", is_flag=True, help="All runs, without a limit.")
 @click.option("--session", metavar="ID", help="Only runs of this conversation.")
 @journal_option
 def list_(as_json: bool, limit: int, everything: bool, session: str | None, journal: str | None) -> None:
-    """The newest runs. ↳ marks one that another run started, ⑂ one that was forked from another."""
+    """The newest runs. ↳ marks one that another run started, ⑂ one that was forked from another.
+
+    Of the runs that one has started the table has the newest three; `treadle runs show` has all of them.
+    """
 
     def show(found: list[RunInfo], secrets: Redactor) -> None:
         if as_json:
@@ -38,14 +43,31 @@ def list_(as_json: bool, limit: int, everything: bool, session: str | None, jour
             put('There are no runs yet. Begin one: treadle run "what to do"' if session is None else f"There are no runs of the session {session!r}.")
 
     async def work(place: Place) -> None:
-        show(await place.journal.runs(limit=None if everything else limit, session_id=session), place.secrets)
+        show(await _newest(place.journal, None if everything else limit, session), place.secrets)
 
     on_journal(journal, work, absent=lambda secrets: show([], secrets))
 
 
+async def _newest(journal: Journal, limit: int | None, session: str | None) -> list[RunInfo]:
+    """So many that no other run started, and the others that are as new as these."""
+    if limit is None:
+        return await journal.runs(session_id=session)
+    size = 2 * limit
+    while True:
+        found = await journal.runs(limit=size, session_id=session)
+        begun = [n for n, info in enumerate(found, 1) if info.parent_run_id is None]
+        if len(begun) >= limit:
+            return found[: begun[limit - 1]]
+        if len(found) < size:
+            return found
+        size *= 4
+
+
 def _print_table(found: list[RunInfo], secrets: Redactor) -> None:
+    found, others = _few_of_each(found)
+    id_chars = _telling(found)
     head = ["run", "age", "status", "agent", "model", "turns", "calls", "tokens", "cost", "prompt"]
-    rows = [_cells(info, secrets) for info in found]
+    rows = [_cells(info, secrets, id_chars) for info in found]
     says_nothing = {"agent": all(info.agent == USUAL_AGENT for info in found), "cost": all(info.cost_usd is None for info in found)}
     for name in (name for name, empty in says_nothing.items() if empty):
         at = head.index(name)
@@ -56,18 +78,37 @@ def _print_table(found: list[RunInfo], secrets: Redactor) -> None:
 
     for line in table(head, rows, right=NUMBERS, ink=Ink(), style=style):
         put(line)
+    for parent, number in others.items():
+        put(f"{count(number, 'more run')} of {one_line(parent.removeprefix(PREFIX)[:id_chars])}: treadle runs show {one_line(parent)}")
+
+
+def _few_of_each(found: list[RunInfo]) -> tuple[list[RunInfo], Counter[str]]:
+    """The newest of those that one run has started, so that they do not hide all others; and how many more there are of each."""
+    seen, shown = Counter[str](), list[RunInfo]()
+    for info in found:
+        if info.parent_run_id is not None:
+            seen[info.parent_run_id] += 1
+        if info.parent_run_id is None or seen[info.parent_run_id] <= CHILDREN_SHOWN:
+            shown.append(info)
+    return shown, Counter({parent: number - CHILDREN_SHOWN for parent, number in seen.items() if number > CHILDREN_SHOWN})
+
+
+def _telling(found: list[RunInfo]) -> int:
+    """How many characters of their ids tell them apart: those that began in the same millisecond need more."""
+    ids = {info.run_id.removeprefix(PREFIX) for info in found}
+    return next((size for size in range(SHORT_CHARS, 40) if len({run_id[:size] for run_id in ids}) == len(ids)), 40)
 
 
 _STYLES: dict[str, Style] = {"run": "cyan", "age": "dim", "agent": "dim", "model": "dim"}
 
 
-def _cells(info: RunInfo, secrets: Redactor) -> list[str]:
+def _cells(info: RunInfo, secrets: Redactor, id_chars: int) -> list[str]:
     def shown(text: str) -> str:
         return one_line(secrets.text(text), 200)
 
     mark = "↳ " if info.parent_run_id else "⑂ " if info.forked_from else ""
     return [
-        one_line(short(info.run_id)),
+        one_line(info.run_id.removeprefix(PREFIX)[:id_chars]),
         ago(info.started_at, datetime.now(UTC)),
         status_of(info),
         cut(shown(info.agent), AGENT_COLUMNS),

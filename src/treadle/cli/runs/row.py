@@ -14,7 +14,7 @@ from treadle.types import Outcome
 
 PREFIX: Final = "run_"
 SHORT_CHARS = 12
-"""Of an id without its prefix: the time in milliseconds."""
+"""Of an id without its prefix: the time in milliseconds, which is mostly enough for a command."""
 
 
 def row_of(info: RunInfo, secrets: Redactor) -> dict[str, Any]:
@@ -22,11 +22,6 @@ def row_of(info: RunInfo, secrets: Redactor) -> dict[str, Any]:
     row = msgspec.structs.asdict(info)
     del row["entries"], row["spending"]
     return {**row, "prompt": secrets.shortened(info.prompt)}
-
-
-def short(run_id: str) -> str:
-    """The beginning of an id, which is enough for a command."""
-    return run_id.removeprefix(PREFIX)[:SHORT_CHARS]
 
 
 def status_of(info: RunInfo) -> str:
