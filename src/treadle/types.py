@@ -250,7 +250,10 @@ class Settings(Value, frozen=True, kw_only=True):
 
 
 class Limits(Value, frozen=True, kw_only=True):
-    """Where a run must stop. None is no limit. Each is a whole number of at least 1, or a positive number."""
+    """Where a run must stop. None is no limit. Each is a whole number of at least 1, or a positive number.
+
+    All but `seconds` count what the runs that it starts take too: each spends from the limits of all above it.
+    """
 
     turns: int | None = None
     """At most this many model responses; the last one is asked for without tools (not where turns=1)."""
