@@ -5,12 +5,15 @@ from __future__ import annotations
 import json
 import signal
 import sqlite3
+import sys
 from contextlib import closing
+from pathlib import Path
 from typing import Any
 
 import pytest
 
 from tests.cli.conftest import Cli
+from tests.cli.test_agents import own
 
 
 def journal(cli: Cli, **environment: str) -> dict[str, Any]:
@@ -50,3 +53,38 @@ def test_a_journal_that_no_run_could_use_is_bad(cli: Cli, url: str, state: str, 
         newer.execute("pragma user_version = 9999")
     found = journal(cli, TREADLE_JOURNAL=url)
     assert (found["state"], said in found["text"]) == (state, True), found
+
+
+# ---------------------------------------------------------------- MCP servers
+
+SERVER = Path(__file__).parent.parent / "tools" / "mcp" / "a_server.py"
+
+
+def servers(cli: Cli, *options: str) -> list[tuple[str, str]]:
+    findings = json.loads(cli("doctor", "--json", *options).out)
+    return [(finding["state"], finding["text"]) for finding in findings if finding["what"] == "mcp"]
+
+
+def test_configured_mcp_servers_are_asked_only_with_full(cli: Cli):
+    assert servers(cli, "--offline") == []
+    own(
+        cli,
+        "config.yaml",
+        f"""defaults: {{sandbox: "off"}}
+mcp_servers:
+  good: {{command: [{sys.executable}, {SERVER}, stdio], env: {{TOKEN: hunter2hunter2}}, tools: [add, fial]}}
+  dead: {{command: [/no/such/program]}}
+  far: {{url: "http://127.0.0.1:9/mcp?key=hunter2hunter2"}}
+""",
+    )
+    ((state, said),) = servers(cli, "--offline")
+    assert (state, said) == ("note", "good, dead, far: not asked; --full starts them and asks for their tools")
+    assert servers(cli, "--offline", "--full") == [
+        ("note", "far: not asked, because of --offline"),
+        ("ok", f"good: 1 tool from {sys.executable}"),
+        ("note", "the MCP server 'good': 'fial' not offered: it has no such tool, which its tools= names"),
+        (
+            "bad",
+            "the MCP server 'dead' cannot be used: it could not be connected to: the program '/no/such/program' cannot be started: No such file or directory",
+        ),
+    ]

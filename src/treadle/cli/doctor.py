@@ -19,6 +19,7 @@ import click
 
 from treadle import __version__
 from treadle.cli.doctor_sandbox import sandbox_findings
+from treadle.cli.doctor_servers import server_findings
 from treadle.cli.help import HELP
 from treadle.cli.journal_option import journal_file, journal_url
 from treadle.cli.render import plain
@@ -45,7 +46,7 @@ class Finding:
 
 @click.command(context_settings=HELP)
 @click.option("--offline", is_flag=True, help="Without connecting to the provider.")
-@click.option("--full", is_flag=True, help="Try every way out of the sandbox that is known. Takes some seconds.")
+@click.option("--full", is_flag=True, help="Try every way out of the sandbox that is known, and start the configured MCP servers. Takes some seconds.")
 @click.option("--json", "as_json", is_flag=True, help="As JSON: a list of findings.")
 def doctor(offline: bool, full: bool, as_json: bool) -> None:
     """Test the key, the connection, the sandbox and the tools, and say what to do about what is wrong.
@@ -82,6 +83,8 @@ def _findings(offline: bool, *, full: bool) -> Iterator[Finding]:
     yield _program("rg", "grep uses its own, slower search: install ripgrep, or pip install 'treadle[ripgrep]'", needed=False)
     for state, text in sandbox_findings(config, full=full):
         yield Finding("sandbox", state, text)
+    for state, text in server_findings(config, full=full, offline=offline):
+        yield Finding("mcp", state, text)
 
 
 def _journal(config: Config) -> Finding:

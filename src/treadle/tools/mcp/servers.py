@@ -30,6 +30,8 @@ if TYPE_CHECKING:
     from treadle.tools.mcp.connection import Connection, Era
 
 INSTALL = "pip install 'treadle[mcp]'"
+LEFT_OUT = "; its tools are not there in this run"
+"""What the warning about a server that cannot be used ends with."""
 
 Warn = Callable[[str], None]
 
@@ -100,7 +102,7 @@ class McpServers:
         for server, why in missed.items():
             if server.name in required:
                 raise AgentError("tool", f"{why}; this run needs it")
-            warn(f"{why}; its tools are not there in this run")
+            warn(why + LEFT_OUT)
         names, tools = set(taken), list[McpTool]()
         for tool in (tool for server in dict.fromkeys(servers) for tool in found.get(server, [])):
             if tool.name in names:
