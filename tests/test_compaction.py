@@ -391,9 +391,12 @@ async def test_who_failed_is_not_asked_again_as_long_as_clearing_is_enough() -> 
 async def test_who_failed_is_asked_again_where_somebody_wants_room() -> None:
     bench = Bench(fails("auth"), says("Now."))
     while not (await bench.room()).entries:
-        bench.turn("x" * 1500, said="word " * 450)
+        bench.turn("x" * 1500, said="word " * 300)
     assert bench.small.place == 1
-    assert kinds(await bench.room(forced=True))[0] == "summary"
+    for _ in range(3):
+        bench.turn("x" * 2400, said="word " * 30)
+    assert not bench.compactor.is_needed(1000)
+    assert kinds(await bench.room(forced=True))[-1] == "summary"
 
 
 # ---------------------------------------------------------------- what it may cost
@@ -457,8 +460,11 @@ async def test_what_a_summary_may_cost_in_money_is_kept_for_it_while_it_is_made(
             async for delta in super().stream(request):
                 yield delta
 
+    def prices(name: str) -> Pricing:
+        return Known(lambda at: rates)
+
     async def who() -> AsyncGenerator[Summariser, None]:
-        yield Summariser(bench.small, bench.small.name, lambda name: Known(lambda at: rates))
+        yield Summariser(bench.small, bench.small.name, prices)
 
     bench.small, bench.who = Watching([says("Short.")], name="script:small"), who
     bench.compactor = bench.again()

@@ -369,10 +369,11 @@ async def test_a_run_that_is_cancelled_while_a_probe_is_asked_is_closed_and_the_
 
 async def test_where_it_must_not_be_unknown_the_run_fails() -> None:
     effects = Effects()
-    tool = effects.tool("send")
-    rt, run_id = await lost_call(tool)
-    result, _ = await resumed(rt, run_id, agent([*ONE], tool), on_unknown="fail")
-    assert (result.outcome, effects.done) == ("error", [])
+    tool, look = effects.tool("send"), effects.tool("look", effect="pure", parallel=False)
+    script = [asks(call("send", "c1", to="ada"), call("look", "c2")), says("done")]
+    rt, run_id = await lost_call(tool, gives("look", effect="pure", parallel=False), script=script)
+    result, _ = await resumed(rt, run_id, agent([*script], tool, look), on_unknown="fail")
+    assert (result.outcome, effects.done) == ("error", []), "nothing else is begun either"
     assert result.error is not None
     assert (result.error.kind, "send (call c1)" in result.error.message) == ("tool", True)
     assert told(result)["c1"].unknown
