@@ -19,6 +19,7 @@ import pytest
 import treadle
 from tests.cli.conftest import KEY, Cli
 from treadle import Agent, AgentError, Callbacks, ErrorKind, Limits, MediaPart, Message, Runtime, Settings, ToolContext, tool
+from treadle.assembly import answers_of
 from treadle.testing import ScriptedModel
 from treadle.tooling import Tool
 from treadle.tools.mcp import McpServer
@@ -250,6 +251,12 @@ WRITTEN: dict[str, tuple[Callable[[], object], str]] = {
     "an option of the agent": (lambda: run(model="openai:gpt-5"), "model= is said of the agent"),
     "a misspelt option": (lambda: run(limit=Limits()), "knows no option 'limit' of a run; did you mean 'limits'?"),
     "a misspelt mode": (lambda: run(mode="fulll"), "mode='fulll' is none of: ask, accept-edits, plan, full"),
+    "a number as a user": (lambda: run(user_id=5), "user_id= is int: give a text"),
+    "a misspelt answer to a question": (lambda: run(on_ask="waitt"), "on_ask='waitt' is none of: deny, wait"),
+    "a misspelt way with the unknown": (lambda: run(on_unknown="huh"), "on_unknown='huh' is none of: tell, wait, fail"),
+    "a no without a reason": (lambda: treadle.Deny(cast("Any", None)), "Deny(None): give the reason as a text, or nothing"),
+    "an object as a result": (lambda: answers_of(cast("Any", {"results": {"c1": {"id": 5}}})), "results= takes a text for each call"),
+    "a list of denials": (lambda: answers_of(cast("Any", {"deny": ["c1"]})), "deny= takes a text for each call"),
     "a directory that is not there": (lambda: run(cwd="/gone/away"), "cwd='/gone/away' is no directory"),
     "a dictionary of callbacks": (lambda: run(callbacks={"on_text_delta": print}), "callbacks= is a dict: give Callbacks("),
     "a callback that is none": (lambda: callbacks(on_complete="print"), "on_complete= is a str: give a function"),

@@ -4,7 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Awaitable, Callable, Mapping
 from dataclasses import dataclass
-from typing import Any, TypeAlias
+from typing import Any, TypeAlias, cast
+
+from treadle.errors import AgentError
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -38,6 +40,11 @@ class Deny:
     """It may not, and why: the model is told."""
 
     reason: str = ""
+
+    def __post_init__(self) -> None:
+        """Raises AgentError(invalid): the journal keeps it, and takes nothing else."""
+        if not isinstance(cast("object", self.reason), str):
+            raise AgentError("invalid", f"Deny({self.reason!r}): give the reason as a text, or nothing")
 
 
 Approver: TypeAlias = Callable[[ApprovalRequest], Awaitable[Approve | Deny]]

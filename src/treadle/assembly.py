@@ -10,7 +10,7 @@ from contextlib import suppress
 from dataclasses import replace
 from functools import partial
 from pathlib import Path
-from typing import Any, get_args
+from typing import Any, cast, get_args
 
 import msgspec
 
@@ -37,7 +37,7 @@ from treadle.session import ResumeOptions, RunOptions
 from treadle.toolboxes import Toolboxes
 from treadle.tooling import Tool
 from treadle.tools.complete import Complete
-from treadle.types import DEFAULT_MAX_TOKENS, Limits, Mode, Settings, new_id
+from treadle.types import DEFAULT_MAX_TOKENS, Limits, Mode, OnAsk, OnUnknown, Settings, new_id
 from treadle.window import window
 
 DEFAULT_LIMITS = Limits(turns=100)
@@ -108,6 +108,7 @@ class Assembly:
     async def resumed(self, agent: Agent[Any, Any], state: RunState, options: ResumeOptions, *, caller: Caller | None = None) -> Plan:
         """Of a run whose driver is gone; without its resumption. What was said of its calls was checked before."""
         started = _started(state)
+        _check_words(options)
         await self.toolboxes.confining.check(agent)
         more, missed = await self._more_tools(agent)
         if (gone := missing_tool(state, {tool.name: tool for tool in (*agent.own_tools, *more)})) is not None:
@@ -193,6 +194,7 @@ class Assembly:
         fork: Fork | None = None,
         caller: Caller | None = None,
     ) -> Plan:
+        _check_words(options)
         values, run_id = agent.values(options.get("inputs") or {}), new_id("run")
         await self.toolboxes.confining.check(agent)
         limits = _limits(options.get("limits"), agent)
@@ -280,8 +282,12 @@ def _kind(value: object) -> str:
 
 
 def answers_of(options: ResumeOptions) -> Answers:
-    """What a person said about open calls."""
+    """What a person said about open calls. Raises AgentError(invalid) for what no journal could keep."""
     approve = options.get("approve", ())
+    for name in ("deny", "results"):
+        given = cast("object", options.get(name, {}))
+        if not isinstance(given, Mapping) or not all(isinstance(text, str) for text in cast("Mapping[object, object]", given).values()):
+            raise AgentError("invalid", f"{name}= takes a text for each call, like {name}={{'call_1': '…'}}; write what is no text as JSON")
     return Answers(
         on_unknown=options.get("on_unknown"),
         approve=frozenset([approve] if isinstance(approve, str) else approve),
@@ -322,6 +328,15 @@ def _limits(call: Limits | None, agent: Agent[Any, Any]) -> Limits:
 def _over(call: Limits | None, lower: Limits) -> Limits:
     merged = {name: value for limits in (lower, call) if limits is not None for name, value in msgspec.structs.asdict(limits).items() if value is not None}
     return Limits(**merged)
+
+
+def _check_words(options: Mapping[str, Any]) -> None:
+    """What the journal keeps of them, and could not read again."""
+    for name, words in (("on_ask", get_args(OnAsk)), ("on_unknown", get_args(OnUnknown))):
+        if options.get(name) not in (None, *words):
+            raise AgentError("invalid", f"{name}={options[name]!r} is none of: {', '.join(words)}")
+    if not isinstance(options.get("user_id"), str | None):
+        raise AgentError("invalid", f"user_id= is {type(options['user_id']).__name__}: give a text, like str(id)")
 
 
 def _mode(mode: str) -> Mode:
