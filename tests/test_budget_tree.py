@@ -178,6 +178,25 @@ def test_the_last_turn_that_money_allows_is_the_one_after_which_another_would_no
     assert seen == [500 + new], "a step of the rates is reached for sure where it can be"
 
 
+@pytest.mark.parametrize(("more", "last"), [(0, None), (-1, Outcome.TOKEN_LIMIT)])
+def test_the_last_turn_that_tokens_allow_is_the_one_after_which_another_would_not_fit(more: int, last: Outcome | None) -> None:
+    asked, said = 600, 400
+    made = root(tokens=500 + 2 * asked + 3 * said + more)
+    made.settle(Usage(input_tokens=100, output_tokens=said))
+    assert made.last_turn(300) is last
+
+
+def test_what_a_child_had_spent_before_it_was_taken_up_is_not_taken_from_its_share() -> None:
+    top, again = root(tokens=10_000), Ledger(Limits())
+    again.settle(Usage(output_tokens=3_000))
+    top.expect(4)
+    again.begin(top)
+    again.settle(Usage(output_tokens=1_000))
+    need = 3 * LEAST_SAID
+    share = (10_000 - need) // 4
+    assert child_of(top).output_left(100_000).tokens == 10_000 - need - share
+
+
 @pytest.mark.parametrize("limit", [1, 2, 3])
 def test_calls_of_a_child_are_those_that_its_parent_has_left(limit: int) -> None:
     top = root(tool_calls=limit)

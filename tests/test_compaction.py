@@ -305,6 +305,14 @@ async def test_a_run_without_a_prompt_of_its_own_keeps_the_last_words_of_a_perso
     assert "They talked." in bench.state.history[2].text
 
 
+async def test_a_conversation_that_begins_with_a_summary_has_one_summary_afterwards() -> None:
+    bench = Bench(says("All of it."), past=[summary_of("long ago"), Message.user("And now?"), Message.assistant("Go on.")])
+    while not (made := await bench.room()).entries:
+        bench.turn(said="word " * 150)
+    assert kinds(made) == ["summary"]
+    assert [message.text for message in bench.state.history if message.is_summary] == [summary_of("All of it.").text]
+
+
 def summary_of(text: str) -> Message:
     return message_of(text, (), chars_max=100)
 

@@ -9,10 +9,11 @@ from typing import Any, Literal
 
 import pytest
 
-from tests.doubles import asks, call, check_history, gives, open_runtime, says
-from treadle import Agent, AgentError, Runtime
+from tests.doubles import PlayedModel, asks, call, check_history, end, gives, open_runtime, says
+from treadle import Agent, AgentError, Runtime, events
 from treadle.asking import Approve
 from treadle.entries import InputAdded
+from treadle.model import TextDelta
 from treadle.result import RunResult
 from treadle.testing import ScriptedModel
 from treadle.types import Limits
@@ -115,6 +116,31 @@ async def test_a_limit_of_calls_keeps_one_for_it() -> None:
         script = [*[asks(call("look", at=i)) for i in range(limit - 1)], asks(done("x"))]
         result = await open_runtime().run(completing(script, gives("look")), "go", limits=Limits(tool_calls=limit))
         assert (result.outcome, result.output, result.metrics.tool_calls) == ("completed", "x", limit), limit
+
+
+async def test_the_call_that_is_kept_for_it_is_one() -> None:
+    result = await open_runtime().run(completing([asks(done("one", "a"), done("two", "b"))]), "go", limits=Limits(tool_calls=1))
+    assert (result.outcome, result.output, result.metrics.tool_calls) == ("completed", "one", 1)
+    assert "limit of 1 tool calls" in told(result)[1]
+
+
+async def test_what_an_answer_says_so_far_can_be_asked_for_while_it_comes() -> None:
+    model = PlayedModel([*map(TextDelta, ('{"city": "Os', 'lo", "da', 'ys": 2', "}")), end()])
+    seen: list[object] = []
+    async with open_runtime().stream(Agent(name="worker", model=model, output=Answer), "go") as stream:
+        assert stream.partial_output is None
+        async for event in stream:
+            if isinstance(event, events.TextDelta):
+                seen.append(stream.partial_output)
+    assert seen[-1] == {"city": "Oslo", "days": 2}
+    assert all(one is None or isinstance(one, dict) for one in seen)
+    assert stream.result.output == Answer("Oslo", 2)
+
+
+async def test_what_is_wrong_with_an_answer_in_the_last_turn_is_its_end() -> None:
+    model = ScriptedModel([says("many"), says("3")])
+    result = await open_runtime().run(Agent(name="count", model=model, output=int), "go", limits=Limits(turns=1))
+    assert (result.outcome, result.output, result.validated, len(model.requests)) == ("invalid_output", "many", False, 1)
 
 
 async def test_where_one_call_is_allowed_it_is_for_that_and_the_model_is_told() -> None:

@@ -226,6 +226,13 @@ def test_images_are_cleared_too(content: Any, said: str) -> None:
     assert f"what read gave here, {said}." in shortened.text
 
 
+def test_a_failure_stays_one_when_its_words_are_cleared() -> None:
+    messages = turn("c", "x" * 5000)
+    messages[1] = messages[1].with_parts([result("x" * 5000, "c", is_error=True)])
+    (cut,) = old_results(messages, {"c"}.__contains__)
+    assert Cleared(cuts=(cut,)).of(messages)[1].tool_results[0].is_error
+
+
 def test_what_is_short_stays_and_so_does_what_nobody_knows() -> None:
     short, unknown = turn("c", "ok"), turn("d", "x" * 5000)
     unknown[1] = unknown[1].with_parts([result("x" * 5000, "d", unknown=True, is_error=True)])

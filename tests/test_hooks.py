@@ -33,6 +33,7 @@ from treadle.entries import ModelResponded
 from treadle.feed import Feed
 from treadle.hooks import Add, Answer, Ask, HookedRun, Hooks, Stop
 from treadle.hub import Hub
+from treadle.message import ProviderPart, ReasoningPart
 from treadle.model import TextDelta
 from treadle.testing import MemoryJournal, ScriptedModel
 from treadle.types import StopReason
@@ -209,6 +210,13 @@ async def test_a_response_that_a_hook_changes_is_what_is_stored_and_what_listene
     assert [(event.kind, event.attempt) for event in seen.of(events.Retry)] == [("hook", 1)]
     heard = [event.text for event in seen.of(events.TextDelta) if event.attempt == 2]
     assert "".join(heard) == "a nice day"
+
+
+async def test_every_part_of_an_answer_in_the_models_place_is_kept() -> None:
+    parts = (ReasoningPart(text="so"), ProviderPart(provider="p", data='{"x":1}'), TextPart(text="it is"))
+    seen = await run(hook(before_model=response(*parts)), ScriptedModel([]))
+    assert [type(part) for part in seen.result.messages[-1].parts] == [ReasoningPart, ProviderPart, TextPart]
+    assert seen.result.text == "it is"
 
 
 async def test_a_call_that_a_hook_takes_out_of_a_response_is_not_made() -> None:

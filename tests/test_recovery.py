@@ -411,6 +411,24 @@ async def test_a_person_who_does_not_know_either_has_the_model_told() -> None:
     assert (told(result)["c1"].text, told(result)["c1"].unknown, effects.done, result.outcome) == (STOPPED, True, [], "completed")
 
 
+async def test_a_call_that_may_be_repeated_and_needs_a_person_by_now_waits_for_one() -> None:
+    effects = Effects()
+    rt, run_id = await lost_call(effects.tool("send", effect="idempotent"))
+    one = agent([*ONE], effects.tool("send", effect="idempotent", needs_approval=True))
+    result, _ = await resumed(rt, run_id, one, on_ask="wait")
+    assert (result.outcome, effects.done) == ("approval_needed", [])
+    result, _ = await resumed(rt, run_id, one, approve=["c1"])
+    assert (result.outcome, effects.times("c1")) == ("completed", 1)
+
+
+async def test_a_person_who_does_not_know_need_not_have_been_asked() -> None:
+    effects = Effects()
+    tool = effects.tool("send")
+    rt, run_id = await lost_call(tool)
+    result, _ = await resumed(rt, run_id, agent([*ONE], tool), deny={"c1": "no idea"})
+    assert (told(result)["c1"].text, told(result)["c1"].unknown, effects.done, result.outcome) == (STOPPED, True, [], "completed")
+
+
 async def test_a_person_who_found_out_says_what_it_gave() -> None:
     effects = Effects()
     tool = effects.tool("send")
