@@ -355,6 +355,12 @@ async def unknown() -> None:
         await runtime.resume("nope")
 
 
+async def no_text_in_a_fork() -> None:
+    async with Runtime.open() as runtime:
+        result = await runtime.run(hello(), "x")
+        await runtime.fork(result.run_id, turn=0, results=cast("Any", {"c": 5}))
+
+
 async def later() -> None:
     async with Runtime.open() as runtime:
         await runtime.submit(hello(), "x")
@@ -370,6 +376,7 @@ async def later() -> None:
         (too_early, "this run is not over: read its events to the end first"),
         (at_once, "session 'ada' is running already: wait for its end, cancel it, or steer it"),
         (unknown, "there is no run 'nope' here"),
+        (no_text_in_a_fork, "results= takes a text for each call"),
         (later, "Runtime.submit comes in a later version"),
     ],
 )

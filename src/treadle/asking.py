@@ -49,3 +49,9 @@ class Deny:
 
 Approver: TypeAlias = Callable[[ApprovalRequest], Awaitable[Approve | Deny]]
 """Asked about one call after the other. What it raises leaves the call open, and the run waits (`approval_needed`)."""
+
+
+def check_texts(name: str, given: object) -> None:
+    """What is said of calls, by their ids. Raises AgentError(invalid) for what no journal could keep."""
+    if not isinstance(given, Mapping) or not all(isinstance(text, str) for text in cast("Mapping[object, object]", given).values()):
+        raise AgentError("invalid", f"{name}= takes a text for each call, like {name}={{'call_1': '…'}}; write what is no text as JSON")

@@ -10,11 +10,12 @@ from contextlib import suppress
 from dataclasses import replace
 from functools import partial
 from pathlib import Path
-from typing import Any, cast, get_args
+from typing import Any, get_args
 
 import msgspec
 
 from treadle.agent import Agent, expand_message
+from treadle.asking import check_texts
 from treadle.clock import Clock
 from treadle.compaction import Summariser
 from treadle.config import Config
@@ -285,9 +286,7 @@ def answers_of(options: ResumeOptions) -> Answers:
     """What a person said about open calls. Raises AgentError(invalid) for what no journal could keep."""
     approve = options.get("approve", ())
     for name in ("deny", "results"):
-        given = cast("object", options.get(name, {}))
-        if not isinstance(given, Mapping) or not all(isinstance(text, str) for text in cast("Mapping[object, object]", given).values()):
-            raise AgentError("invalid", f"{name}= takes a text for each call, like {name}={{'call_1': '…'}}; write what is no text as JSON")
+        check_texts(name, options.get(name, {}))
     return Answers(
         on_unknown=options.get("on_unknown"),
         approve=frozenset([approve] if isinstance(approve, str) else approve),

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 
+from treadle.asking import check_texts
 from treadle.entries import Fork, ModelResponded, Record
 from treadle.errors import AgentError
 from treadle.run_state import RunState
@@ -11,6 +12,7 @@ from treadle.run_state import RunState
 
 def fork_of(run_id: str, state: RunState, turn: int, results: Mapping[str, str], *, asks: bool) -> Fork:
     """Raises AgentError(invalid) where there is no such turn, or nothing to go on with."""
+    check_texts("results", results)
     turns = state.ledger.turns
     if not 0 <= turn <= turns:
         raise AgentError("invalid", f"run {run_id} has {turns} turn{'' if turns == 1 else 's'}: fork it after one of 0 to {turns}, not after {turn}")

@@ -14,6 +14,7 @@ import pytest
 
 from tests.cli.conftest import Cli
 from tests.cli.test_agents import own
+from treadle.journals.sqlite.schema import VERSION
 
 
 def journal(cli: Cli, **environment: str) -> dict[str, Any]:
@@ -33,7 +34,7 @@ def test_a_journal_is_opened_and_its_runs_are_counted(cli: Cli):
     assert cli("run", "x", "--model", cli.script({"text": "hi"}), TREADLE_CRASH_AT="4").code == -signal.SIGKILL
     found = journal(cli)
     assert found["state"] == "ok"
-    assert all(words in found["text"] for words in ("journal.db: version 1, ", "kB, 2 runs, 1 stopped")), found
+    assert all(words in found["text"] for words in (f"journal.db: version {VERSION}, ", "kB, 2 runs, 1 stopped")), found
 
 
 @pytest.mark.parametrize(
