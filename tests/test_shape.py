@@ -22,6 +22,7 @@ LONG_FILES = {
 }
 FUNCTION_LINES_MOST = 46
 LONG_FUNCTIONS = {
+    "assembly.py:_plan": 48,  # a line for each thing that a run is made of
     "run_state.py:__init__": 78,  # the list of what a run is
     "tools/function/decorator.py:tool": 55,  # a signature with a docstring for each option
 }
