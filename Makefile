@@ -38,6 +38,8 @@ benchmarks:
 	$(BIN)python benchmarks/assistant.py
 	$(BIN)python benchmarks/sandbox.py
 	$(BIN)python benchmarks/grep.py
+	$(BIN)python benchmarks/subagents.py
+	$(BIN)python benchmarks/hooks.py
 
 # What tests/peers runs against: servers of others, a node package into .peers and wheels beside our own; and the JSON Schema Test Suite, which
 # the source package of jsonschema brings along.
