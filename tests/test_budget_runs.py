@@ -65,6 +65,17 @@ async def test_an_attempt_whose_stream_was_cut_counts_as_what_it_may_have_cost()
     assert seen.result.metrics.usage.total_tokens == 60, "nobody knows what was lost: it is no usage"
 
 
+@pytest.mark.parametrize("sent", [True, False])
+async def test_an_attempt_of_which_nothing_came_counts_where_it_had_left(sent: bool) -> None:
+    rt = open_runtime()
+    model = PlayedModel([AgentError("network", "no line", sent=sent)], [TextDelta("whole"), end(usage=Usage(input_tokens=50, output_tokens=10))])
+    seen = await watch(model, runtime=rt, limits=Limits(tokens=10_000), settings=SHORT)
+    first, _ = requested(seen)
+    assert first.reserved is not None
+    left = (await rt.journal.load(seen.result.run_id)).ledger.output_left(10**6)
+    assert left.tokens == 10_000 - first.reserved.tokens * sent - 60 - 60
+
+
 async def test_an_attempt_that_the_provider_refused_costs_nothing() -> None:
     rt = open_runtime()
     seen = await watch(ScriptedModel([fails("network", status=503), says("hi")]), runtime=rt, limits=Limits(tokens=10_000), settings=SHORT)
