@@ -80,6 +80,8 @@ class Bench:
         finally:
             self.compactor.give_back()
         check_history(self.state.history)
+        if made.overflow is not None:
+            raise made.overflow
         return made
 
     @property
@@ -352,6 +354,17 @@ async def test_where_nothing_helps_it_says_so() -> None:
     with pytest.raises(AgentError, match="more can go") as told:
         await bench.room()
     assert told.value.kind == "context_overflow"
+
+
+async def test_a_summary_that_was_paid_in_vain_counts_also_where_nothing_helps() -> None:
+    bench = Bench(says("", usage={"input_tokens": 10, "output_tokens": 5}))
+    for _ in range(40):
+        bench.turn(said="word " * 200, tokens=5000)
+    bench.turn(tokens=20_000)
+    before = bench.state.ledger.usage.total_tokens
+    with pytest.raises(AgentError, match="more can go"):
+        await bench.room()
+    assert bench.state.ledger.usage.total_tokens - before == 15
 
 
 async def test_forced_it_halves_what_there_is_or_says_that_nothing_can_go() -> None:

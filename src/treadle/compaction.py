@@ -94,6 +94,8 @@ class Made(NamedTuple):
     """To be appended as they are: the state has not changed yet."""
     less: bool = False
     """Whether the next request is smaller than it would have been."""
+    overflow: AgentError | None = None
+    """Of kind context_overflow, where what is left is known to be larger than the window: to be raised once the entries are kept, which may have cost."""
 
 
 class Compactor:
@@ -133,17 +135,18 @@ class Compactor:
     async def make_room(self, max_tokens: int, *, forced: bool = False) -> Made:
         """Only where every call has its result. Nothing where there is room, or nothing that could go. `give_back` comes after it, however it ends.
 
-        `forced`: also where there seems to be room. `max_tokens`: of the response that is to come. Raises AgentError(context_overflow)
-        where what is left is known to be larger than the window. Cancellation leaves nothing behind.
+        `forced`: also where there seems to be room. `max_tokens`: of the response that is to come. Cancellation leaves nothing behind.
         """
         if not self.is_needed(max_tokens, forced=forced):
             return Made()
         window, load = self._context(self._state.asked_model), self._load.tokens()
         work = _Work(self._state, self._fixed(), load, min(window or load, load) if forced else window or load, max_tokens)
         await self._work(work, forced=forced)
-        if window and work.load > window and self._state.measured[0]:
-            raise AgentError("context_overflow", f"the conversation has about {work.load:,} tokens, the model's window {window:,}, and nothing more can go")
-        return Made(work.entries(), work.load < load)
+        made = Made(work.entries(), work.load < load)
+        if not window or work.load <= window or not self._state.measured[0]:
+            return made
+        text = f"the conversation has about {work.load:,} tokens, the model's window {window:,}, and nothing more can go"
+        return made._replace(overflow=AgentError("context_overflow", text))
 
     async def _work(self, work: _Work, *, forced: bool) -> None:
         work.clear_old()

@@ -48,6 +48,8 @@ class RunRoom:
             self._compactor.give_back()
         for entry in made.entries if plan.hooks.has("after_compaction") else ():
             await plan.hooks.after_compaction(plan.hooked, decode_json(entry.receipt.encode(), dict[str, object]))
+        if made.overflow is not None:
+            raise made.overflow
         return made.less
 
     async def overcome(self) -> bool:
