@@ -15,6 +15,8 @@ from treadle.mcp_server.server import Context
 BURST: Final = 8
 INTERVAL_S: Final = 0.1
 """At most one note in this time on average; what comes faster than it can be told is left out, the oldest first."""
+LAST_S: Final = 1.0
+"""How long the result waits for the last notes."""
 MAX_CHARS: Final = 200
 
 
@@ -25,6 +27,9 @@ async def reporting(context: Context, redact: Callable[[str], str]) -> AsyncGene
     async with anyio.create_task_group() as group:
         group.start_soon(_tell, context, notes)
         yield notes.hear
+        notes.end()
+        with anyio.move_on_after(LAST_S):  # the steps of a run that is over quickly are told before its result
+            await notes.told.wait()
         group.cancel_scope.cancel()
 
 
@@ -36,6 +41,14 @@ class Notes:
         self._steps = 0
         self._untold: deque[tuple[int, str]] = deque(maxlen=BURST)
         self._news = anyio.Event()
+        self.over = False
+        """Nothing more comes."""
+        self.told = anyio.Event()
+        """And all was told."""
+
+    def end(self) -> None:
+        self.over = True
+        self._news.set()
 
     def hear(self, event: events.Event) -> None:
         """Never blocks."""
@@ -45,9 +58,11 @@ class Notes:
         self._untold.append((self._steps, _one_line(self._redact(text))))
         self._news.set()
 
-    async def next(self) -> tuple[int, str]:
-        """The number of the oldest step that was not told, and what it says."""
+    async def next(self) -> tuple[int, str] | None:
+        """The number of the oldest step that was not told, and what it says; None where nothing more comes."""
         while not self._untold:
+            if self.over:
+                return None
             self._news = anyio.Event()
             await self._news.wait()
         return self._untold.popleft()
@@ -72,13 +87,13 @@ def said_of(event: events.Event) -> str | None:
 async def _tell(context: Context, notes: Notes) -> None:
     """Quick at first; then no faster than the interval."""
     at_once, since = BURST, anyio.current_time()
-    while True:
-        step, text = await notes.next()
-        await context.session.report_progress(step, None, text)
+    while (note := await notes.next()) is not None:
+        await context.session.report_progress(note[0], None, note[1])
         earned, since = (anyio.current_time() - since) / INTERVAL_S, anyio.current_time()
         at_once = min(BURST, at_once + earned) - 1
-        if at_once < 0:
+        if at_once < 0 and not notes.over:
             await anyio.sleep(INTERVAL_S)
+    notes.told.set()
 
 
 def _one_line(text: str) -> str:
