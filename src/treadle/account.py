@@ -80,6 +80,8 @@ class Account:
         return least
 
     def hold(self, kind: int, amount: int) -> None:
+        if self._above is None and self._most[kind] is None:
+            return  # nobody asks how much is left
         self.own[kind] += amount
         self.held[kind] += amount
         node = self._above

@@ -260,7 +260,7 @@ class Ledger:
     def _turn_is_over(self) -> None:
         self.turns += 1
         self.fixed_bytes = 0
-        if self._account.own[TOKENS]:
+        if self._account.own[TOKENS] or self._account.own[USD]:
             self._account.let_go(TOKENS)
             self._account.let_go(USD)
         if self._on_last:

@@ -17,7 +17,7 @@ from treadle.context import Cleared, Cut, Receipt, Spent, Summary, last_turn, lo
 from treadle.entries import Compaction
 from treadle.errors import AgentError
 from treadle.json_text import encode_json
-from treadle.message import Message
+from treadle.message import Message, ToolResult
 from treadle.model import Model, ModelResponse, Switch
 from treadle.prices import Pricing, needed
 from treadle.retry import Attempt, RetryPolicy, ask
@@ -124,7 +124,21 @@ class Compactor:
     def is_needed(self, max_tokens: int, *, forced: bool = False) -> bool:
         """Whether the next request would be too large. `max_tokens`: of its response. `forced`: whether it seems so or not."""
         window = self._context(self._state.asked_model)
-        return forced or (bool(window) and self._load.tokens() > Room.of(window or 0, max_tokens).limit)
+        if forced or not window:
+            return forced
+        limit = Room.of(window, max_tokens).limit
+        return not self._is_far_from(limit) and self._load.tokens() > limit
+
+    def _is_far_from(self, limit: int) -> bool:
+        """At a glance: less than half of it is told, and what is new are short results. So most turns need no more."""
+        seen, tokens = self._state.measured
+        if not seen or 2 * tokens > limit:
+            return False
+        new = self._state.history[seen:]
+        texts = [part.content for message in new for part in message.parts if type(part) is ToolResult]
+        if len(texts) != sum(len(message.parts) for message in new):
+            return False
+        return 4 * sum(len(text) if type(text) is str else limit for text in texts) < limit  # no character is more than two tokens
 
     def give_back(self) -> None:
         """What was reserved for a summary; what it took is in the state by now."""

@@ -144,15 +144,15 @@ class ModelTurn:
     async def _ask(self, request: ModelRequest, attempt: Attempt) -> ModelResponse:
         self._feed.begin_message(self._message_id, attempt)
         listen = self._pricing.listening(self._feed.listener)
-        with self._traced.model(request) as self._span:
-            if self._traced.is_on:
-                listen = at_first(attempt, self._span.first_delta, listen)
-            try:
+        try:
+            if not self._traced.is_on:
                 response = await self._whole(request, attempt, listen)
-            finally:
-                self.reached += attempt.reached
-            if self._traced.is_on:
-                self._span.responded(response, await self._pricing.cost_usd(response.usage, self._asked.at, response.model))
+            else:
+                with self._traced.model(request) as self._span:
+                    response = await self._whole(request, attempt, at_first(attempt, self._span.first_delta, listen))
+                    self._span.responded(response, await self._pricing.cost_usd(response.usage, self._asked.at, response.model))
+        finally:
+            self.reached += attempt.reached
         if self._hooks.has("after_model"):
             replaced = await self._hooks.after_model(self._plan.hooked, request, response)
             response = response if replaced is response else self._replaced(replaced, attempt)
