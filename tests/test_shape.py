@@ -14,7 +14,7 @@ LONG_FILES = {
     "guarded_paths.py": 470,  # one noun: which files are guarded; most of it is the list
     "output.py": 370,
     "redaction.py": 435,
-    "run_state.py": 385,  # one fold; its other half is how a fork begins one
+    "run_state.py": 390,  # one fold; its other half is how a fork begins one
     "runs.py": 410,  # one life of a run; each way to begin one needs the same private state
     "sandboxes/escapes.py": 405,  # the list of escapes that are tried
     "shell/syntax.py": 425,  # one grammar
@@ -23,7 +23,7 @@ LONG_FILES = {
 FUNCTION_LINES_MOST = 46
 LONG_FUNCTIONS = {
     "assembly.py:_plan": 48,  # a line for each thing that a run is made of
-    "run_state.py:__init__": 78,  # the list of what a run is
+    "run_state.py:__init__": 80,  # the list of what a run is
     "tools/function/decorator.py:tool": 55,  # a signature with a docstring for each option
 }
 PARAMETERS_MOST = 7

@@ -101,6 +101,7 @@ class Run:
     def reserve(self) -> None:
         """Its share of what is left above it is kept for it, until it has been driven. Raises BudgetSpent where there is none. Idempotent."""
         if not self._reserved:
+            self._ledger.limits = self.plan.limits  # as its next entry says
             self._ledger.begin(self.plan.above, completes=self.plan.completion)
             self._reserved = True
 

@@ -142,7 +142,7 @@ class Plan:
 
     def resumed(self, fence: int) -> RunResumed:
         """The first entry of a further driver."""
-        limits = None if self.limits == self.state.ledger.limits else self.limits
+        limits = None if self.limits == self.state.limits else self.limits
         asked = None if self.state.asked_model in self.models else self.model_name
         return RunResumed(
             at=now(),

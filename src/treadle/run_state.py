@@ -50,7 +50,9 @@ class RunState:
         self.prompt_at = len(past)
         self.ready_at = 0
         """The sequence of the last entry before its first turn: what it begins with is whole then."""
-        self.ledger = Ledger(Limits())
+        self.limits = Limits()
+        """As its entries say."""
+        self.ledger = Ledger(self.limits)
         self.retries = self.invocations = self.resumed = 0
         self.agent_hash = self.model = self.cwd = ""
         self.asked_model = ""
@@ -173,7 +175,7 @@ class RunState:
         self.started, self._segment_at, self.ready_at = entry, entry.at, self.seq
         self.agent_hash, self.model, self.mode, self.cwd = entry.agent_hash, entry.model, entry.mode, entry.cwd
         self.asked_model = self._answering = entry.model
-        self.ledger.limits = entry.limits
+        self.limits = self.ledger.limits = entry.limits
         for message in entry.messages:
             self._add(message)
         self.prompt_at = len(self.history)
@@ -330,7 +332,7 @@ class RunState:
             self.asked_model = entry.asked or entry.model
         self.agent_hash, self.model, self.mode, self.cwd = entry.agent_hash, entry.model, entry.mode, entry.cwd
         if entry.limits is not None:
-            self.ledger.limits = entry.limits
+            self.limits = self.ledger.limits = entry.limits
             self.last = self.ledger.last_by_count if self.attempt else None
         if self.attempt:
             self.ledger.lose(self._reserved)
