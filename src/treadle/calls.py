@@ -6,12 +6,11 @@ How a single call is run is execution.py's; what the results mean for the run is
 from __future__ import annotations
 
 from collections.abc import Awaitable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field, replace
 from typing import Any, Literal, Protocol
 
 import anyio
 from anyio.lowlevel import checkpoint_if_cancelled
-from msgspec import structs
+from msgspec import Struct, structs
 
 from treadle.entries import ApprovalAnswered, ApprovalAsked, Entry, ToolFinished, ToolStarted
 from treadle.message import JsonText, ToolCall, ToolResult
@@ -27,8 +26,7 @@ STOPPED = f"The process stopped while this call was running. {NOT_KNOWN}"
 ASK = "the process stopped while this call was running, and it is not known whether it took effect"
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Ready:
+class Ready(Struct, frozen=True, kw_only=True):
     """A call that may start, its arguments validated."""
 
     call: ToolCall
@@ -41,12 +39,11 @@ class Ready:
     """A person said yes to this very call."""
     changed: str = ""
     """Who changed what it is called with; the model is told."""
-    places: Mapping[str, str] = field(default_factory=dict[str, str])
+    places: Mapping[str, str] = {}
     """Where the paths of the call led when it was judged."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Refused:
+class Refused(Struct, frozen=True, kw_only=True):
     """A call that never starts, and the result that says why."""
 
     call: ToolCall
@@ -55,8 +52,7 @@ class Refused:
     """For want of a person who could have said yes."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Held:
+class Held(Struct, frozen=True, kw_only=True):
     """A call that waits for a person, and the run with it."""
 
     call: ToolCall
@@ -66,8 +62,7 @@ class Held:
     """The question is in the journal."""
 
 
-@dataclass(frozen=True, slots=True)
-class Deferred:
+class Deferred(Struct, frozen=True):
     """A call that has started and has no result yet: it comes from outside, and the run waits for it."""
 
     reason: str
@@ -243,10 +238,10 @@ def changed(prepared: Ready | Refused | Held, whom: str) -> Ready | Refused | He
     """Somebody changed its arguments: the model is told so, whatever comes of it."""
     match prepared:
         case Ready():
-            return replace(prepared, changed=whom)
+            return structs.replace(prepared, changed=whom)
         case Refused(call=call, finished=finished):
             result = structs.replace(finished.result, content=changed_by(whom, call.arguments_json, finished.result.text))
-            return replace(prepared, finished=structs.replace(finished, result=result))
+            return structs.replace(prepared, finished=structs.replace(finished, result=result))
         case Held():
             return prepared
 

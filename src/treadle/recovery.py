@@ -174,7 +174,7 @@ def _run_again(again: Ready, state: RunState, toolbox: Preparer, *, allowed: boo
     """As the rules and the disk are now: what its paths meant may have changed since it started. With a person's yes it gets a start of its own."""
     prepared = _held_still(toolbox.prepare(again.call, allowed=allowed), state)
     if isinstance(prepared, Ready):
-        return replace(prepared, attempt=again.attempt, started=not allowed)
+        return structs.replace(prepared, attempt=again.attempt, started=not allowed)
     if isinstance(prepared, Held):
         return prepared
     call, harmless = again.call, again.tool.effect == "pure"
