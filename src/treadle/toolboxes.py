@@ -13,6 +13,8 @@ from functools import cached_property, partial
 from pathlib import Path
 from typing import Any, TypeAlias
 
+from msgspec import structs
+
 from treadle.agent import Agent, Deps
 from treadle.calls import Ready, idempotency_key
 from treadle.clock import Clock
@@ -161,7 +163,7 @@ def _traced(agent: Agent[Any, Any], plan: Plan) -> TracedRun:
 class _Contexts:
     """Makes what each call of one run knows of it. Tells the run, from whatever thread, what calls say."""
 
-    __slots__ = ("_boxes", "_deps", "_feed", "_inside", "_plan", "_run_child", "_shared", "_spill")
+    __slots__ = ("_boxes", "_deps", "_feed", "_inside", "_plan", "_run_child", "_same", "_shared", "_spill")
 
     def __init__(
         self,
@@ -176,33 +178,47 @@ class _Contexts:
     ) -> None:
         self._boxes, self._plan, self._feed, self._deps, self._shared, self._spill = boxes, plan, feed, deps, shared, spill
         self._inside, self._run_child = inside, partial(run_child, plan, feed)
+        self._same: ToolContext[Any] | None = None
 
     def make(self, ready: Ready, deadline: float | None, toolbox: Toolbox) -> ToolContext[Any]:
-        plan, call_id = self._plan, ready.call.id
+        if (same := self._same) is None:
+            same = self._same = self._for_all(toolbox)
+        boxes, run_id, call_id = self._boxes, self._plan.run_id, ready.call.id
+        return structs.replace(
+            same,
+            call_id=call_id,
+            deadline=deadline,
+            attempt=ready.attempt,
+            idempotency_key=idempotency_key(run_id, call_id),
+            places=ready.places,
+            before_change=None if (undo := boxes.undo) is None else partial(undo.keep, run_id, call_id),
+            environment=boxes.environment,
+            masking=boxes.redactor.masking if boxes.redactor else None,
+            sandbox=boxes.confining.confinement(self._plan, ready, toolbox, self._spill),
+            report=partial(self._report, call_id),
+            late=partial(self._late, toolbox, call_id),
+            run_child=partial(self._run_child, call_id, ready.attempt > 1),
+        )
+
+    def _for_all(self, toolbox: Toolbox) -> ToolContext[Any]:
+        """What is the same for every call of the run."""
+        plan = self._plan
         return ToolContext(
             deps=self._deps,
             run_id=plan.run_id,
             session_id=plan.session_id,
-            call_id=call_id,
+            call_id="",
             user_id=plan.user_id,
             cwd=plan.cwd,
-            deadline=deadline,
-            attempt=ready.attempt,
-            idempotency_key=idempotency_key(plan.run_id, call_id),
+            deadline=None,
+            attempt=1,
+            idempotency_key="",
             spill=self._spill.write,
             seen_files=self._shared.seen_files,
-            places=ready.places,
             withheld=withholds(toolbox.permissions, toolbox.cwd),
-            before_change=None if (undo := self._boxes.undo) is None else partial(undo.keep, plan.run_id, call_id),
-            environment=self._boxes.environment,
-            masking=self._boxes.redactor.masking if self._boxes.redactor else None,
-            sandbox=self._boxes.confining.confinement(plan, ready, toolbox, self._spill),
             kept=self._shared.kept,
             tell=self._warn,
-            report=partial(self._report, call_id),
             is_cancelled=toolbox.is_stopping,
-            late=partial(self._late, toolbox, call_id),
-            run_child=partial(self._run_child, call_id, ready.attempt > 1),
         )
 
     def _report(self, call_id: str, text: str, done: float | None, total: float | None) -> None:
