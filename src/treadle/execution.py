@@ -22,7 +22,7 @@ from treadle.crash import boundary
 from treadle.entries import ToolFinished
 from treadle.errors import AgentError
 from treadle.hooks import NO_HOOKS, Answer, Ask, HookedRun, Hooks
-from treadle.hooks.chain import BeforeToolSaid
+from treadle.hooks.chain import UNSAID, BeforeToolSaid
 from treadle.message import MediaPart, Part, TextPart, ToolCall, ToolResult
 from treadle.model import ToolDefinition
 from treadle.output import cap_output
@@ -106,7 +106,7 @@ class Toolbox:
 
     def completes(self, call: ToolCall) -> bool:
         """Whether it says that the run is done."""
-        return getattr(self.registry.get(call.name), "completes", False) is True
+        return self.has_completion and getattr(self.registry.get(call.name), "completes", False) is True
 
     async def _ask_hooks(self, calls: Sequence[ToolCall], settled: Container[str]) -> None:
         assert self.hooked is not None, "whoever has hooks has a run to tell them of"
@@ -117,7 +117,7 @@ class Toolbox:
 
     def prepare(self, call: ToolCall, *, allowed: bool = False) -> Ready | Refused | Held:
         """Looked up, validated and decided; a call that cannot run comes back with its result. `allowed`: a person said yes to it."""
-        said = self._said.pop(call.id, BeforeToolSaid())
+        said = self._said.pop(call.id, UNSAID)
         match said.verdict:
             case Deny(reason=reason):
                 return refused(call, self.clean(f"Not run: {reason}"), status="denied")
@@ -140,7 +140,7 @@ class Toolbox:
         except Exception as e:  # noqa: BLE001  a tool's own parse may be anybody's code, and its failure is for the model
             return refused(call, f"The arguments could not be read: {_words(e)}")
         decision = decide(self.mode, tool, arguments, self.cwd, self.permissions)
-        if not self.confines:
+        if decision.verdict == "contained" and not self.confines:
             decision = without_sandbox(decision)
         if isinstance(said.verdict, Ask) and decision.verdict == "allow":
             decision = replace(decision, verdict="ask", reason=self.clean(said.verdict.reason))
@@ -198,7 +198,7 @@ class Toolbox:
             result = _changed(result, ready)
         status = "unknown" if result.unknown else "error" if result.is_error else "ok"
         duration_ms = round((self.clock.monotonic() - begun) * 1000, 3)
-        completes = self.has_completion and status == "ok" and self.completes(ready.call)
+        completes = status == "ok" and self.completes(ready.call)
         return ToolFinished(at=now(), status=status, result=result, duration_ms=duration_ms, ends_run=ends_run, completes=completes)
 
     async def _after_hooks(self, call: ToolCall, result: ToolResult) -> ToolResult:
@@ -212,8 +212,9 @@ class Toolbox:
         once = tool.effect == "once"
         ctx = self.context(ready, self._deadline(tool), self)
         try:
-            output = await _run(tool, ctx, ready.arguments)
-            return ToolResult(call_id=call.id, name=call.name, content=await self._capped(output, tool, ctx)), False
+            output = await (tool.execute(ctx, ready.arguments) if tool.timeout_s is None else _timed(tool, tool.timeout_s, ctx, ready.arguments))
+            content = await (self._capped_text(output, tool, ctx) if isinstance(output, str) else self._capped(output, tool, ctx))
+            return ToolResult(call_id=call.id, name=call.name, content=content), False
         except ToolDeferred:
             raise
         except ToolFailed as e:
@@ -236,9 +237,7 @@ class Toolbox:
     def is_stopping(self) -> bool:
         return self.scope.cancel_called
 
-    async def _capped(self, output: ToolOutput, tool: Tool[Any], ctx: ToolContext[Any]) -> str | tuple[TextPart | MediaPart, ...]:
-        if isinstance(output, str):
-            return await self._capped_text(output, tool, ctx)
+    async def _capped(self, output: Sequence[TextPart | MediaPart], tool: Tool[Any], ctx: ToolContext[Any]) -> tuple[TextPart | MediaPart, ...]:
         if not all(isinstance(part, (TextPart, MediaPart)) for part in output):  # pyright: ignore[reportUnnecessaryIsInstance]  it is anybody's code
             raise TypeError(f"it gave {output!r:.200}: a tool gives text, or a sequence of TextPart and MediaPart")
         shown = output if self.takes_images else without_images(output)
@@ -283,10 +282,8 @@ class _TimedOut(Exception):
     """The tool's own timeout, told apart from a TimeoutError that it raises."""
 
 
-async def _run(tool: Tool[Any], ctx: ToolContext[Any], arguments: Any) -> ToolOutput:
-    if tool.timeout_s is None:
-        return await tool.execute(ctx, arguments)
-    with anyio.move_on_after(tool.timeout_s) as scope:
+async def _timed(tool: Tool[Any], timeout_s: float, ctx: ToolContext[Any], arguments: Any) -> ToolOutput:
+    with anyio.move_on_after(timeout_s) as scope:
         try:
             return await tool.execute(ctx, arguments)
         except (ToolFailed, ToolDeferred):

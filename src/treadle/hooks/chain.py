@@ -62,6 +62,10 @@ class BeforeToolSaid(NamedTuple):
     verdict: Deny | Ask | Answer | None = None
 
 
+UNSAID = BeforeToolSaid()
+"""Nobody said anything."""
+
+
 class Hooks:
     """Those of one run, sorted by what they override."""
 
