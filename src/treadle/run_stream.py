@@ -67,6 +67,12 @@ class RunStream(Generic[Out]):
         return self._begun.run.plan.session_id
 
     @property
+    def window_tokens(self) -> int | None:
+        """How many tokens its model takes, input and output; None where nobody knows."""
+        plan = self._begun.run.plan
+        return plan.windows(plan.model_name)
+
+    @property
     def result(self) -> RunResult[Out]:
         """Raises AgentError(invalid) before the end, and what kept the run from beginning."""
         return self._begun.unwrap()

@@ -1,0 +1,183 @@
+"""What is finished, and is written once into the scrollback: each kind says how it is drawn, short and in full.
+
+Not here: colours (theme.py), Markdown, diffs. Entry: `Block` and its kinds.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass
+from typing import Final, Protocol
+
+from rich.console import Group, RenderableType
+from rich.padding import Padding
+from rich.text import Text
+
+from treadle.plain import one_line, plain
+from treadle.tui import differences, markdown
+from treadle.tui.calling import Calling
+from treadle.tui.drawing import Drawing
+from treadle.units import count, lasting
+
+BODY_LINES: Final = 10
+SAID_LINES: Final = 12
+"""Of what a person pasted."""
+LINE_CHARS: Final = 2_000
+
+
+class Block(Protocol):
+    def draw(self, drawing: Drawing, *, full: bool = False) -> RenderableType:
+        """`full`: all of it, for the viewer; else at most some lines, and a word about the rest."""
+        ...
+
+    @property
+    def spaced(self) -> bool:
+        """Whether an empty line stands above it."""
+        ...
+
+
+@dataclass(frozen=True, slots=True)
+class Said:
+    """What the person said."""
+
+    text: str
+    note: str = ""
+    """How: `steering`, say."""
+    spaced = True
+
+    def draw(self, drawing: Drawing, *, full: bool = False) -> RenderableType:
+        lines = _lines(self.text)
+        shown = lines if full else _first(lines, SAID_LINES)
+        mark = drawing.theme.glyphs.prompt
+        text = Text()
+        for n, line in enumerate(shown):
+            text.append(f"{mark if n == 0 else ' ' * len(mark)} ", drawing.style("prompt"))
+            text.append(line, drawing.style("user"))
+            text.append("\n" if n + 1 < len(shown) else "")
+        if self.note:
+            text.append(f"  ({self.note})", drawing.style("dim"))
+        return text
+
+
+@dataclass(frozen=True, slots=True)
+class Answer:
+    """A finished block of what the model says, as Markdown."""
+
+    source: str
+    first: bool = False
+    """Of its message."""
+
+    @property
+    def spaced(self) -> bool:
+        return self.first
+
+    def draw(self, drawing: Drawing, *, full: bool = False) -> RenderableType:
+        return markdown.drawn(self.source, drawing)
+
+
+@dataclass(frozen=True, slots=True)
+class Thought:
+    """What the model thought before it answered: one line."""
+
+    seconds: float
+    text: str
+    spaced = True
+
+    def draw(self, drawing: Drawing, *, full: bool = False) -> RenderableType:
+        head = Text(f"{drawing.theme.glyphs.thought} Thought for {lasting(self.seconds)}", drawing.style("reasoning"))
+        return Group(head, _body(_lines(self.text), drawing, "reasoning", full=True)) if full and self.text.strip() else head
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Called:
+    """A tool call that is over: one line, and the beginning of what it gave."""
+
+    call: Calling
+    name: str
+    result: str
+    status: str
+    """ok, error, unknown, denied."""
+    seconds: float
+    agent: str = ""
+    calls: int = 0
+    """That an agent made which was handed something."""
+    spaced = True
+
+    def draw(self, drawing: Drawing, *, full: bool = False) -> RenderableType:
+        glyphs = drawing.theme.glyphs
+        mark = {"ok": glyphs.tick, "unknown": glyphs.question}.get(self.status, glyphs.cross)
+        head = Text(no_wrap=not full, overflow="ellipsis")
+        head.append(f"{mark} ", drawing.style("tool.mark" if self.status == "ok" else "tool.error" if self.status == "unknown" else "dim"))
+        head.append(f"{one_line(self.agent)}: " if self.agent else "", drawing.style("dim"))
+        head.append(self.call.done, drawing.style("tool.name"))
+        head.append(f" {self.call.target}" if self.call.target else "", drawing.style("tool.target"))
+        head.append("".join(f" {glyphs.dot} {note}" for note in self._notes()), drawing.style("dim"))
+        body = self._body(drawing, full=full)
+        return head if body is None else Group(head, body)
+
+    def _notes(self) -> Iterator[str]:
+        if self.calls:
+            yield count(self.calls, "call")
+        if self.seconds >= 1:
+            yield lasting(self.seconds)
+        if self.status == "unknown":
+            yield "nobody knows whether it took effect"
+        elif self.status == "error":
+            yield "did not work"
+        elif self.status == "denied":
+            yield "not run"
+
+    def _body(self, drawing: Drawing, *, full: bool) -> RenderableType | None:
+        most = None if full else BODY_LINES
+        if self.status == "ok" and self.name in ("edit", "write") and (split := _difference_in(self.result)) is not None:
+            return Padding(differences.drawn_patch(split, drawing, most=most), (0, 0, 0, 2))
+        if self.status == "ok" and self.name in ("read", "todo_write", "ls", "glob") and not full:
+            return None
+        lines = _lines(self.result)
+        return _body(lines, drawing, "tool.body", full=full) if lines else None
+
+
+def _difference_in(result: str) -> str | None:
+    """The unified diff in what `edit` and `write` say."""
+    at = result.find("@@ ")
+    return result[at:] if at >= 0 else None
+
+
+@dataclass(frozen=True, slots=True)
+class Notice:
+    """A line of our own: what happened, and what to do."""
+
+    text: str
+    style: str = "dim"
+    """Of the theme: `dim`, `warning`, `error`."""
+    spaced: bool = True
+
+    def draw(self, drawing: Drawing, *, full: bool = False) -> RenderableType:
+        return Text(plain(self.text), drawing.style(self.style))
+
+
+@dataclass(frozen=True, slots=True)
+class Drawn:
+    """Anything else that Rich can draw, as what a command tells."""
+
+    renderable: RenderableType
+    spaced: bool = True
+
+    def draw(self, drawing: Drawing, *, full: bool = False) -> RenderableType:
+        return self.renderable
+
+
+def _lines(text: str) -> list[str]:
+    return [plain(line.expandtabs(4))[:LINE_CHARS] for line in text.strip("\n").splitlines()]
+
+
+def _first(lines: list[str], most: int) -> list[str]:
+    """The beginning, and a word about the rest."""
+    return lines if len(lines) <= most else [*lines[: most - 1], f"… {count(len(lines) - most + 1, 'more line')}"]
+
+
+def _body(lines: list[str], drawing: Drawing, style: str, *, full: bool) -> RenderableType:
+    shown: Iterable[str] = lines if full else _first(lines, BODY_LINES)
+    bar = drawing.theme.glyphs.bar
+    text = Text("\n".join(f"  {bar} {line}" for line in shown), drawing.style(style), no_wrap=not full, overflow="ellipsis")
+    return text

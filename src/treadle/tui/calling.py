@@ -1,0 +1,58 @@
+"""How a tool call is named on the screen: a verb and what it is done to. Entry: `Calling`, `calling`."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Final, NamedTuple, cast
+
+from treadle.plain import one_line
+from treadle.todos import TOOL, progress, written
+
+TARGET_CHARS: Final = 400
+
+
+class _Verb(NamedTuple):
+    doing: str
+    done: str
+    about: str
+    """The argument that says what it is done to."""
+
+
+_VERBS: Final[Mapping[str, _Verb]] = {
+    "read": _Verb("Reading", "Read", "path"),
+    "write": _Verb("Writing", "Wrote", "path"),
+    "edit": _Verb("Editing", "Edited", "path"),
+    "ls": _Verb("Listing", "Listed", "path"),
+    "glob": _Verb("Finding", "Found", "pattern"),
+    "grep": _Verb("Searching", "Searched", "pattern"),
+    "fetch": _Verb("Fetching", "Fetched", "url"),
+    "bash": _Verb("Running", "Ran", "command"),
+    "bash_output": _Verb("Reading the output of", "Read the output of", "id"),
+    "bash_kill": _Verb("Stopping", "Stopped", "id"),
+    "agent": _Verb("Asking", "Asked", "name"),
+    "complete": _Verb("Finishing", "Finished", ""),
+}
+
+
+class Calling(NamedTuple):
+    doing: str
+    """While it runs: "Running"."""
+    done: str
+    """Afterwards: "Ran"."""
+    target: str
+    """One line, harmless; may be empty."""
+
+
+def calling(name: str, arguments: object) -> Calling:
+    """`arguments`: as events have them. A tool that is not ours is called by its own name."""
+    if name == TOOL and (todos := written(arguments)) is not None:
+        return Calling("Planning", "Planned", one_line(progress(todos), TARGET_CHARS))
+    verb = _VERBS.get(name)
+    if not isinstance(arguments, dict):
+        return Calling(*((verb.doing, verb.done) if verb else (name, name)), one_line(str(arguments), TARGET_CHARS))
+    given = cast("dict[str, object]", arguments)
+    if verb is None or verb.about not in given:
+        values = " ".join(str(value) for value in given.values())
+        name = one_line(name)
+        return Calling(verb.doing if verb else name, verb.done if verb else name, one_line(values, TARGET_CHARS))
+    return Calling(verb.doing, verb.done, one_line(str(given[verb.about]), TARGET_CHARS))

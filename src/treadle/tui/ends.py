@@ -1,0 +1,32 @@
+"""Why a run that did not complete ended, in words for somebody who sits there. Entry: `ended`."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Final
+
+from treadle.events import ErrorInfo, RunEnd
+from treadle.plain import plain
+from treadle.types import Outcome
+
+_WORDS: Final[Mapping[Outcome, str]] = {
+    Outcome.TURN_LIMIT: "Stopped at its limit of turns. Say how to go on, or start with a higher --max-turns.",
+    Outcome.CALL_LIMIT: "Stopped at its limit of tool calls. Say how to go on, or start with a higher --max-tool-calls.",
+    Outcome.TOKEN_LIMIT: "Stopped at its limit of tokens. Say how to go on, or start with a higher --max-tokens.",
+    Outcome.COST_LIMIT: "Stopped at its limit of money. Say how to go on, or start with a higher --max-cost.",
+    Outcome.TIMEOUT: "Stopped at its time limit. Say how to go on, or start with a higher --timeout.",
+    Outcome.TRUNCATED: "The answer was cut at its limit of output tokens. Say “go on”, or start with a higher --max-output-tokens.",
+    Outcome.LOOPING: "Stopped: the model repeated the same call with the same result.",
+    Outcome.INVALID_OUTPUT: "The answer does not fit the schema that was asked for.",
+    Outcome.REFUSED: "The model refused to answer.",
+    Outcome.CONTEXT_OVERFLOW: "The conversation is larger than the model's window: /compact it, or begin a /new one.",
+    Outcome.APPROVAL_NEEDED: "Waiting for an answer of yours: `treadle chat --resume` asks again.",
+    Outcome.CANCELLED: "Interrupted. What it did so far is kept; say how to go on.",
+}
+
+
+def ended(event: RunEnd) -> str:
+    if isinstance(event.error, ErrorInfo):
+        where = f" (request {event.error.request_id})" if event.error.request_id else ""
+        return f"{event.error.kind}: {plain(event.error.message)}{where}"
+    return _WORDS.get(event.outcome, event.outcome.value)

@@ -1,0 +1,116 @@
+"""Where the person types: several lines, with history, completions, and pastes that show as a marker. Entry: `Input`.
+
+Which keys do what beside typing is keys.py's, what can be completed suggestions.py's.
+"""
+
+from __future__ import annotations
+
+import os
+import re
+from pathlib import Path
+from typing import Final
+
+from prompt_toolkit.buffer import Buffer
+from prompt_toolkit.completion import Completer, ThreadedCompleter
+from prompt_toolkit.document import Document
+from prompt_toolkit.filters import Condition
+from prompt_toolkit.formatted_text import StyleAndTextTuples
+from prompt_toolkit.history import FileHistory, History, InMemoryHistory
+from prompt_toolkit.layout import BufferControl, Dimension, Window
+from prompt_toolkit.layout.processors import AfterInput, ConditionalProcessor
+
+from treadle.plain import plain
+from treadle.tui.theme import Theme
+
+PASTE_LINES: Final = 10
+PASTE_CHARS: Final = 1_000
+"""A paste of more than either shows as a marker."""
+ROWS_MAX: Final = 10
+_MARKER: Final = re.compile(r"\[pasted text #(\d+), [^\]]*\]")
+
+
+class Input:
+    """A buffer, and the window in which it stands."""
+
+    def __init__(self, theme: Theme, completer: Completer, *, history: Path | None, placeholder: str) -> None:
+        """`history`: a file that is made for the user alone; None: what is typed is forgotten with the process."""
+        self._pastes: dict[int, str] = {}
+        self._theme = theme
+        self.buffer = Buffer(
+            completer=ThreadedCompleter(completer),
+            complete_while_typing=True,
+            history=_history(history),
+            multiline=True,
+            enable_history_search=False,
+        )
+        empty = Condition(lambda: not self.buffer.text)
+        hint = ConditionalProcessor(AfterInput(placeholder, style=theme.toolkit("dim")), empty)
+        self.window = Window(
+            BufferControl(self.buffer, input_processors=[hint], focusable=True),
+            height=self._height,
+            wrap_lines=True,
+            dont_extend_height=True,
+            get_line_prefix=self._prefix,
+        )
+        self.container = self.window
+        self.rows_max = ROWS_MAX
+
+    def _height(self) -> Dimension:
+        return Dimension(min=1, max=max(self.rows_max, 1))
+
+    def _prefix(self, line: int, wrapped: int) -> StyleAndTextTuples:
+        mark = self._theme.glyphs.prompt
+        return [(self._theme.toolkit("prompt"), f"{mark} " if line == wrapped == 0 else " " * (len(mark) + 1))]
+
+    @property
+    def is_empty(self) -> bool:
+        return not self.buffer.text
+
+    @property
+    def is_completing(self) -> bool:
+        return self.buffer.complete_state is not None
+
+    def paste(self, text: str) -> None:
+        """What the terminal says was pasted. Long ones show as a marker, and are sent whole."""
+        text = text.replace("\r\n", "\n").replace("\r", "\n")
+        lines = text.count("\n") + 1
+        if lines <= PASTE_LINES and len(text) <= PASTE_CHARS:
+            self.buffer.insert_text(plain(text).replace("\x00", ""))
+            return
+        number = len(self._pastes) + 1
+        self._pastes[number] = text
+        size = f"{lines:,} lines" if lines > 1 else f"{len(text):,} characters"
+        self.buffer.insert_text(f"[pasted text #{number}, {size}]")
+
+    def whole(self, text: str) -> str:
+        """With what was pasted in the places of its markers."""
+        return _MARKER.sub(lambda found: self._pastes.get(int(found[1]), found[0]), text)
+
+    def take(self) -> str:
+        """What was typed; the input is empty then, and the history has it."""
+        text = self.buffer.text
+        self.buffer.append_to_history()
+        self.buffer.reset()
+        return text
+
+    def put(self, text: str) -> None:
+        """In the place of what stands there."""
+        self.buffer.document = Document(text, len(text))
+
+    def give_back(self, text: str) -> None:
+        """Before what stands there."""
+        self.put("\n".join(part for part in (text, self.buffer.text) if part))
+
+    def clear(self) -> None:
+        self.buffer.reset()
+
+
+def _history(file: Path | None) -> History:
+    if file is None:
+        return InMemoryHistory()
+    try:
+        file.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
+        os.close(os.open(file, os.O_WRONLY | os.O_CREAT | os.O_APPEND, 0o600))
+    except OSError:  # it is a comfort, and the conversation is kept elsewhere
+        return InMemoryHistory()
+    return FileHistory(os.fspath(file))

@@ -1,0 +1,70 @@
+"""The last line of the screen: model, mode, how full the context is, what was paid, which conversation. Entry: `Status`."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from typing import Final
+
+from prompt_toolkit.formatted_text import StyleAndTextTuples
+
+from treadle.plain import columns, cut, one_line
+from treadle.tui.live import Live
+from treadle.tui.theme import Theme
+from treadle.types import Mode
+from treadle.units import money, tokens
+
+UNSAFE: Final[frozenset[Mode]] = frozenset({"full"})
+MODEL_CHARS: Final = 40
+
+
+@dataclass(slots=True, kw_only=True)
+class Status:
+    """What stands there; whoever changes a thing sets it."""
+
+    theme: Theme
+    live: Callable[[], Live]
+    model: str = ""
+    mode: Mode = "ask"
+    window_tokens: int | None = None
+    """That the model takes; None: not known."""
+    session: str = ""
+    note: str = ""
+    """What holds just now, before all else: `Ctrl-C again to quit`."""
+    confined: bool = True
+    """Whether commands run inside the sandbox."""
+
+    def line(self, width: int) -> StyleAndTextTuples:
+        """What does not fit is left out, from the end."""
+        dot = f" {self.theme.glyphs.dot} "
+        line: StyleAndTextTuples = []
+        used = 0
+        for style, text in self._parts():
+            room = width - 1 - used - (columns(dot) if line else 0)
+            if room < min(columns(text), 4):
+                break
+            if line:
+                line.append((self.theme.toolkit("dim"), dot))
+                used += columns(dot)
+            shown = cut(text, room)
+            line.append((self.theme.toolkit(style), shown))
+            used += columns(shown)
+        return line
+
+    def _parts(self) -> Iterator[tuple[str, str]]:
+        live = self.live()
+        if self.note:
+            yield "warning", self.note
+        loud = self.mode in UNSAFE or not self.confined
+        words = f" {self.mode.upper()}{'' if self.confined else ' NO SANDBOX'} " if loud else self.mode
+        yield ("mode.unsafe" if loud else "mode.safe"), words
+        yield "status", one_line(self.model, MODEL_CHARS) or "no model"
+        if live.context_tokens and self.window_tokens:
+            share = live.context_tokens / self.window_tokens
+            yield ("warning" if share > 0.8 else "status"), f"{tokens(live.context_tokens)}/{tokens(self.window_tokens)} ({share:.0%})"
+        elif live.context_tokens:
+            yield "status", f"{tokens(live.context_tokens)} tokens"
+        if live.cost_usd is not None or live.cost_is_partial:
+            yield "status", money(live.cost_usd, more=live.cost_is_partial and live.cost_usd is not None)
+        if self.session:
+            yield "dim", one_line(self.session, 60)

@@ -1,0 +1,306 @@
+"""Folds a run's events into what is drawn: finished blocks, given away once and in order, and what is still live.
+
+It knows no terminal and starts nothing. Entry: `Transcript`.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Iterator
+from typing import Final, cast
+
+from msgspec import UNSET
+
+from treadle import events
+from treadle.message import Message
+from treadle.plain import one_line
+from treadle.todos import TOOL, written
+from treadle.tui.blocks import Answer, Block, Called, Notice, Said, Thought
+from treadle.tui.calling import Calling, calling
+from treadle.tui.ends import ended
+from treadle.tui.live import Activity, Live
+from treadle.tui.markdown import Growing
+from treadle.types import Outcome
+
+PROGRESS_CHARS: Final = 200
+_THOUGHT_KEPT: Final = 20_000
+"""Characters of one thought that are kept to be looked at."""
+
+
+class _Stream:
+    """An answer that is being written."""
+
+    __slots__ = ("given", "growing", "message_id")
+
+    def __init__(self, message_id: str) -> None:
+        self.message_id = message_id
+        self.growing = Growing()
+        self.given = False
+        """Whether some of it stands in the scrollback."""
+
+
+class Transcript:
+    """Of one conversation, as long as it is open. `apply` is told of every event of its runs, and of their children's."""
+
+    def __init__(self, *, clock: Callable[[], float] = time.monotonic) -> None:
+        self.live = Live()
+        self._clock = clock
+        self._run = ""
+        """The one that the person talks to: the first of a stream."""
+        self._stream: _Stream | None = None
+        self._thoughts: list[str] = []
+        self._calls: dict[str, tuple[str, object]] = {}
+        """What was asked for and has no result yet: name and arguments."""
+        self._agents: dict[str, str] = {}
+        """Run id of a child -> its agent."""
+        self._above: dict[str, str] = {}
+        """Run id of a child -> the call of ours that it works for, where that is known."""
+        self._inner: dict[str, int] = {}
+        """Call id -> how many calls were made for it below."""
+        self.answer = ""
+        """The last one, whole: what `/copy` copies."""
+
+    def begin(self) -> None:
+        """A run begins."""
+        self._run = ""
+        self.live.running_since = self.live.asking_since = self._clock()
+
+    def apply(self, event: events.Event) -> list[Block]:
+        """What is finished by it."""
+        self._run = self._run or event.run_id
+        return list(self._of_ours(event) if event.run_id == self._run else self._of_child(event))
+
+    def replay(self, message: Message) -> list[Block]:
+        """A message of long ago, as it would have been drawn."""
+        return list(self._replayed(message))
+
+    # ------------------------------------------------------------ the run itself
+
+    def _of_ours(self, event: events.Event) -> Iterator[Block]:
+        live = self.live
+        match event:
+            case events.TurnStart():
+                live.asking_since = self._clock()
+            case events.TextDelta():
+                yield from self._said(event)
+            case events.ReasoningStart():
+                live.thinking_since, live.asking_since = self._clock(), None
+                self._thoughts = []
+            case events.ReasoningDelta():
+                self._thinks(event.text)
+            case events.ReasoningEnd():
+                yield from self._thought()
+            case events.ToolCallDelta():
+                live.asking_since, live.retry = None, ""
+                live.activities.setdefault(event.call_id, Activity(call=Calling(f"Preparing {one_line(event.name)}", "", ""), since=self._clock()))
+            case events.MessageAdded():
+                yield from self._whole(event.message)
+            case events.Retry():
+                yield from self._again(event)
+            case events.UsageReported():
+                self._paid(event)
+            case events.RunEnd():
+                yield from self._end(event)
+            case _:
+                yield from self._call(event)
+
+    def _call(self, event: events.Event) -> Iterator[Block]:
+        live = self.live
+        match event:
+            case events.ToolCallAsked():
+                self._calls[event.call_id] = (event.name, event.arguments)
+                live.activities.pop(event.call_id, None)
+            case events.ApprovalRequested():
+                self._calls.setdefault(event.call_id, (event.name, event.arguments))
+                live.activities[event.call_id] = Activity(call=calling(event.name, event.arguments), since=self._clock(), waits=True)
+            case events.ApprovalResolved():
+                live.activities.pop(event.call_id, None)
+                if event.decision == "deny":
+                    yield self._not_run(event.call_id)
+            case events.ToolCallStart():
+                name, arguments = self._calls.get(event.call_id, (event.name, ""))
+                live.activities[event.call_id] = Activity(call=calling(name, arguments), since=self._clock())
+            case events.ToolProgress():
+                if (activity := live.activities.get(event.call_id)) is not None:
+                    activity.progress = one_line(event.text.rstrip().rpartition("\n")[2], PROGRESS_CHARS)
+            case events.ToolCallEnd():
+                yield from self._called(event)
+            case _:
+                yield from self._remark(event)
+
+    def _remark(self, event: events.Event) -> Iterator[Block]:
+        match event:
+            case events.ChildStart():
+                self._child(event)
+            case events.Warned():
+                yield Notice(event.text, "warning")
+                if isinstance(event.call_id, str) and event.call_id in self._calls:
+                    self._calls.pop(event.call_id)
+                    self.live.activities.pop(event.call_id, None)
+            case events.LimitWarning():
+                yield Notice(f"The limit of {event.limit} is near: {event.left:g} left.", "warning")
+            case events.InputAdded():
+                yield Said(event.text, "while it works")
+            case events.Compacted():
+                yield Notice("Old parts of the conversation were summed up, to make room.")
+            case _:
+                return
+
+    def _said(self, event: events.TextDelta) -> Iterator[Block]:
+        stream = self._stream
+        if stream is None or stream.message_id != event.message_id:
+            stream = self._stream = _Stream(event.message_id)
+        self.live.asking_since, self.live.retry = None, ""
+        yield from self._answers(stream, stream.growing.feed(event.text))
+        self.live.tail = stream.growing.tail
+
+    def _answers(self, stream: _Stream, sources: list[str]) -> Iterator[Block]:
+        for source in sources:
+            if source.strip():
+                yield Answer(source, first=not stream.given)
+                stream.given = True
+
+    def _thinks(self, text: str) -> None:
+        if sum(map(len, self._thoughts[-1:])) < _THOUGHT_KEPT:
+            self._thoughts.append(text)
+        if text.strip():
+            self.live.thought = one_line(f"{self.live.thought} {text}"[-PROGRESS_CHARS:], PROGRESS_CHARS)
+
+    def _thought(self) -> Iterator[Block]:
+        since, self.live.thinking_since, self.live.thought = self.live.thinking_since, None, ""
+        if since is not None:
+            yield Thought(self._clock() - since, "".join(self._thoughts))
+        self.live.asking_since = self._clock()
+
+    def _whole(self, message: Message) -> Iterator[Block]:
+        """What deltas have said of it is not said again."""
+        stream, self._stream = self._stream, None
+        self.live.tail, self.live.asking_since = "", None
+        if message.text:
+            self.answer = message.text
+        if stream is not None and stream.message_id == message.id:
+            yield from self._answers(stream, stream.growing.finish())
+            return
+        stream = _Stream(message.id)
+        yield from self._answers(stream, [*stream.growing.feed(message.text), *stream.growing.finish()])
+
+    def _again(self, event: events.Retry) -> Iterator[Block]:
+        """What an attempt had said is void; where some of it stands above, that is told."""
+        stream, self._stream = self._stream, None
+        self.live.tail = ""
+        self.live.activities = {call_id: activity for call_id, activity in self.live.activities.items() if call_id in self._calls}
+        self.live.thinking_since, self.live.asking_since = None, self._clock()
+        self.live.retry = f"{event.kind}: trying again" + (f" in {event.wait_s:.0f} s" if event.wait_s >= 1 else "")
+        if stream is not None and stream.given:
+            yield Notice("The answer above was cut off; it begins again.")
+
+    def _paid(self, event: events.UsageReported) -> None:
+        live = self.live
+        live.context_tokens = event.input_tokens + event.cache_read_tokens + event.cache_write_tokens + event.output_tokens
+        if isinstance(event.cost_usd, float | int):
+            live.cost_usd = (live.cost_usd or 0.0) + event.cost_usd
+        else:
+            live.cost_is_partial = True
+
+    def _called(self, event: events.ToolCallEnd) -> Iterator[Block]:
+        name, arguments = self._calls.pop(event.call_id, (event.name, ""))
+        self.live.activities.pop(event.call_id, None)
+        if name == TOOL and not event.is_error and (todos := written(arguments)) is not None:
+            self.live.todos = todos
+        yield Called(
+            call=calling(name, arguments),
+            name=name,
+            result=event.result,
+            status="unknown" if event.unknown else "error" if event.is_error else "ok",
+            seconds=event.duration_ms / 1000,
+            calls=self._inner.pop(event.call_id, 0),
+        )
+
+    def _not_run(self, call_id: str) -> Block:
+        name, arguments = self._calls.pop(call_id, ("call", ""))
+        return Called(call=calling(name, arguments), name=name, result="", status="denied", seconds=0)
+
+    def _end(self, event: events.RunEnd) -> Iterator[Block]:
+        stream, self._stream = self._stream, None
+        if stream is not None:  # it was cut: what there is stays
+            yield from self._answers(stream, stream.growing.finish())
+        for call_id in [call_id for call_id, activity in self.live.activities.items() if call_id in self._calls and not activity.waits]:
+            yield self._not_run(call_id)
+        self._calls.clear()
+        self._agents.clear()
+        self._above.clear()
+        self.live.calm()
+        if event.outcome is Outcome.COMPLETED:
+            if event.output is not None and event.output is not UNSET and not isinstance(event.output, str):
+                yield Answer(_as_json(event.output), first=True)
+            return
+        yield Notice(ended(event), "error" if event.outcome is Outcome.ERROR else "warning")
+
+    # ------------------------------------------------------------ runs below it
+
+    def _child(self, event: events.ChildStart) -> None:
+        self._agents[event.child_run_id] = event.agent
+        owners = [call_id for call_id in self.live.activities if call_id not in self._above.values()]
+        if owners:
+            self._above[event.child_run_id] = owners[-1]
+
+    def _of_child(self, event: events.Event) -> Iterator[Block]:
+        """A line of what it does now; its cost counts, its words are for the agent that asked."""
+        agent, key = self._agents.get(event.run_id, ""), f"{event.run_id}:{getattr(event, 'call_id', '')}"
+        match event:
+            case events.ChildStart():
+                self._child(event)
+            case events.ToolCallAsked():
+                self._calls[key] = (event.name, event.arguments)
+            case events.ApprovalRequested():
+                self.live.activities[key] = Activity(call=calling(event.name, event.arguments), since=self._clock(), agent=agent, waits=True)
+            case events.ToolCallStart():
+                name, arguments = self._calls.get(key, (event.name, ""))
+                self.live.activities[key] = Activity(call=calling(name, arguments), since=self._clock(), agent=agent)
+                if (owner := self._above.get(event.run_id)) is not None:
+                    self._inner[owner] = self._inner.get(owner, 0) + 1
+            case events.ToolCallEnd() | events.ApprovalResolved():
+                self._calls.pop(key, None)
+                self.live.activities.pop(key, None)
+            case events.UsageReported():
+                before = self.live.context_tokens
+                self._paid(event)
+                self.live.context_tokens = before
+            case events.Warned():
+                yield Notice(f"{agent}: {event.text}" if agent else event.text, "warning")
+            case events.RunEnd():
+                for left in [key for key in self.live.activities if key.startswith(f"{event.run_id}:")]:
+                    del self.live.activities[left]
+            case _:
+                return
+
+    # ------------------------------------------------------------ long ago
+
+    def _replayed(self, message: Message) -> Iterator[Block]:
+        if message.role == "user" and message.text.strip():
+            yield Said(message.text)
+        elif message.role == "assistant":
+            if message.text.strip():
+                self.answer = message.text
+            stream = _Stream(message.id)
+            yield from self._answers(stream, [*stream.growing.feed(message.text), *stream.growing.finish()])
+            for call in message.tool_calls:
+                self._calls[call.id] = (call.name, _arguments(call.arguments_json))
+        for result in message.tool_results:
+            name, arguments = self._calls.pop(result.call_id, (result.name, ""))
+            if name == TOOL and not result.is_error and (todos := written(arguments)) is not None:
+                self.live.todos = todos
+            status = "unknown" if result.unknown else "error" if result.is_error else "ok"
+            yield Called(call=calling(name, arguments), name=name, result=result.text, status=status, seconds=0)
+
+
+def _arguments(text: str) -> object:
+    from treadle.projection import shown_arguments  # noqa: PLC0415  only where a conversation of before is shown
+
+    return shown_arguments(text)
+
+
+def _as_json(value: object) -> str:
+    from treadle.message import encode_json  # noqa: PLC0415  only of typed answers
+
+    return f"```json\n{encode_json(cast('object', value)).decode()}\n```\n"
