@@ -7,7 +7,7 @@ from typing import get_args
 import pytest
 
 from treadle.cli.story import Story
-from treadle.cli.terminal import Ink, columns
+from treadle.cli.terminal import Ink
 from treadle.cli.timeline import Relations, timeline
 from treadle.entries import (
     ApprovalAnswered,
@@ -30,6 +30,7 @@ from treadle.entries import (
 from treadle.events import ErrorInfo
 from treadle.journal import RunStatus, info_of
 from treadle.message import Message, ReasoningPart, TextPart, ToolCall, ToolResult
+from treadle.plain import columns
 from treadle.types import Outcome, StopReason, Usage
 
 BEGAN = datetime(2026, 1, 2, 3, 4, 5, tzinfo=UTC)

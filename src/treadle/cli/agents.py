@@ -17,12 +17,13 @@ import msgspec
 
 from treadle.cli.exits import Failed, failing
 from treadle.cli.help import HELP
-from treadle.cli.render import plain
 from treadle.cli.run_options import check_directory
-from treadle.cli.terminal import Ink, Style, count, put, put_json, table, width, wrapped
+from treadle.cli.terminal import Ink, Style, put, put_json, table, width
 from treadle.config import Config, load
 from treadle.errors import AgentError
+from treadle.plain import plain, wrapped
 from treadle.redaction import Redactor
+from treadle.units import count
 
 if TYPE_CHECKING:
     from treadle.agent import Agent

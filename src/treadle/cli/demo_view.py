@@ -7,8 +7,9 @@ from collections.abc import Mapping
 import click
 
 from treadle import events
-from treadle.cli.render import one_line, plain, summary
+from treadle.cli.render import summary
 from treadle.events import Event
+from treadle.plain import one_line, plain
 
 OUTPUT_LINES = 12
 LINE_CHARS = 110

@@ -22,17 +22,17 @@ from treadle.cli.doctor_sandbox import sandbox_findings
 from treadle.cli.doctor_servers import server_findings
 from treadle.cli.help import HELP
 from treadle.cli.journal_option import journal_file, journal_url
-from treadle.cli.render import plain
-from treadle.cli.terminal import count, size
 from treadle.config import Config, config_files, load
 from treadle.errors import AgentError, ErrorKind
 from treadle.journal import RunInfo
 from treadle.journals import open_journal
 from treadle.message import Message
 from treadle.model import ModelRequest, fold_stream
+from treadle.plain import plain
 from treadle.redaction import Redactor
 from treadle.runtime import Runtime
 from treadle.types import Settings
+from treadle.units import count, size
 
 CONNECT_WITHIN_S = 15.0
 

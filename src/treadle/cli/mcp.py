@@ -18,10 +18,10 @@ from treadle.cli.agent_option import ASSISTANT, Chosen, chosen_agent, defined_ag
 from treadle.cli.exits import Failed, failing
 from treadle.cli.help import HELP
 from treadle.cli.journal_option import journal_url, open_runtime
-from treadle.cli.render import plain
 from treadle.cli.run_options import check_directory, configured, run_options, settings_of
 from treadle.config import Config
 from treadle.errors import AgentError
+from treadle.plain import plain
 from treadle.redaction import Redactor
 
 if TYPE_CHECKING:

@@ -17,9 +17,10 @@ import msgspec
 from treadle.cli.exits import failing
 from treadle.cli.help import HELP
 from treadle.cli.model_list import Answer, Row, advice, looked_up
-from treadle.cli.terminal import Ink, Style, count, put, put_json, table, tokens, width
+from treadle.cli.terminal import Ink, Style, put, put_json, table, width
 from treadle.config import Config, load
 from treadle.redaction import Redactor
+from treadle.units import count, tokens
 
 ROWS = 20
 """Of each provider, where nobody asked for more."""

@@ -8,9 +8,9 @@ from collections import Counter
 from collections.abc import Sequence
 from typing import NamedTuple
 
-from treadle.cli.render import one_line
 from treadle.entries import ApprovalAsked
 from treadle.journal import Journal
+from treadle.plain import one_line
 from treadle.run_state import RunState
 
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-import re
 import sys
 from typing import IO, Protocol
 
@@ -12,27 +11,16 @@ from typing_extensions import override
 
 from treadle import events
 from treadle.cli.exits import silence
-from treadle.cli.terminal import cut, money
 from treadle.events import Event
 from treadle.message import encode_json
+from treadle.plain import LINE_CHARS, cut, one_line, plain
 from treadle.redaction import Redactor
 from treadle.todos import TOOL, progress, written
 from treadle.types import Outcome
+from treadle.units import count, money
 
-_CONTROL = re.compile(r"(?:\x1b\[|\x9b)[0-?]*[ -/]*[@-~]|\x1b\][^\x07\x1b]*(?:\x07|\x1b\\)|[\x00-\x08\x0b-\x1f\x7f-\x9f]")
-LINE_CHARS = 120
 NAME_CHARS = 64
 RESULT_LINES = 6
-
-
-def plain(text: str) -> str:
-    """Without anything that a terminal would take for a command."""
-    return _CONTROL.sub("", text)
-
-
-def one_line(text: str, limit: int = LINE_CHARS) -> str:
-    line = " ".join(plain(text).split())
-    return line if len(line) <= limit else line[: limit - 1] + "…"
 
 
 class Renderer(Protocol):
@@ -144,7 +132,7 @@ class Text:
 
     def _end(self, event: events.RunEnd) -> None:
         if answer := self._answer(event):
-            text = self._secrets.exact(plain_answer(answer) if self._out.isatty() else answer)
+            text = self._secrets.exact(plain(answer) if self._out.isatty() else answer)
             self._out.write(text.encode("utf-8", "replace") + (b"" if text.endswith("\n") else b"\n"))
             self._out.flush()
         if event.outcome is not Outcome.COMPLETED:
@@ -174,11 +162,6 @@ def _arguments(event: events.ToolCallAsked) -> str:
     return event.arguments if isinstance(event.arguments, str) else " ".join(str(v) for v in event.arguments.values())
 
 
-def plain_answer(text: str) -> str:
-    """An answer for a terminal: its lines and tabs stay, its escape sequences do not."""
-    return "\n".join(plain(line) for line in text.split("\n"))
-
-
 _WHY = {
     Outcome.TURN_LIMIT: "stopped at its limit of turns: allow more with --max-turns, or go on from here",
     Outcome.CALL_LIMIT: "stopped at its limit of tool calls: allow more with --max-tool-calls",
@@ -206,13 +189,9 @@ def ended(event: events.RunEnd) -> str:
 
 
 def summary(event: events.RunEnd) -> str:
-    counts = (_count(event.turns, "turn"), _count(event.tool_calls, "tool call"), _count(event.usage.total_tokens, "token"))
+    counts = (count(event.turns, "turn"), count(event.tool_calls, "tool call"), count(event.usage.total_tokens, "token"))
     cost = [] if event.cost_usd is UNSET else [money(event.cost_usd)]
     return " · ".join([event.outcome.value, *counts, *cost, f"{event.duration_s:.1f} s"])
-
-
-def _count(number: int, noun: str) -> str:
-    return f"{number:,} {noun}{'' if number == 1 else 's'}"
 
 
 def renderer(output: str, out: IO[bytes], secrets: Redactor, *, quiet: bool, verbose: bool, typed: bool) -> Renderer:

@@ -23,12 +23,13 @@ from treadle.cli.input import read_prompt
 from treadle.cli.journal_option import journal_url, open_runtime
 from treadle.cli.next_steps import next_steps
 from treadle.cli.output_file import OutputFile
-from treadle.cli.render import plain, renderer
+from treadle.cli.render import renderer
 from treadle.cli.run_options import OUTPUT, check_directory, configured, run_options, settings_of
 from treadle.config import Config
 from treadle.errors import AgentError
 from treadle.events import Event
 from treadle.message import Part
+from treadle.plain import plain
 from treadle.redaction import Redactor
 from treadle.result import RunResult
 from treadle.run_stream import RunStream

@@ -14,12 +14,13 @@ from treadle.cli.exits import Failed
 from treadle.cli.help import HELP
 from treadle.cli.journal_option import Place, journal_option, on_journal
 from treadle.cli.output_file import write_out
-from treadle.cli.render import one_line, plain
-from treadle.cli.terminal import Ink, Style, ago, confirm, count, cut, local, put, put_json, table, width, wrapped
+from treadle.cli.terminal import Ink, Style, confirm, put, put_json, table, width
 from treadle.json_text import parse_json
 from treadle.message import MediaPart, Message, Part, ReasoningPart, TextPart, ToolCall, ToolResult, encode_message
+from treadle.plain import cut, one_line, plain, wrapped
 from treadle.redaction import Redactor
 from treadle.session_store import Found, SessionInfo, Sessions
+from treadle.units import ago, count, local
 
 LAST = "last"
 PREFIX = "session_"

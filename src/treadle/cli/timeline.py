@@ -8,15 +8,16 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 
-from treadle.cli.render import one_line, plain
 from treadle.cli.runs.row import status_of, style_of
 from treadle.cli.story import Break, Call, Item, Note, Story, Turn
-from treadle.cli.terminal import Ink, Style, columns, count, cut, lasting, local, money, tokens, width, wrapped
+from treadle.cli.terminal import Ink, Style, width
 from treadle.entries import ModelRequested, ModelResponded, RunFinished, ToolFinished
 from treadle.journal import RunInfo
 from treadle.json_text import JsonText
+from treadle.plain import columns, cut, one_line, plain, wrapped
 from treadle.projection import shown_arguments
 from treadle.types import Time, Usage
+from treadle.units import count, lasting, local, money, tokens
 
 CLOCK = 9
 """Columns of the time since the run began."""

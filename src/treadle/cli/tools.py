@@ -11,11 +11,11 @@ import click
 
 from treadle.cli.exits import failing
 from treadle.cli.help import HELP
-from treadle.cli.render import plain
 from treadle.cli.run_options import check_directory
 from treadle.cli.terminal import Ink, Style, put, put_json, table
 from treadle.cli.tools_accept import accept
 from treadle.config import Config, load
+from treadle.plain import plain
 from treadle.redaction import Redactor
 from treadle.tooling import Tool
 

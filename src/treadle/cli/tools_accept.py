@@ -11,11 +11,12 @@ import click
 
 from treadle.cli.exits import Failed, failing
 from treadle.cli.help import HELP
-from treadle.cli.render import plain
-from treadle.cli.terminal import confirm, count, put
+from treadle.cli.terminal import confirm, put
 from treadle.config import load
+from treadle.plain import plain
 from treadle.redaction import Redactor
 from treadle.tools.mcp import ChangedTool, Pins
+from treadle.units import count
 
 
 @click.command("accept", context_settings=HELP, short_help="Look at tools of MCP servers that have changed, and use them again.")

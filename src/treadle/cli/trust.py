@@ -14,13 +14,14 @@ import click
 
 from treadle.cli.exits import Failed, clean, failing
 from treadle.cli.help import HELP
-from treadle.cli.render import plain
-from treadle.cli.terminal import count, put, size
+from treadle.cli.terminal import put
 from treadle.config import home
 from treadle.config import trust as store
 from treadle.config.file import Broken
 from treadle.config.places import CONFIG_NAME, Project, project_of
 from treadle.errors import AgentError
+from treadle.plain import plain
+from treadle.units import count, size
 
 INVISIBLE = re.compile(
     "[\u00ad\u034f\u061c\u115f\u1160\u17b4\u17b5\u180e\u200b-\u200f\u202a-\u202e\u2060-\u206f\u3164\ufe00-\ufe0e\ufff9-\ufffb\U000e0000-\U000e0fff]"

@@ -19,7 +19,6 @@ from treadle.cli.exits import Failed
 from treadle.cli.input import STDIN_BYTES_MAX, attachment
 from treadle.cli.journal_option import journal_file, journal_url, open_runtime
 from treadle.cli.next_steps import next_steps
-from treadle.cli.render import plain
 from treadle.cli.run_options import configured, settings_of
 from treadle.cli.terminal import put_bytes
 from treadle.cli.work_table import as_text, display
@@ -27,6 +26,7 @@ from treadle.config import Config
 from treadle.errors import AgentError
 from treadle.json_text import encode_json
 from treadle.model_choice import from_anywhere
+from treadle.plain import plain
 from treadle.redaction import Redactor
 from treadle.runtime import Runtime
 from treadle.types import Limits, Settings

@@ -18,11 +18,12 @@ from typing_extensions import override
 
 from treadle import events
 from treadle.cli.exits import silence
-from treadle.cli.render import one_line
-from treadle.cli.terminal import Ink, Style, count, cut, lasting, money, table, tokens, width
+from treadle.cli.terminal import Ink, Style, table, width
 from treadle.events import Event
+from treadle.plain import cut, one_line
 from treadle.redaction import Redactor
 from treadle.types import Outcome
+from treadle.units import count, lasting, money, tokens
 from treadle.work.batch import Batch
 from treadle.work.markdown import changes, gates_passed, verdict
 from treadle.work.report import Report, Row

@@ -11,10 +11,11 @@ import msgspec
 
 from treadle.cli.help import HELP
 from treadle.cli.journal_option import Place, journal_option, on_journal
-from treadle.cli.render import one_line
-from treadle.cli.terminal import Ink, Style, count, cut, money, put, put_json, table, tokens
+from treadle.cli.terminal import Ink, Style, put, put_json, table
 from treadle.costs import By, Cost, Costs, Tally
+from treadle.plain import cut, one_line
 from treadle.redaction import Redactor
+from treadle.units import count, money, tokens
 
 NUMBERS = frozenset({"runs", "responses", "input", "cache read", "cache write", "output", "cost"})
 NAME_COLUMNS = 32

@@ -12,12 +12,13 @@ import msgspec
 
 from treadle.cli.help import HELP
 from treadle.cli.journal_option import Place, journal_option, on_journal
-from treadle.cli.render import one_line, plain
 from treadle.cli.runs.finding import find_run, no_runs
 from treadle.cli.runs.row import style_of
-from treadle.cli.terminal import Ink, Style, columns, count, cut, lasting, money, put, put_json, tokens, width, wrapped
+from treadle.cli.terminal import Ink, Style, put, put_json, width
 from treadle.difference import RunDiff, Side, compare
 from treadle.message import Message
+from treadle.plain import columns, cut, one_line, plain, wrapped
+from treadle.units import count, lasting, money, tokens
 
 LINES = 12
 """Of one message, where not all is asked for."""

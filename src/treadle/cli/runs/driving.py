@@ -19,7 +19,7 @@ from treadle.cli.exits import Failed, exit_code, failing, unwritable
 from treadle.cli.journal_option import journal_file, journal_option, journal_url
 from treadle.cli.next_steps import next_steps
 from treadle.cli.output_file import OutputFile
-from treadle.cli.render import plain, renderer
+from treadle.cli.render import renderer
 from treadle.cli.run import follow
 from treadle.cli.run_options import ON_ASK, OUTPUT, permission_options
 from treadle.cli.runs.finding import find_run, no_runs
@@ -29,6 +29,7 @@ from treadle.events import Event, RunEnd
 from treadle.journal import Journal, RunInfo
 from treadle.journals import open_journal
 from treadle.json_text import decode_json
+from treadle.plain import plain
 from treadle.plan import error_info
 from treadle.redaction import Redactor
 from treadle.result import RunResult

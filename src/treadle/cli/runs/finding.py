@@ -7,10 +7,10 @@ from typing import Final, NoReturn
 import click
 
 from treadle.cli.exits import Failed
-from treadle.cli.render import one_line
 from treadle.cli.runs.row import PREFIX
 from treadle.errors import AgentError, ErrorKind
 from treadle.journal import Journal, RunInfo
+from treadle.plain import one_line
 
 LAST: Final = "last"
 NEWEST = 20

@@ -13,11 +13,12 @@ from treadle.cli.help import HELP
 from treadle.cli.journal_option import journal_option, journal_url
 from treadle.cli.runs.lines import read_lines
 from treadle.cli.runs.row import row_of, status_of
-from treadle.cli.terminal import count, put, put_json
+from treadle.cli.terminal import put, put_json
 from treadle.config import load
 from treadle.journal import RunInfo
 from treadle.journals import open_journal
 from treadle.redaction import Redactor
+from treadle.units import count
 
 
 @click.command("import", context_settings=HELP)

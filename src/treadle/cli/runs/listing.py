@@ -9,11 +9,12 @@ import click
 
 from treadle.cli.help import HELP
 from treadle.cli.journal_option import Place, journal_option, on_journal
-from treadle.cli.render import one_line
 from treadle.cli.runs.row import PREFIX, SHORT_CHARS, model_name, row_of, status_of, style_of
-from treadle.cli.terminal import Ink, Style, ago, count, cut, money, put, put_json, table, tokens
+from treadle.cli.terminal import Ink, Style, put, put_json, table
 from treadle.journal import Journal, RunInfo
+from treadle.plain import cut, one_line
 from treadle.redaction import Redactor
+from treadle.units import ago, count, money, tokens
 
 MODEL_COLUMNS = 18
 AGENT_COLUMNS = 12

@@ -10,12 +10,13 @@ import click
 from treadle.cli.exits import Failed
 from treadle.cli.help import HELP
 from treadle.cli.journal_option import Place, journal_option, on_journal
-from treadle.cli.terminal import confirm, count, put, put_json, size
+from treadle.cli.terminal import confirm, put, put_json
 from treadle.config import home
 from treadle.config.readers import span_of
 from treadle.journal import Freed
 from treadle.redaction import Redactor
 from treadle.undo import UNDO_FOLDER, Undo
+from treadle.units import count, size
 
 
 @click.command(context_settings=HELP)

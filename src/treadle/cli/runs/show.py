@@ -9,16 +9,16 @@ import click
 from treadle.cli.help import HELP
 from treadle.cli.journal_option import Place, journal_option, on_journal
 from treadle.cli.next_steps import next_steps
-from treadle.cli.render import plain
 from treadle.cli.runs.finding import find_run, no_runs, run_argument
 from treadle.cli.runs.lines import export_lines
 from treadle.cli.runs.row import row_of
 from treadle.cli.story import Story
-from treadle.cli.terminal import Ink, put, put_bytes, width, wrapped
+from treadle.cli.terminal import Ink, put, put_bytes, width
 from treadle.cli.timeline import Relations, timeline
 from treadle.errors import AgentError
 from treadle.journal import Journal, RunInfo
 from treadle.json_text import decode_json, encode_json
+from treadle.plain import plain, wrapped
 from treadle.redaction import Redactor
 
 

@@ -16,12 +16,12 @@ import msgspec
 from treadle.cli.exits import Failed
 from treadle.cli.help import HELP
 from treadle.cli.journal_option import Place, journal_option, on_journal
-from treadle.cli.render import one_line, plain
 from treadle.cli.runs.finding import find_run, no_runs, run_argument
-from treadle.cli.terminal import Ink, Style, count, put, put_json
+from treadle.cli.terminal import Ink, Style, put, put_json
 from treadle.config import home
 from treadle.entries import ModelResponded, Record, ToolFinished, ToolStarted
 from treadle.journal import Journal, RunInfo
+from treadle.plain import one_line, plain
 from treadle.projection import shown_arguments
 from treadle.redaction import Redactor
 from treadle.tools.files import shown
@@ -29,6 +29,7 @@ from treadle.tools.restore import Action, Restored, restore
 from treadle.tools.traces import Traces, changed_at
 from treadle.types import Time, Value
 from treadle.undo import UNDO_FOLDER, Change, Undo
+from treadle.units import count
 
 KEPT = ("write", "edit")
 """Tools whose changes are kept."""

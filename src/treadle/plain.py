@@ -1,0 +1,112 @@
+r"""What of a text may be shown on a terminal, and how wide it is there. Colours and tables are each front's own.
+
+What a terminal would obey is dropped: control characters, C0 and C1; sequences whole (CSI, and the strings of OSC, DCS, SOS, PM and APC up to
+the terminator that ends them on their line); characters that turn the direction of text or that nobody sees. What is meant to be decided
+about is shown with all of it instead. Source: ECMA-48; xterm's ctlseqs; Unicode TR 36 and 39, and its Default_Ignorable_Code_Point.
+Entry: `plain`, `one_line`, `revealed`, `columns`, `cut`, `wrapped`.
+"""
+
+from __future__ import annotations
+
+import re
+import unicodedata
+
+LINE_CHARS = 120
+
+_CONTROLS = "\x00-\x08\x0b-\x1f\x7f-\x9f"
+"""But not tabs and line ends."""
+_HIDDEN = (
+    "\xad\u034f\u061c\u180e\u200b\u200e\u200f\u202a-\u202e\u2060-\u206f\u3164\ufeff\uffa0\ufff0-\ufffb"
+    "\U0001bca0-\U0001bca3\U0001d173-\U0001d17a\U000e0000-\U000e0fff"
+)
+"""But not joiners and the selectors of emoji, without which words of some scripts fall apart."""
+_SURROGATES = "\ud800-\udfff"
+
+_ODD = re.compile(f"[{_CONTROLS}{_HIDDEN}{_SURROGATES}]")
+_CSI = r"(?:\x1b\[|\x9b)[0-?]*[ -/]*[@-~]"
+_STRING = r"(?:\x1b[\]PX^_]|[\x90\x98\x9d-\x9f])[^\x00-\x08\x0a-\x1f\x7f-\x9f]*(?:\x07|\x1b\\|\x9c)"
+_ESCAPE = r"\x1b[ -/]*[0-~]"
+_SHOWN_BY_NONE = re.compile(f"{_STRING}|{_CSI}|{_ESCAPE}|[{_CONTROLS}{_HIDDEN}]")
+_SURROGATE = re.compile(f"[{_SURROGATES}]")
+
+
+def plain(text: str) -> str:
+    """Without anything that a terminal would take for a command, and without what hides or turns text. Lines and tabs stay."""
+    return _SURROGATE.sub("\ufffd", _SHOWN_BY_NONE.sub("", text)) if _ODD.search(text) else text
+
+
+def one_line(text: str, limit: int = LINE_CHARS) -> str:
+    """As `plain`, in so many characters at most."""
+    line = " ".join(plain(text).split())
+    return line if len(line) <= limit else line[: limit - 1] + "…"
+
+
+def revealed(text: str) -> str:
+    r"""As `plain`, but nothing is missing: what may not be shown stands there as `\x1b` or `\u202e`. For what a person is asked to allow."""
+    return _ODD.sub(_named, text)
+
+
+def _named(odd: re.Match[str]) -> str:
+    code = ord(odd[0])
+    return f"\\x{code:02x}" if code < 0x100 else f"\\u{code:04x}" if code < 0x10000 else f"\\U{code:08x}"
+
+
+def columns(text: str) -> int:
+    """How many columns of a terminal it takes."""
+    return len(text) if text.isascii() else sum(map(_columns_of, text))
+
+
+def _columns_of(character: str) -> int:
+    if unicodedata.combining(character) or unicodedata.category(character) in ("Cf", "Mn", "Me"):
+        return 0
+    return 2 if unicodedata.east_asian_width(character) in "WF" else 1
+
+
+def cut(text: str, most: int) -> str:
+    """The beginning of it that fits into so many columns, with `…` where something is missing."""
+    if columns(text) <= most:
+        return text
+    kept, used = "", 1
+    for character in text:
+        used += _columns_of(character)
+        if used > most:
+            break
+        kept += character
+    return kept.rstrip() + "…"
+
+
+def wrapped(text: str, most: int) -> list[str]:
+    """Its lines, none wider than that, broken between words where there are any; what is indented begins so."""
+    return [line for long in text.expandtabs(4).splitlines() for line in _broken(long.rstrip(), most)]
+
+
+def _broken(line: str, most: int) -> list[str]:
+    """By columns: not every character is one wide, and not every script has spaces."""
+    if columns(line) <= most:
+        return [line]
+    lines, used = [""], 0
+    for piece in re.findall(r" +|[^ ]+", line):
+        wide = columns(piece)
+        if used + wide <= most:
+            lines[-1] += piece
+            used += wide
+        elif piece.isspace():  # it stands where the line is broken
+            used = most
+        elif wide <= most:
+            lines.append(piece)
+            used = wide
+        else:
+            used = _fill(lines, piece, used, most)
+    return [line.rstrip() for line in lines]
+
+
+def _fill(lines: list[str], word: str, used: int, most: int) -> int:
+    """A word that no line can hold; gives the columns that the last line takes then."""
+    for character in word:
+        wide = _columns_of(character)
+        if used + wide > most:
+            lines.append("")
+            used = 0
+        lines[-1] += character
+        used += wide
+    return used
