@@ -100,11 +100,9 @@ class Account:
             node.spent[kind] += amount
             node = node._above
 
-    @property
-    def measures(self) -> bool:
-        """Whether a limit, here or above, is one of tokens or money."""
-        most = self._most
-        return most[TOKENS] is not None or most[USD] is not None or (self._above is not None and self._above.measures)
+    def is_limited(self, kind: int) -> bool:
+        """Here or above."""
+        return self._most[kind] is not None or (self._above is not None and self._above.is_limited(kind))
 
 
 def units(amount: float | Decimal) -> int:

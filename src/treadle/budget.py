@@ -64,8 +64,9 @@ class Ledger:
         self._turn_usd = 0
         """What the last response said, and took."""
         self._account = Account(limits)
-        self.estimates = self._account.measures
-        """Whether a limit, here or above, asks how large the next request will be."""
+        self.estimates = self.counts_calls = False
+        """Whether a limit, here or above, asks how large the next request will be; whether one is of calls."""
+        self._look()
         self._price: Dearest | None = None
         """Of its last request."""
         self._keeps_last = self._on_last = False
@@ -82,7 +83,11 @@ class Ledger:
     @limits.setter
     def limits(self, limits: Limits) -> None:
         self._account.limits = limits
-        self.estimates = self._account.measures
+        self._look()
+
+    def _look(self) -> None:
+        self.estimates = self._account.is_limited(TOKENS) or self._account.is_limited(USD)
+        self.counts_calls = self._account.is_limited(CALLS)
 
     def begin(self, above: Ledger | None = None, *, completes: bool = False) -> None:
         """From here on it is driven. `above`: that of the run that started it. `completes`: it ends with a call, for which one is kept.
@@ -91,7 +96,7 @@ class Ledger:
         """
         if above is not None and not self._account.join(above._account):
             raise BudgetSpent(Outcome.TURN_LIMIT)
-        self.estimates = self._account.measures
+        self._look()
         if self._account.free(TURNS) >= 1:
             self._keeps_last = True
             self._account.hold(TURNS, 1)
@@ -106,8 +111,11 @@ class Ledger:
 
     def expect(self, children: int) -> None:
         """So many calls run now, each of which may start a child: what is left is for all of them, but for a next turn of its own."""
-        account, said = self._account, max(self._said_tokens, LEAST_SAID)
+        account = self._account
         account.starting = max(children, 1)
+        if not self.estimates:
+            return
+        said = max(self._said_tokens, LEAST_SAID)
         account.need[TOKENS] = self.context_tokens + 3 * said
         if (price := self._price) is not None:
             account.need[USD] = units(price.request + price.token_in * (self.context_tokens + said) + price.token_out * said)
@@ -223,10 +231,11 @@ class Ledger:
     def spend(self, usage: Usage, cost_usd: float | None) -> None:
         """What a response, or a failed attempt, is known to have taken. `cost_usd`: None where its price is not known."""
         self.usage += usage
-        self.cost_usd = usd(self.cost_usd, cost_usd)
-        self.unpriced += cost_usd is None
         self._account.spend(TOKENS, usage.total_tokens)
-        if cost_usd:
+        if cost_usd is None:
+            self.unpriced += 1
+        else:
+            self.cost_usd = usd(self.cost_usd, cost_usd)
             self._account.spend(USD, units(cost_usd))
 
     def lose(self, reserved: Reserved | None) -> None:

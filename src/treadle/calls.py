@@ -114,9 +114,8 @@ class OpenCalls:
                 entries.extend(_refusal(p))
             elif isinstance(p, Held) and not p.asked:
                 entries.append(_question(p.call, p.reason))
-        for stage in self._stages():
-            return [*entries, *(self._start(ready) for ready in stage[:MAX_PARALLEL] if not ready.started)]
-        return entries
+        first = next(self._stages(), ())
+        return entries + [self._start(ready) for ready in first[:MAX_PARALLEL] if not ready.started]
 
     def _stages(self) -> Iterator[list[Ready]]:
         """Neighbours that are parallel together, a sequential one alone, in the order of the calls.

@@ -28,7 +28,6 @@ from treadle.feed import Feed
 from treadle.inbox import Inbox
 from treadle.journal import Journal, RunWriter
 from treadle.message import ToolCall, encode_json
-from treadle.model import ModelResponse
 from treadle.model_turn import ModelTurn
 from treadle.plan import Ending, Plan, as_error, metrics_of
 from treadle.recovery import Answers, as_run, recover, settled
@@ -204,22 +203,23 @@ class Run:
         if isinstance(found, Outcome):
             return found
         response, entry = found
-        self.room.answered(response.stop_reason)
-        if kept := self._is_kept_first(response, last):
+        calls, stop = response.tool_calls, response.stop_reason
+        self.room.answered(stop)
+        if kept := self._is_kept_first(calls, stop, last):
             self._model.done()
             await self._append(entry)
-        await self._toolbox.get_ready(response.tool_calls)
+        await self._toolbox.get_ready(calls)
         self._model.done()
-        await self._execute(self._admit(response.tool_calls, response.stop_reason, last), *([] if kept else [entry]))
+        await self._execute(self._admit(calls, stop, last), *(() if kept else (entry,)))
         return None
 
-    def _is_kept_first(self, response: ModelResponse, last: Outcome | None) -> bool:
+    def _is_kept_first(self, calls: Sequence[ToolCall], stop: StopReason, last: Outcome | None) -> bool:
         """Whether it is appended before its calls are judged: hooks may take their time, and what is not in the journal is paid for twice.
 
         Only where the calls mean the same to whoever takes the run up from there.
         """
-        asks = bool(response.tool_calls) and self.plan.hooks.has("before_tool")
-        return asks and response.stop_reason is StopReason.TOOL_USE and last is None and not self._ledger.is_last_turn
+        asks = bool(calls) and self.plan.hooks.has("before_tool")
+        return asks and stop is StopReason.TOOL_USE and last is None and not self._ledger.is_last_turn
 
     async def _execute(self, prepared: Sequence[Ready | Refused | Held], *before: Entry) -> None:
         """`before`, the refusals and the starts of the calls that start now are one append; then the calls run."""
@@ -231,7 +231,7 @@ class Run:
             await self._calls.execute(self._toolbox, self._append)
             self._ledger.forget_calls()
 
-    def _admit(self, calls: Sequence[ToolCall], stop: StopReason, last: Outcome | None) -> list[Ready | Refused | Held]:
+    def _admit(self, calls: Sequence[ToolCall], stop: StopReason, last: Outcome | None) -> Sequence[Ready | Refused | Held]:
         """Each call is ready, held, or has the result that says why it is not run."""
         if stop in (StopReason.REFUSAL, StopReason.CONTEXT_OVERFLOW):
             return [refused(call, f"Not run: the response ended with {stop.value}.") for call in calls]
@@ -244,8 +244,10 @@ class Run:
             prepared[-1] = refused(calls[-1], CUT_CALL)
         return self._within_limits(prepared)
 
-    def _within_limits(self, prepared: Sequence[Ready | Refused | Held]) -> list[Ready | Refused | Held]:
+    def _within_limits(self, prepared: Sequence[Ready | Refused | Held]) -> Sequence[Ready | Refused | Held]:
         """Each that may start has its place among the calls that the limits allow; what is beyond them is refused, in the order of the calls."""
+        if not self._ledger.counts_calls:
+            return prepared
         limit = self.plan.limits.tool_calls
         text = "Not run: the limit of tool calls is reached." if limit is None else f"Not run: the run's limit of {limit} tool calls is reached."
         return [p if self._may_start(p) else refused(p.call, text, cut_by=Outcome.CALL_LIMIT) for p in prepared]

@@ -6,7 +6,6 @@ What comes before and after is the loop's, each single attempt retry.py's. Entry
 from __future__ import annotations
 
 from collections.abc import Sequence
-from functools import partial
 
 import msgspec
 
@@ -54,6 +53,7 @@ class ModelTurn:
         self._tools, self._feed, self._append, self._clock, self._retries = tools, feed, append, clock, retries
         self.reached = self._state.invocations
         """Attempts of the run that reached the provider."""
+        self._all = Left(plan.max_tokens, None)
         self._message_id = ""
         self._asked: ModelRequested
         self._attempt: Attempt | None = None
@@ -64,9 +64,11 @@ class ModelTurn:
     async def respond(self, last: Outcome | None) -> tuple[ModelResponse, ModelResponded] | Outcome:
         """One whole response, whatever number of attempts it takes, and its entry, which is the caller's to append; or the limit that allows none."""
         if self._hooks.has("before_model") and (said := await self._hooked(last)).answered is not None:
-            response = self._given(said.answered, await self._begin(Left(self._plan.max_tokens, None), last))
+            response = self._given(said.answered, await self._begin(self._all, last))
             return response, self._entry(response.parts, response, hook=said.hook)
-        left = self._ledger.output_left(self._plan.max_tokens, self._state.new_bytes() if self._ledger.estimates else 0, self._plan.dearest)
+        left = self._all
+        if self._ledger.estimates:
+            left = self._ledger.output_left(left.tokens, self._state.new_bytes(), self._plan.dearest)
         if left.tokens <= 0:
             assert left.limit is not None, "only a limit leaves nothing"
             return left.limit
@@ -160,15 +162,16 @@ class ModelTurn:
 
     async def _whole(self, request: ModelRequest, attempt: Attempt, listen: Listen | None) -> ModelResponse:
         """One that is too long for the provider is asked once more, where room can be made for it."""
-        asking = partial(ask, self._plan.model, listen=listen, failed=self._failed, policy=self._retries, clock=self._clock)
-        try:
-            return await asking(request, attempt)
-        except AgentError as error:
-            if error.kind is not ErrorKind.CONTEXT_OVERFLOW or not await self.room.make(forced=True, hold=True):
-                raise
-            await self._failed(error, 0.0, None)
-        attempt.next()
-        return await asking(msgspec.structs.replace(request, messages=self._state.history, model=self._state.asked_model), attempt)
+        shortened = False
+        while True:
+            try:
+                return await ask(self._plan.model, request, attempt, listen=listen, failed=self._failed, policy=self._retries, clock=self._clock)
+            except AgentError as error:
+                if shortened or error.kind is not ErrorKind.CONTEXT_OVERFLOW or not await self.room.make(forced=True, hold=True):
+                    raise
+                await self._failed(error, 0.0, None)
+            attempt.next()
+            shortened, request = True, msgspec.structs.replace(request, messages=self._state.history, model=self._state.asked_model)
 
     async def _failed(self, error: AgentError, wait_s: float, switch: Switch | None) -> None:
         """An attempt did. `switch`: another model is asked instead of the same one once more. Raises BudgetSpent where there is nothing left for that."""
