@@ -34,6 +34,8 @@ class Inbox:
 
     def take(self) -> list[Entry]:
         """All that waits; in the history from here on."""
+        if not self:
+            return []
         said, self.waiting = self.waiting, ()
         return [*self.late.take(), *(InputAdded(at=now(), message=Message.user(text), by="user") for text in said)]
 
@@ -52,5 +54,7 @@ class Inbox:
             ours = EMPTY_RESPONSE
         elif was_short and not state.calls:
             ours = CUT_RESPONSE
+        if not mend and not ours:
+            return []
         text = "\n\n".join(filter(None, (mend, ours)))
-        return [InputAdded(at=now(), message=Message.user(text), by="runtime", mends=bool(mend))] if text else []
+        return [InputAdded(at=now(), message=Message.user(text), by="runtime", mends=bool(mend))]

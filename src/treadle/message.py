@@ -152,7 +152,7 @@ class Message(Value, frozen=True, kw_only=True, forbid_unknown_fields=True):
 
     @property
     def text(self) -> str:
-        return "".join(p.text for p in self.parts if isinstance(p, TextPart))
+        return "".join([p.text for p in self.parts if isinstance(p, TextPart)])
 
     @property
     def reasoning(self) -> str:
@@ -165,7 +165,7 @@ class Message(Value, frozen=True, kw_only=True, forbid_unknown_fields=True):
 
     @property
     def tool_calls(self) -> tuple[ToolCall, ...]:
-        return tuple(p for p in self.parts if isinstance(p, ToolCall))
+        return tuple([p for p in self.parts if isinstance(p, ToolCall)])
 
     @property
     def tool_results(self) -> tuple[ToolResult, ...]:

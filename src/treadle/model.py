@@ -151,7 +151,7 @@ class ModelResponse(Value, frozen=True, kw_only=True):
 
     @property
     def tool_calls(self) -> tuple[ToolCall, ...]:
-        return tuple(p for p in self.parts if isinstance(p, ToolCall))
+        return tuple([p for p in self.parts if isinstance(p, ToolCall)])
 
 
 class Model(Protocol):

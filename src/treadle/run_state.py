@@ -138,7 +138,10 @@ class RunState:
     @property
     def ended_by(self) -> ToolResult | None:
         """The first result of the last response with which a tool ends the run."""
-        return next((f.result for f in self.results.values() if f.ends_run), None)
+        for finished in self.results.values():
+            if finished.ends_run:
+                return finished.result
+        return None
 
     @property
     def unknown(self) -> ToolResult | None:
