@@ -25,7 +25,7 @@ def tool(name: str, description: str = "", schema: Any = None, **more: Any) -> d
     return {"name": name, "description": description, "inputSchema": OBJECT if schema is None else schema, **more}
 
 
-def listed() -> list[dict[str, Any]]:
+def listed() -> Any:
     match WAY:
         case "many":
             return [tool(f"t{i}") for i in range(int(MORE[0]))]
@@ -43,7 +43,18 @@ def listed() -> list[dict[str, Any]]:
                 tool("good"),
             ]
         case "spoils":
-            return [tool("good"), tool("no_schema", schema={"type": "array"})]
+            return [
+                tool("good"),
+                tool("array", schema={"type": "array"}),
+                {"name": "none"},
+                tool("text", schema="{}"),
+                {"name": 7, "inputSchema": OBJECT},
+                "no tool",
+                tool("hints", annotations="all of them\u001b"),
+                tool("other"),
+            ]
+        case "no-list":
+            return "do, other"
         case "turns":
             begun = os.path.exists(MORE[0])
             return [tool("a", "is something else now" if begun else "is this"), tool("b")]

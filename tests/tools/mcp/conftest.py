@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import json
 import os
+import signal
 import socket
 import subprocess
 import sys
@@ -38,8 +39,12 @@ async def servers(tmp_path: Path) -> AsyncIterator[McpServers]:
 
 @contextlib.contextmanager
 def listening(command: list[str], port: int, log: Path, **environment: str) -> Generator[str]:
-    """Its address, once somebody listens there."""
-    with log.open("wb") as said, subprocess.Popen(command, stdin=subprocess.DEVNULL, stdout=said, stderr=said, env={**os.environ, **environment}) as process:
+    """Its address, once somebody listens there. It ends with all that it has started."""
+    env = {**os.environ, **environment}
+    with (
+        log.open("wb") as said,
+        subprocess.Popen(command, stdin=subprocess.DEVNULL, stdout=said, stderr=said, env=env, start_new_session=True) as process,
+    ):
         try:
             until = time.monotonic() + READY_WITHIN_S
             while True:
@@ -50,7 +55,8 @@ def listening(command: list[str], port: int, log: Path, **environment: str) -> G
                 time.sleep(0.05)
             yield f"http://127.0.0.1:{port}/mcp"
         finally:
-            process.kill()
+            with contextlib.suppress(ProcessLookupError):
+                os.killpg(process.pid, signal.SIGKILL)
 
 
 def free_port() -> int:

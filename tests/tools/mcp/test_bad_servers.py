@@ -171,8 +171,30 @@ async def test_tools_that_cannot_be_offered_are_told_and_names_are_made_fit(serv
 
 
 async def test_a_list_of_tools_in_the_wrong_form_is_told(servers: McpServers, warnings: list[str]) -> None:
-    assert await servers.tools([bad("spoils")], warn=warnings.append) == []
+    assert await servers.tools([bad("no-list")], warn=warnings.append) == []
     assert "it could not list its tools: ValidationError" in warnings[0]
+
+
+async def test_tools_in_the_wrong_form_hide_no_others(servers: McpServers, call: Use, warnings: list[str]) -> None:
+    tools = await servers.tools([bad("spoils")], warn=warnings.append)
+    assert [tool.name for tool in tools] == ["bad_good", "bad_other"]
+    assert await call(tools, "other") == "other is well"
+    form = "not offered: it is not said in the protocol's form"
+    assert warnings == [
+        f"the MCP server 'bad': 'array' {form} (inputSchema.type: Input should be 'object')",
+        f"the MCP server 'bad': 'none' {form} (inputSchema: Field required)",
+        f"the MCP server 'bad': 'text' {form} (inputSchema: Input should be an object)",
+        f"the MCP server 'bad': 'number 5 of its list' {form} (name: Input should be a valid string)",
+        f"the MCP server 'bad': 'number 6 of its list' {form} (Input should be an object)",
+        f"the MCP server 'bad': 'hints' {form} (annotations: Input should be an object)",
+    ]
+
+
+async def test_only_tools_that_are_wanted_are_told_to_be_in_the_wrong_form(servers: McpServers, warnings: list[str]) -> None:
+    assert [tool.name for tool in await servers.tools([bad("spoils", tools=["good"])], warn=warnings.append)] == ["bad_good"]
+    assert warnings == []
+    assert await servers.tools([bad("spoils", tools=["none"])], warn=warnings.append) == []
+    assert [warning.partition(" (")[0] for warning in warnings] == ["the MCP server 'bad': 'none' not offered: it is not said in the protocol's form"]
 
 
 async def test_two_tools_of_one_name_are_never_in_one_run(servers: McpServers, warnings: list[str]) -> None:

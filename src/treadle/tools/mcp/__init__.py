@@ -9,7 +9,7 @@ Not here: serving agents over MCP (mcp_server/). Entry: `McpServer` says what a 
     connection.py  one connection, its calls, their failures; failures.py: what our own side says in place of an answer
     stdio.py       a server that is a program; lines.py: what it writes, bounded
     http.py        a server on streamable HTTP
-    traffic.py     what passes between server and SDK
+    traffic.py     what passes between server and SDK; sieve.py: a list without what in it is no tool
     questions.py   what a server asks a person
     listing.py     what a server offers, bounded; naming.py: what that is called here; words.py: in plain words
     content.py     an answer as a model can be shown it

@@ -22,7 +22,7 @@ from mcp.client.session import ClientRequestContext
 
 from treadle.tooling import ToolContext, ToolFailed
 from treadle.tools.mcp.failures import OwnError, Unreachable, read_own
-from treadle.tools.mcp.listing import PAGES_MOST, SEEN_MOST, Offered
+from treadle.tools.mcp.listing import PAGES_MOST, SEEN_MOST, Offered, Told
 from treadle.tools.mcp.questions import MOST, Ask, answer_of, question_of
 from treadle.tools.mcp.server import McpServer
 from treadle.tools.mcp.traffic import Traffic
@@ -125,6 +125,7 @@ class Connection:
         async with Client(self.traffic.watched(transport), mode=self._era, cache=None, elicitation_callback=callback, client_info=info) as client:
             # an answer that breaks its own schema is an answer; and the SDK's check runs a server's patterns, however slow, in the event loop
             client.session.validate_tool_result = _unchecked
+            self.traffic.sieve.version = client.protocol_version
             yield client
 
     def _why(self, error: Exception) -> str:
@@ -140,10 +141,10 @@ class Connection:
 
     # ------------------------------------------------------------ what is asked of it
 
-    async def tools(self) -> list[mcp_types.Tool]:
+    async def tools(self) -> Told:
         """All of them, up to a bound. Raises Unreachable."""
         client, found, cursor = self._usable(), list[mcp_types.Tool](), None
-        self.traffic.tools_changed = False
+        self.traffic.tools_changed, self.traffic.sieve.unfit = False, {}
         try:
             with anyio.fail_after(self._server.start_timeout_s):
                 for _ in range(PAGES_MOST):
@@ -156,7 +157,7 @@ class Connection:
             raise Unreachable(f"it did not list its tools within {self._server.start_timeout_s:g} s") from None
         except Exception as e:
             raise Unreachable(f"it could not list its tools: {self._told(e)}") from e
-        return found[:SEEN_MOST]
+        return Told(found[:SEEN_MOST], self.traffic.sieve.unfit)
 
     async def call(self, tool: Offered, ctx: ToolContext[Any], arguments: Mapping[str, Any], *, timeout_s: float) -> mcp_types.CallToolResult:
         """Raises ToolFailed where there is no answer; `happened` is None where nobody knows what became of the call.

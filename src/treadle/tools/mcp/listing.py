@@ -8,8 +8,8 @@ from __future__ import annotations
 import contextlib
 import hashlib
 import json
-from collections.abc import Iterable, Iterator, Mapping
-from typing import TYPE_CHECKING, Any
+from collections.abc import Iterator, Mapping, Sequence
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import msgspec
 
@@ -54,6 +54,14 @@ class Offered(msgspec.Struct, frozen=True, kw_only=True):
         return hashlib.sha256(self.definition.encode("utf-8", "surrogatepass")).hexdigest()
 
 
+class Told(NamedTuple):
+    """What a server says that it offers."""
+
+    tools: Sequence[mcp_types.Tool]
+    unfit: Mapping[str, str] = {}
+    """What of it is no tool of the protocol, by name, and why."""
+
+
 class Listing(msgspec.Struct, frozen=True):
     tools: Mapping[str, Offered]
     """By the name there, in the server's order."""
@@ -61,12 +69,15 @@ class Listing(msgspec.Struct, frozen=True):
     """What is not offered and why, for people."""
 
 
-def listing_of(server: McpServer, tools: Iterable[mcp_types.Tool]) -> Listing:
+def listing_of(server: McpServer, told: Told) -> Listing:
     """Compiles each schema: may take a second for hundreds of tools."""
     found: dict[str, Offered] = {}
     left_out: dict[str, list[str]] = {}
+    for name, why in told.unfit.items():
+        if server.tools is None or name in [one_line(wanted, 60) for wanted in server.tools]:
+            left_out.setdefault(one_line(why, 200), []).append(name)
     size = 0
-    for tool in tools:
+    for tool in told.tools:
         if server.tools is not None and tool.name not in server.tools:
             continue
         offered = _offered(server, tool)

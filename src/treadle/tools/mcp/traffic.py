@@ -13,6 +13,8 @@ import anyio
 from mcp.shared.message import SessionMessage
 from mcp_types import JSONRPCError, JSONRPCNotification, JSONRPCRequest, JSONRPCResponse
 
+from treadle.tools.mcp.sieve import Sieve
+
 ASKING_MOST = 32
 """Requests of a server that are open at once; further ones get no answer."""
 _USED = frozenset({"notifications/progress", "notifications/cancelled"})
@@ -38,6 +40,7 @@ class Traffic:
         """It has said that its tools are not what they were."""
         self.asking = 0
         """Its requests that have no answer yet."""
+        self.sieve = Sieve()
 
     def end(self, reason: str) -> None:
         """The first reason counts."""
@@ -59,10 +62,18 @@ class Traffic:
                     return False
                 self.asking += 1
                 return True
+            case JSONRPCResponse() as response:
+                self.sieve.answers(response)
+                return True
             case _:
                 return True
 
     def sends(self, item: SessionMessage) -> None:
+        """Called once for each that is to leave."""
+        if isinstance(item.message, JSONRPCRequest):
+            self.sieve.asks(item.message)
+
+    def sent(self, item: SessionMessage) -> None:
         """Called once for each that has left."""
         if isinstance(item.message, JSONRPCResponse | JSONRPCError):
             self.asking -= 1
@@ -112,5 +123,6 @@ class _Reading(_Stream):
 
 class _Writing(_Stream):
     async def send(self, item: SessionMessage) -> None:
-        await self._inner.send(item)
         self._traffic.sends(item)
+        await self._inner.send(item)
+        self._traffic.sent(item)

@@ -5,7 +5,7 @@ Not here: a single connection (connection.py). Entry: `Upkeep`.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
@@ -15,7 +15,7 @@ from anyio import to_thread
 from treadle.tooling import ToolContext, ToolFailed
 from treadle.tools.mcp.backoff import MOST, Backoff
 from treadle.tools.mcp.failures import Unreachable
-from treadle.tools.mcp.listing import Listing, Offered, listing_of
+from treadle.tools.mcp.listing import Listing, Offered, Told, listing_of
 from treadle.tools.mcp.server import McpServer
 
 if TYPE_CHECKING:
@@ -34,7 +34,7 @@ class _Listed:
     """What the server last said that it offers."""
 
     by: Connection
-    tools: Sequence[mcp_types.Tool]
+    told: Told
     at: float
     offered: dict[tuple[str, ...] | None, Listing] = field(default_factory=dict[tuple[str, ...] | None, Listing])
     """Of them, by which are wanted."""
@@ -62,7 +62,7 @@ class Upkeep:
             async with self._listing:
                 known = await self._heard(fresh=fresh)
                 if wanted not in known.offered:
-                    known.offered[wanted] = await to_thread.run_sync(listing_of, server, known.tools)
+                    known.offered[wanted] = await to_thread.run_sync(listing_of, server, known.told)
         return known.offered[wanted]
 
     async def _heard(self, *, fresh: bool) -> _Listed:
