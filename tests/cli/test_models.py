@@ -15,7 +15,7 @@ from anyio import to_thread
 from tests.cli.conftest import KEY, Answer, Cli
 from tests.providers import loopback
 from tests.providers.loopback import document, serving, stream
-from treadle.cli import model_list
+from treadle import model_catalog
 from treadle.config import load
 from treadle.runtime import Runtime
 
@@ -217,11 +217,11 @@ async def test_a_provider_that_says_nothing_is_given_up(monkeypatch: pytest.Monk
         await anyio.sleep_forever()
         raise AssertionError
 
-    monkeypatch.setattr(model_list, "ANSWER_WITHIN_S", 0)
-    monkeypatch.setattr(model_list, "models_at", say_nothing)
+    monkeypatch.setattr(model_catalog, "ANSWER_WITHIN_S", 0)
+    monkeypatch.setattr(model_catalog, "models_at", say_nothing)
     config = load({"HOME": str(tmp_path), "ANTHROPIC_API_KEY": KEY}, cwd=tmp_path)
     with anyio.fail_after(5):
-        (answer,) = await model_list.looked_up(config, "anthropic", offline=False)
+        (answer,) = await model_catalog.looked_up(config, "anthropic", offline=False)
     assert answer.error is not None
     assert answer.error.kind == "timeout"
 
@@ -240,8 +240,8 @@ async def test_providers_are_asked_at_the_same_time(tmp_path: Path):
 
     config = load({"HOME": str(tmp_path), "ANTHROPIC_API_KEY": KEY, "GEMINI_API_KEY": KEY}, cwd=tmp_path)
     with pytest.MonkeyPatch.context() as patch, anyio.fail_after(5):
-        patch.setattr(model_list, "models_at", answer)
-        answers = await model_list.looked_up(config, None, offline=False)
+        patch.setattr(model_catalog, "models_at", answer)
+        answers = await model_catalog.looked_up(config, None, offline=False)
     assert [each.name for each in answers] == ["anthropic", "gemini"]
 
 

@@ -16,8 +16,9 @@ import click
 from treadle.cli.exits import Failed, failing
 from treadle.cli.help import HELP
 from treadle.config import ConfigFile, Layers, config_files, home, load, project_of, trust_of
-from treadle.config.file import SIZE_MAX_BYTES, Broken, read_text, write_text
-from treadle.config.keys import Key, KeyPath, find_key, read_value, refusal
+from treadle.config.changing import change
+from treadle.config.file import SIZE_MAX_BYTES, Broken
+from treadle.config.keys import Key, find_key, read_value, refusal
 from treadle.config.readers import Wrong
 from treadle.redaction import Redactor, Secret
 
@@ -112,7 +113,7 @@ def set_(key: str, value: str) -> None:
     except Wrong as e:
         raise Failed(refusal(names, e, "" if found.secret else repr(value))) from None
     with failing():
-        _write(file, names, plain)
+        change(file, [(names, plain)])
     shown = str(read) if isinstance(read, Secret) else Redactor(()).text(json.dumps(plain, ensure_ascii=False))
     click.echo(f"{key}: {shown}  # {file}")
 
@@ -139,21 +140,6 @@ def _meant(key: Key, value: str) -> tuple[Plain, object]:
         raise wrong
     plain = root.plain()
     return plain, None if plain is None and key.nullable else read_value(key, plain)
-
-
-def _write(file: Path, names: KeyPath, value: Plain) -> None:
-    """Only a text that is right as a whole is written. Raises AgentError(invalid)."""
-    from treadle.config.document import edited  # noqa: PLC0415  only who changes a file needs the library
-
-    try:
-        opened = read_text(Path(os.path.realpath(file)), own=True)
-        text = edited(opened.text if opened else "", names, value)
-        layers = Layers({})
-        layers.add_text(ConfigFile(file), text)
-    except Broken as e:
-        raise Failed(f"{file}:{e.line}: {e.text}") from None
-    layers.finish({})
-    write_text(file, text)
 
 
 def _warn(warnings: tuple[str, ...]) -> None:

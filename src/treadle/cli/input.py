@@ -2,17 +2,15 @@
 
 from __future__ import annotations
 
-import base64
-import mimetypes
 import os
 import stat
 import sys
 from pathlib import Path
 
-from treadle.cli.exits import Failed
-from treadle.message import MediaPart, Part, TextPart
+from treadle.attaching import attachment as attached_file
+from treadle.cli.exits import Failed, failing
+from treadle.message import Part, TextPart
 
-FILE_BYTES_MAX = 20 * 1024 * 1024
 STDIN_BYTES_MAX = 10 * 1024 * 1024
 
 
@@ -43,18 +41,6 @@ def _piped() -> str:
 
 
 def attachment(path: Path) -> Part:
-    try:
-        if not path.is_file():
-            raise Failed(f"--file {str(path)!r} is no file")
-        if path.stat().st_size > FILE_BYTES_MAX:
-            raise Failed(f"--file {str(path)!r} is larger than {FILE_BYTES_MAX // 1024 // 1024} MiB")
-        data = path.read_bytes()
-    except OSError as e:
-        raise Failed(f"--file {str(path)!r} cannot be read: {e.strerror or e}") from e
-    media_type = mimetypes.guess_type(path.name)[0] or ""
-    if media_type.startswith("image/") or media_type == "application/pdf":
-        return MediaPart(media_type=media_type, data=base64.b64encode(data).decode(), name=path.name)
-    try:
-        return TextPart(text=f"<file path={str(path)!r}>\n{data.decode()}\n</file>")
-    except UnicodeDecodeError as e:
-        raise Failed(f"--file {str(path)!r} is neither an image, a PDF nor UTF-8 text") from e
+    """Of `--file`. Raises Failed."""
+    with failing():
+        return attached_file(path, named=f"--file {str(path)!r}")

@@ -1,6 +1,6 @@
 """`treadle models`: what is configured, what answers, and how much each model takes, costs and can do.
 
-Who is asked, and what is known without asking, is model_list.py's. Entry: `models`.
+Who is asked, and what is known without asking, is model_catalog.py's. Entry: `models`.
 """
 
 from __future__ import annotations
@@ -16,9 +16,10 @@ import msgspec
 
 from treadle.cli.exits import failing
 from treadle.cli.help import HELP
-from treadle.cli.model_list import Answer, Row, advice, looked_up
 from treadle.cli.terminal import Ink, Style, put, put_json, table, width
 from treadle.config import Config, load
+from treadle.errors import AgentError, ErrorKind
+from treadle.model_catalog import Answer, Row, looked_up
 from treadle.redaction import Redactor
 from treadle.units import count, tokens
 
@@ -145,3 +146,12 @@ def _cells(row: Row, *, wide: bool) -> list[str]:
 
 def _price(usd: float | None) -> str:
     return "" if usd is None else f"{usd:.2f}" if usd >= 0.095 or usd == 0 else f"{usd:.3g}"
+
+
+def advice(error: AgentError) -> str:
+    """What to do about a provider that does not answer."""
+    if error.status == 404:
+        return " (a server without such a list can be asked all the same: --model PROVIDER:ID)"
+    if error.kind in (ErrorKind.NETWORK, ErrorKind.TIMEOUT) and not error.status:
+        return ". Check that it runs, its base_url, the network and the proxy"
+    return ""

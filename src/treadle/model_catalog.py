@@ -1,6 +1,6 @@
 """Which models there are to be asked: every provider that somebody configured, what it answers, and what is known of each of its models.
 
-How that looks is models.py's. Connects only where the configuration points to. Entry: `looked_up`.
+How that looks is each front's. Connects only where the configuration points to. Entry: `looked_up`; `providers` and `look_up`, one at a time.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from treadle.abilities import Abilities
 from treadle.config import Config, Endpoint
 from treadle.config.keys import STAND_INS, VENDORS
 from treadle.config.readers import ALIASES
-from treadle.errors import AgentError, ErrorKind
+from treadle.errors import AgentError
 from treadle.price_list import Prices
 from treadle.providers.known_models import known_ids
 from treadle.providers.listing import Listed
@@ -57,16 +57,16 @@ async def looked_up(config: Config, only: str | None, *, offline: bool) -> list[
 
     Raises AgentError: invalid for an `only` that nobody knows, auth where it has no key and would be asked.
     """
-    answers = [Answer(name) for name in (_names(config) if only is None else [ALIASES.get(only, only)])]
+    answers = [Answer(name) for name in (providers(config) if only is None else [ALIASES.get(only, only)])]
     if only is not None:
         config.endpoint(only, to_ask=not offline)
     async with anyio.create_task_group() as group:
         for answer in answers:
-            group.start_soon(_look_up, config, answer, offline)
+            group.start_soon(look_up, config, answer, offline)
     return answers
 
 
-def _names(config: Config) -> list[str]:
+def providers(config: Config) -> list[str]:
     """Of the default models, of what is configured, and of what has a key in the environment."""
     wanted = [config.models.large.partition(":")[0], config.models.small.partition(":")[0]]
     usable = [name for name in (*config.providers, *VENDORS) if name in wanted or _is_meant(config, name)]
@@ -83,7 +83,8 @@ def _is_meant(config: Config, name: str) -> bool:
     return provider is not None and (provider.api_key is not None or provider.auth_token is not None)
 
 
-async def _look_up(config: Config, answer: Answer, offline: bool) -> None:
+async def look_up(config: Config, answer: Answer, offline: bool) -> None:
+    """Fills it in: its rows, or the error that there is instead. Raises nothing."""
     try:
         endpoint = config.endpoint(answer.name, to_ask=not offline)
     except AgentError as e:
@@ -137,12 +138,3 @@ async def _rows(config: Config, endpoint: Endpoint, found: list[Listed], heard: 
         else:
             rows.append(Row(name, abilities, None, None))
     return rows
-
-
-def advice(error: AgentError) -> str:
-    """What to do about a provider that does not answer."""
-    if error.status == 404:
-        return " (a server without such a list can be asked all the same: --model PROVIDER:ID)"
-    if error.kind in (ErrorKind.NETWORK, ErrorKind.TIMEOUT) and not error.status:
-        return ". Check that it runs, its base_url, the network and the proxy"
-    return ""
