@@ -1,6 +1,6 @@
 """What changed between two texts, in few lines: for the model, and for whoever approves or reads along.
 
-Not here: patches that can be applied. Entry: `short_difference`.
+Not here: patches that can be applied. Entry: `short_difference`, `difference`.
 """
 
 from __future__ import annotations
@@ -15,6 +15,14 @@ _MAX_COMPARED = 4_000
 
 def short_difference(before: str, after: str) -> str:
     """A unified diff without file names, of at most 40 lines; what is left out is said in the last. Empty where nothing changed."""
+    lines = [line[:_MAX_LINE_CHARS] for line in difference(before, after)]
+    if len(lines) > MAX_LINES:
+        lines = [*lines[: MAX_LINES - 1], f"(… {len(lines) - MAX_LINES + 1} more lines of difference)"]
+    return "\n".join(lines)
+
+
+def difference(before: str, after: str) -> list[str]:
+    """The same, whole: every line of it. Texts of which too much is different are not compared, which its one line says then."""
     if before.endswith("\n") and after.endswith("\n"):
         before, after = before[:-1], after[:-1]
     old, new = before.split("\n"), after.split("\n")
@@ -24,13 +32,10 @@ def short_difference(before: str, after: str) -> str:
     old = old[first : len(old) - max(same_end - _CONTEXT, 0)]
     new = new[first : len(new) - max(same_end - _CONTEXT, 0)]
     if old == new:
-        return ""
+        return []
     if len(old) + len(new) > _MAX_COMPARED:
-        return f"@@ lines {first + 1}-{first + len(old)} became {len(new)} lines: too much to show @@"
-    lines = [line[:_MAX_LINE_CHARS] for line in _hunks(old, new, first)]
-    if len(lines) > MAX_LINES:
-        lines = [*lines[: MAX_LINES - 1], f"(… {len(lines) - MAX_LINES + 1} more lines of difference)"]
-    return "\n".join(lines)
+        return [f"@@ lines {first + 1}-{first + len(old)} became {len(new)} lines: too much to show @@"]
+    return list(_hunks(old, new, first))
 
 
 def _alike(old: Sequence[str], new: Sequence[str]) -> int:

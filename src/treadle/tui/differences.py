@@ -1,0 +1,231 @@
+"""What changed in a file, for a person: line numbers, what was taken and what came, and which words; side by side where there is room.
+
+Not here: how texts are compared (tools/difference.py). Entry: `drawn`, `drawn_patch`.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from functools import lru_cache
+from itertools import zip_longest
+from typing import TYPE_CHECKING, Final, Literal, TypeAlias
+
+from rich.console import Console, ConsoleOptions, RenderResult
+from rich.segment import Segment
+from rich.text import Text
+
+from treadle.plain import plain
+from treadle.tools.difference import difference
+from treadle.tui.highlighting import highlighted, language_of
+from treadle.tui.wording import Line, chopped, columns, filled, segments
+
+if TYPE_CHECKING:
+    from treadle.tui.drawing import Drawing
+
+SPLIT_COLUMNS: Final = 140
+"""From which on both sides stand beside each other."""
+HIGHLIGHTED_LINES: Final = 60
+"""Of more, the language is not looked at."""
+WORDS_MAX: Final = 200
+"""Of a line; what has more is not compared word by word."""
+LINE_CHARS: Final = 2_000
+"""That are drawn of a line, whatever the width."""
+
+Kind: TypeAlias = Literal["added", "removed", "same", "note"]
+_KINDS: Final[dict[str, Kind]] = {"+": "added", "-": "removed", " ": "same", "": "same"}
+_SIGNS: Final[dict[Kind, str]] = {"added": "+", "removed": "-", "same": " ", "note": " "}
+_HUNK = re.compile(r"@@ -(\d+)(?:,\d+)? \+(\d+)(?:,\d+)? @@")
+_WORD = re.compile(r"\w+|\s+|.", re.DOTALL)
+
+
+@dataclass(slots=True, eq=False)
+class Changed:
+    """A line of a difference."""
+
+    kind: Kind
+    text: str
+    number: int = 0
+    """In the file: before where it was removed, and after otherwise."""
+    other: int = 0
+    """Of a line that stayed: before."""
+    opposite: Changed | None = None
+    """The line in whose place it stands, or which stands in its place."""
+
+
+Pair: TypeAlias = tuple[Changed | None, Changed | None]
+
+
+def drawn(path: str, before: str, after: str, drawing: Drawing, *, most: int | None = None) -> Difference:
+    """`most`: lines that are drawn, the last of which says how many are missing; None: all, long ones on several."""
+    return Difference(difference(before, after), drawing, language=language_of(path), most=most)
+
+
+def drawn_patch(patch: str, drawing: Drawing, *, path: str = "", most: int | None = None) -> Difference:
+    """As `drawn`, of a unified diff; lines before its first `@@` are not drawn."""
+    lines = patch.split("\n")
+    begin = next((n for n, line in enumerate(lines) if line.startswith("@@")), 0)
+    return Difference(lines[begin:], drawing, language=language_of(path or _path_in(lines[:begin])), most=most)
+
+
+class Difference:
+    """A renderable. Where there is nothing to tell it draws nothing."""
+
+    def __init__(self, lines: Sequence[str], drawing: Drawing, *, language: str, most: int | None) -> None:
+        self._drawing = drawing
+        self._language = language
+        self._most = most
+        self._changes = list(_changes(lines))
+
+    def __rich_console__(self, console: Console, options: ConsoleOptions) -> RenderResult:
+        for line in self._laid_out(max(options.max_width, 8)):
+            yield from line
+            yield Segment.line()
+
+    def _laid_out(self, width: int) -> Iterator[Line]:
+        pairs = _paired(self._changes)
+        split = width >= SPLIT_COLUMNS
+        rows: list[Pair] = pairs if split else [row for pair in _blocks(pairs) for row in pair]
+        most = len(rows) if self._most is None or len(rows) <= self._most else max(self._most - 1, 0)
+        texts = self._texts(rows[:most])
+        digits = len(str(max((max(change.number, change.other) for change in self._changes), default=0)))
+        for row in rows[:most]:
+            yield from self._beside(row, texts, digits, width) if split else self._row(row[0] or row[1], texts, digits, width)
+        if missing := len(rows) - most:
+            yield [Segment(f"{self._drawing.theme.glyphs.ellipsis} {missing} more line{'' if missing == 1 else 's'}", self._drawing.style("dim"))]
+
+    # ------------------------------------------------------------ rows
+
+    def _row(self, change: Changed | None, texts: dict[Changed, Text], digits: int, width: int, *, before: bool = False) -> list[Line]:
+        """`before`: its number is that in the file before."""
+        if change is None:
+            return [[]]
+        drawing = self._drawing
+        if change.kind == "note":
+            return [segments(Text(change.text[:width], drawing.style("hunk")), drawing)]
+        number = change.other if before and change.kind == "same" else change.number
+        sign = Segment(f"{_SIGNS[change.kind]} ", drawing.style(change.kind if change.kind != "same" else "dim"))
+        room = max(width - digits - 3, 1)
+        begin: Line = [Segment(f"{number:>{digits}} ", drawing.style("line.number")), sign]
+        text = texts[change].copy()
+        if self._most is not None:
+            text.truncate(room, overflow="ellipsis")
+        lines = chopped(text, room, drawing)
+        return [[*(begin if n == 0 else [Segment(" " * (digits + 3))]), *line] for n, line in enumerate(lines)]
+
+    def _beside(self, row: Pair, texts: dict[Changed, Text], digits: int, width: int) -> Iterator[Line]:
+        half = (width - 3) // 2
+        left, right = row
+        if left is not None and left.kind == "note":
+            yield from self._row(left, texts, digits, width)
+            return
+        nothing: Line = []
+        bar = Segment(f" {self._drawing.theme.glyphs.bar} ", self._drawing.style("dim"))
+        for before, after in zip_longest(self._row(left, texts, digits, half, before=True), self._row(right, texts, digits, half), fillvalue=nothing):
+            yield [*filled(before, half), bar, *after] if columns(before) <= half else before
+
+    # ------------------------------------------------------------ words
+
+    def _texts(self, rows: Sequence[Pair]) -> dict[Changed, Text]:
+        shown = list(dict.fromkeys(change for row in rows for change in row if change is not None and change.kind != "note"))
+        coloured = self._coloured(shown) if len(shown) <= HIGHLIGHTED_LINES and self._language and self._drawing.theme.depth >= 8 else {}
+        return {change: self._text(change, coloured.get(change)) for change in shown}
+
+    def _text(self, change: Changed, coloured: Text | None) -> Text:
+        text = Text(change.text, "" if change.kind == "same" else self._drawing.style(change.kind), end="", no_wrap=True)
+        if coloured is not None and coloured.plain == change.text:
+            text.spans = [*coloured.spans]
+        if change.opposite is not None:
+            text.stylize(self._drawing.style(f"{change.kind}.word"), *_different(change.text, change.opposite.text))
+        return text
+
+    def _coloured(self, shown: Sequence[Changed]) -> dict[Changed, Text]:
+        """Each side for itself, so that a text over several lines is known as one."""
+        found: dict[Changed, Text] = {}
+        for side in ("removed", "added"):
+            changes = [change for change in shown if change.kind in (side, "same")]
+            whole = highlighted("\n".join(change.text for change in changes), self._language, self._drawing)
+            found.update(zip(changes, whole.split("\n", allow_blank=True), strict=False))
+        return found
+
+
+def _changes(lines: Sequence[str]) -> Iterator[Changed]:
+    """With their numbers; a line between hunks says that something was left out."""
+    before = after = 0
+    for n, line in enumerate(lines):
+        if found := _HUNK.match(line):
+            before, after = int(found[1]), int(found[2])
+            if n:
+                yield Changed("note", "⋮")
+        elif line[:1] in _KINDS and (line or n + 1 < len(lines)):
+            kind = _KINDS[line[:1]]
+            yield Changed(kind, plain(line[1:])[:LINE_CHARS].expandtabs(4), before if kind == "removed" else after, before)
+            before += kind != "added"
+            after += kind != "removed"
+        elif line:
+            yield Changed("note", plain(line).strip("@ "))
+
+
+def _paired(changes: Sequence[Changed]) -> list[Pair]:
+    """What stayed with itself; what was removed with what came in its place, in order."""
+    pairs: list[Pair] = []
+    removed: list[Changed] = []
+    added: list[Changed] = []
+
+    def flush() -> None:
+        for was, now in zip(removed, added, strict=False):
+            was.opposite, now.opposite = now, was
+        pairs.extend(zip_longest(removed, added))
+        removed.clear()
+        added.clear()
+
+    for change in changes:
+        if change.kind == "removed":
+            if added:
+                flush()
+            removed.append(change)
+        elif change.kind == "added":
+            added.append(change)
+        else:
+            flush()
+            pairs.append((change, change))
+    flush()
+    return pairs
+
+
+def _blocks(pairs: Sequence[Pair]) -> Iterator[list[Pair]]:
+    """One under the other: of each change first all that was removed."""
+    block: list[Pair] = []
+    for pair in [*pairs, None]:
+        if pair is not None and pair[0] is not pair[1]:
+            block.append(pair)
+            continue
+        yield [(was, None) for was, _ in block if was is not None]
+        yield [(None, now) for _, now in block if now is not None]
+        block = []
+        if pair is not None:
+            yield [(pair[0], None)]
+
+
+def _different(text: str, opposite: str) -> tuple[int, int]:
+    """From where to where it has words that the other has not; nothing where too little is alike."""
+    ours, theirs = _words(text), _words(opposite)
+    if max(len(ours), len(theirs)) > WORDS_MAX:
+        return 0, 0
+    least = min(len(ours), len(theirs))
+    head = next((n for n, (a, b) in enumerate(zip(ours, theirs, strict=False)) if a != b), least)
+    tail = next((n for n in range(least - head) if ours[-1 - n] != theirs[-1 - n]), least - head)
+    begin, end = sum(map(len, ours[:head])), len(text) - sum(map(len, ours[len(ours) - tail :]))
+    alike = len(text[:begin].strip()) + len(text[end:].strip())
+    return (0, 0) if alike * 3 < max(len(text.strip()), len(opposite.strip())) else (begin, end)
+
+
+@lru_cache(maxsize=4)
+def _words(text: str) -> list[str]:
+    return _WORD.findall(text)
+
+
+def _path_in(lines: Sequence[str]) -> str:
+    """As the head of a patch has it."""
+    return next((line[4:].split("\t")[0].removeprefix("b/") for line in lines if line.startswith("+++ ")), "")

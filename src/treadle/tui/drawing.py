@@ -1,0 +1,204 @@
+"""What Rich lays out, as text for a terminal's scrollback and as pieces for prompt_toolkit: both from one layout, and never too wide.
+
+Whatever is drawn passes here, so that no control character of a text reaches the terminal. Not here: what things look like (theme.py).
+Entry: `Drawing`.
+"""
+
+from __future__ import annotations
+
+import io
+from collections.abc import Iterable, Iterator
+from functools import lru_cache
+from typing import Final
+
+from rich.cells import cell_len, get_character_cell_size
+from rich.color import Color, ColorSystem, ColorType
+from rich.console import Console, ConsoleOptions, RenderableType
+from rich.segment import Segment
+from rich.style import Style
+from rich.theme import Theme as RichTheme
+
+from treadle.plain import plain
+from treadle.tui.theme import STYLES, Theme, toolkit_style
+
+TAB_COLUMNS: Final = 4
+_SYSTEMS: Final = {4: ColorSystem.STANDARD, 8: ColorSystem.EIGHT_BIT, 24: ColorSystem.TRUECOLOR}
+_CODES: Final = (("bold", 1), ("dim", 2), ("italic", 3), ("underline", 4), ("reverse", 7), ("strike", 9))
+_NAMES: Final = ("black", "red", "green", "yellow", "blue", "magenta", "cyan", "white")
+_SPELLED_PLAIN: Final = str.maketrans(
+    "\u2026\u2013\u2014\u2018\u2019\u201c\u201d\u2022\u00b7\u2192\u00d7\u2500\u2502\u22ee\u00a0",
+    "~--''\"\"*->x-|: ",
+)
+"""One column for one column."""
+
+Row = list[tuple[str, Style | None]]
+
+
+class Drawing:
+    """For one width, at least one column, and one theme. Cheap to make: what costs is kept for all of a theme."""
+
+    __slots__ = ("_pens", "theme", "width")
+
+    def __init__(self, width: int, theme: Theme) -> None:
+        self.width = max(width, 1)
+        self.theme = theme
+        self._pens = _pens(theme)
+
+    def style(self, name: str) -> Style:
+        """Of the theme, as Rich has it. Raises KeyError for a name that is none of `STYLES`."""
+        return self._pens.named[name]
+
+    @property
+    def console(self) -> Console:
+        """That lays out; its theme knows the names of our styles."""
+        return self._pens.console
+
+    @property
+    def options(self) -> ConsoleOptions:
+        return self._pens.options.update(width=self.width)
+
+    def ansi(self, renderable: RenderableType) -> str:
+        """Whole lines, each with a line end and none with blanks before it that nobody sees; colours end with their line."""
+        out: list[str] = []
+        for row in self.rows(renderable):
+            for text, style in row:
+                code = "" if style is None else self._pens.code(style)
+                out.append(f"\x1b[{code}m{text}\x1b[0m" if code else text)
+            out.append("\n")
+        return "".join(out)
+
+    def lines(self, renderable: RenderableType) -> list[list[tuple[str, str]]]:
+        """The same as fragments of prompt_toolkit, one list a line."""
+        spelled = self._pens.spelled
+        return [[("" if style is None else spelled(style), text) for text, style in row] for row in self.rows(renderable)]
+
+    def rows(self, renderable: RenderableType) -> Iterator[Row]:
+        """Laid out, cleaned, and cut to the width."""
+        for line in _split(self._pens.console.render(renderable, self.options)):
+            row = _trimmed([(self._clean(text), style) for text, style in line])
+            yield from [row] if _columns(row) <= self.width else _folded(row, self.width)
+
+    def _clean(self, text: str) -> str:
+        text = plain(text)
+        if "\t" in text:
+            text = text.replace("\t", " " * TAB_COLUMNS)
+        return text if self.theme.unicode or text.isascii() else _encodable(text, self.theme.encoding)
+
+
+class _Pens:
+    """How each style is written, once found out."""
+
+    def __init__(self, theme: Theme) -> None:
+        self._theme = theme
+        self.named = {name: Style.parse(theme.rich(name)) for name in STYLES}
+        self.console = Console(
+            file=io.StringIO(), width=80, height=25, color_system=None, force_terminal=False, legacy_windows=False, markup=False, highlight=False, emoji=False,
+            theme=RichTheme(dict(self.named)), _environ={},
+        )  # fmt: skip
+        self.options = self.console.options.update(height=None)
+        if not theme.unicode:
+            self.options.encoding = "ascii"
+        self._codes: dict[Style, str] = {}
+        self._spelled: dict[Style, str] = {}
+
+    def code(self, style: Style) -> str:
+        """What stands between `ESC [` and `m`. Links are not drawn: where one leads is said in words."""
+        if (code := self._codes.get(style)) is None:
+            code = self._codes[style] = ";".join(self._parts(style)) if self._theme.attributes else ""
+        return code
+
+    def _parts(self, style: Style) -> Iterator[str]:
+        for name, number in _CODES:
+            if getattr(style, name):
+                yield str(number)
+        if (system := _SYSTEMS.get(self._theme.depth)) is not None:
+            for colour, foreground in ((style.color, True), (style.bgcolor, False)):
+                if colour is not None and not colour.is_default:
+                    yield from colour.downgrade(system).get_ansi_codes(foreground)
+
+    def spelled(self, style: Style) -> str:
+        if (spelled := self._spelled.get(style)) is None:
+            words = [name for name, _ in _CODES if getattr(style, name)] if self._theme.attributes else []
+            if self._theme.depth > 1:
+                words += [colour for colour in (_named(style.color), "on", _named(style.bgcolor)) if colour]
+            spelled = self._spelled[style] = toolkit_style(" ".join(words))
+        return spelled
+
+
+@lru_cache(maxsize=8)
+def _pens(theme: Theme) -> _Pens:
+    return _Pens(theme)
+
+
+def _named(colour: Color | None) -> str:
+    """As theme.py spells colours."""
+    if colour is None or colour.is_default:
+        return ""
+    if colour.type in (ColorType.STANDARD, ColorType.EIGHT_BIT) and colour.number is not None and colour.number < 16:
+        return ("bright_" if colour.number > 7 else "") + _NAMES[colour.number % 8]
+    return colour.get_truecolor().hex
+
+
+def _split(segments: Iterable[Segment]) -> Iterator[Row]:
+    """Into lines; each ends with its line end, and so does the last one."""
+    row: Row = []
+    for text, style, control in segments:
+        if control:
+            continue
+        first, *more = text.split("\n")
+        if first:
+            row.append((first, style))
+        for piece in more:
+            yield row
+            row = [(piece, style)] if piece else []
+    if row:
+        yield row
+
+
+def _trimmed(row: Row) -> Row:
+    """Without blanks at its end: a terminal that wraps lines anew when it is resized would wrap them too."""
+    while row:
+        text, style = row[-1]
+        if style is not None and (style.bgcolor or style.reverse or style.underline):
+            break
+        if kept := text.rstrip(" "):
+            row[-1] = (kept, style)
+            break
+        row.pop()
+    return row
+
+
+def _columns(row: Row) -> int:
+    """As the terminal counts that counts most: some draw joined emoji as one sign, others one after the other."""
+    return sum(len(text) if text.isascii() else max(cell_len(text), sum(map(get_character_cell_size, text))) for text, _ in row)
+
+
+def _folded(row: Row, width: int) -> Iterator[Row]:
+    """Where Rich made it too wide: cut hard, but nothing is lost."""
+    kept: Row = []
+    used = 0
+    for text, style in row:
+        begin = 0
+        for at, character in enumerate(text):
+            wide = get_character_cell_size(character)
+            if used + wide > width and used:
+                yield [*kept, (text[begin:at], style)]
+                kept, used, begin = [], 0, at
+            used += wide
+        kept.append((text[begin:], style))
+    yield kept
+
+
+def _encodable(text: str, encoding: str) -> str:
+    """What the terminal cannot show becomes `?`, as wide as it was."""
+    text = text.translate(_SPELLED_PLAIN)
+    return "".join(c if c.isascii() or _can(c, encoding) else "?" * get_character_cell_size(c) for c in text)
+
+
+@lru_cache(maxsize=4096)
+def _can(character: str, encoding: str) -> bool:
+    try:
+        character.encode(encoding)
+    except (UnicodeEncodeError, LookupError):
+        return False
+    return True

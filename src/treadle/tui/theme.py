@@ -1,0 +1,317 @@
+"""How things look: named styles in three themes, and the signs that are drawn, with Unicode or without.
+
+Not here: anything that draws; importing this brings neither Rich nor prompt_toolkit. Entry: `theme_of`, `Theme`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from types import MappingProxyType
+from typing import Final, Literal, TypeAlias
+
+Setting: TypeAlias = Literal["auto", "dark", "light", "none"]
+Depth: TypeAlias = Literal[1, 4, 8, 24]
+"""Bits of colour: none, 16 colours, 256, all."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Glyphs:
+    """The signs that are drawn. Each takes one column, but `checked` and `unchecked`."""
+
+    spinner: tuple[str, ...]
+    bullets: tuple[str, ...]
+    """Of lists, from the outside in."""
+    tick: str
+    cross: str
+    question: str
+    bar: str
+    ellipsis: str
+    rule: str
+    arrow: str
+    prompt: str
+    thought: str
+    dot: str
+    todo: str
+    queued: str
+    unchecked: str
+    checked: str
+
+    @property
+    def bullet(self) -> str:
+        return self.bullets[0]
+
+
+UNICODE: Final = Glyphs(
+    spinner=tuple("⠋⠙⠹⠸⠼⠴⠦⠧⠇⠏"),
+    bullets=("•", "◦", "▪"),
+    tick="✓",
+    cross="✗",
+    question="?",
+    bar="│",
+    ellipsis="…",
+    rule="─",
+    arrow="→",
+    prompt="\u203a",
+    thought="∴",
+    dot="·",
+    todo="☐",
+    queued="↳",
+    unchecked="☐",
+    checked="☑",
+)
+ASCII: Final = Glyphs(
+    spinner=tuple("|/-\\"),
+    bullets=("*", "-", "+"),
+    tick="+",
+    cross="x",
+    question="?",
+    bar="|",
+    ellipsis="~",
+    rule="-",
+    arrow=">",
+    prompt=">",
+    thought="~",
+    dot="-",
+    todo="#",
+    queued=">",
+    unchecked="[ ]",
+    checked="[x]",
+)
+
+_PLAIN: Final[Mapping[str, str]] = {
+    "user": "bold",
+    "assistant": "",
+    "reasoning": "dim italic",
+    "tool.name": "bold",
+    "tool.target": "",
+    "tool.body": "dim",
+    "tool.error": "",
+    "tool.mark": "",
+    "added": "",
+    "added.word": "bold",
+    "removed": "",
+    "removed.word": "bold",
+    "hunk": "dim",
+    "line.number": "dim",
+    "status": "dim",
+    "mode.safe": "",
+    "mode.unsafe": "bold reverse",
+    "warning": "bold",
+    "error": "bold",
+    "dim": "dim",
+    "prompt": "bold",
+    "pattern": "bold",
+    "selected": "reverse",
+    "match": "underline",
+    "title": "bold",
+    "key": "bold",
+    "todo": "bold",
+    "queued": "dim",
+    "placeholder": "dim",
+    "heading.1": "bold underline",
+    "heading.2": "bold",
+    "heading.3": "bold dim",
+    "strong": "bold",
+    "emphasis": "italic",
+    "struck": "strike",
+    "code": "",
+    "code.inline": "bold",
+    "code.keyword": "bold",
+    "code.name": "",
+    "code.string": "",
+    "code.number": "",
+    "code.comment": "dim italic",
+    "code.operator": "",
+    "code.error": "",
+    "link": "underline",
+    "url": "dim",
+    "quote": "italic",
+    "mark": "dim",
+    "table.head": "bold",
+}
+"""Without colours. What it names is every style there is."""
+_DARK: Final[Mapping[str, str]] = {
+    "user": "bold bright_white",
+    "reasoning": "italic bright_black",
+    "tool.target": "cyan",
+    "tool.body": "bright_black",
+    "tool.error": "yellow",
+    "tool.mark": "green",
+    "added": "#9fdf9f on #16301c",
+    "added.word": "bold #d7ffd7 on #23602f",
+    "removed": "#f0a0a0 on #3a1a1c",
+    "removed.word": "bold #ffdada on #7a2a2e",
+    "hunk": "cyan",
+    "line.number": "bright_black",
+    "status": "bright_black",
+    "mode.safe": "green",
+    "mode.unsafe": "bold bright_white on red",
+    "warning": "bold yellow",
+    "error": "bold bright_red",
+    "dim": "bright_black",
+    "prompt": "bold cyan",
+    "pattern": "bold yellow",
+    "selected": "bold cyan",
+    "match": "bold yellow",
+    "key": "bold cyan",
+    "todo": "magenta",
+    "queued": "bright_black",
+    "placeholder": "bright_black",
+    "heading.1": "bold underline cyan",
+    "heading.2": "bold cyan",
+    "heading.3": "bold",
+    "code.inline": "bright_cyan",
+    "code.keyword": "magenta",
+    "code.name": "bright_blue",
+    "code.string": "green",
+    "code.number": "yellow",
+    "code.comment": "italic bright_black",
+    "code.error": "bright_red",
+    "link": "underline bright_blue",
+    "url": "bright_black",
+    "mark": "cyan",
+}
+_LIGHT: Final[Mapping[str, str]] = {
+    **_DARK,
+    "user": "bold black",
+    "reasoning": "italic #6c6c6c",
+    "tool.target": "#005f87",
+    "tool.body": "#6c6c6c",
+    "tool.error": "#875f00",
+    "tool.mark": "#007000",
+    "added": "#004d00 on #e2f5e2",
+    "added.word": "bold #003800 on #aee0ae",
+    "removed": "#7a0000 on #fbe4e4",
+    "removed.word": "bold #5c0000 on #f2b4b4",
+    "hunk": "#005f87",
+    "line.number": "#808080",
+    "status": "#6c6c6c",
+    "mode.safe": "#007000",
+    "warning": "bold #875f00",
+    "error": "bold #b00000",
+    "dim": "#6c6c6c",
+    "prompt": "bold #005f87",
+    "pattern": "bold #875f00",
+    "selected": "bold #005f87",
+    "match": "bold #875f00",
+    "key": "bold #005f87",
+    "todo": "#870087",
+    "queued": "#6c6c6c",
+    "placeholder": "#808080",
+    "heading.1": "bold underline #005f87",
+    "heading.2": "bold #005f87",
+    "code.inline": "#00626e",
+    "code.keyword": "#870087",
+    "code.name": "#0000af",
+    "code.string": "#006000",
+    "code.number": "#875f00",
+    "code.comment": "italic #6c6c6c",
+    "code.error": "#b00000",
+    "link": "underline #0000af",
+    "url": "#6c6c6c",
+    "mark": "#005f87",
+}
+_PALETTES: Final[Mapping[str, Mapping[str, str]]] = {
+    "dark": MappingProxyType({**_PLAIN, **_DARK}),
+    "light": MappingProxyType({**_PLAIN, **_LIGHT}),
+    "none": MappingProxyType(dict(_PLAIN)),
+}
+STYLES: Final = frozenset(_PLAIN)
+"""The name of every style."""
+_FORCED: Final[Mapping[str, Depth]] = {"": 1, "2": 8, "3": 24}
+_TOOLKIT_COLOURS: Final = {"white": "ansigray", "bright_white": "ansiwhite"}
+
+
+@dataclass(frozen=True, slots=True)
+class Theme:
+    """One choice of colours and signs. A value: equal ones draw alike."""
+
+    name: Literal["dark", "light", "none"] = "dark"
+    depth: Depth = 24
+    attributes: bool = True
+    """Whether bold and the like may be used; False: not a single escape sequence is drawn."""
+    encoding: str = "utf-8"
+    """Of the terminal."""
+
+    @property
+    def unicode(self) -> bool:
+        return _is_unicode(self.encoding)
+
+    @property
+    def glyphs(self) -> Glyphs:
+        return UNICODE if self.unicode else ASCII
+
+    def rich(self, name: str) -> str:
+        """A style as Rich spells it. Raises KeyError for a name that is none of `STYLES`."""
+        spelled = _PALETTES[self.name][name]
+        return spelled if self.attributes else ""
+
+    def toolkit(self, name: str) -> str:
+        """A style as prompt_toolkit spells it. Raises KeyError for a name that is none of `STYLES`."""
+        return toolkit_style(self.rich(name))
+
+    def toolkit_styles(self) -> dict[str, str]:
+        """For `Style.from_dict`: every style by its name, as a class; with what prompt_toolkit draws by itself in our colours."""
+        selected = self.toolkit("selected")
+        ours = {name: self.toolkit(name) for name in STYLES}
+        return {
+            **ours,
+            "completion-menu": "noinherit",
+            "completion-menu.completion": "noinherit",
+            "completion-menu.completion.current": f"noinherit {selected}",
+        }
+
+
+def toolkit_style(spelled: str) -> str:
+    """What Rich calls `bold cyan on #202020`, as prompt_toolkit calls it."""
+    words: list[str] = []
+    side = "fg:"
+    for word in spelled.split():
+        if word == "on":
+            side = "bg:"
+        elif word in ("bold", "dim", "italic", "underline", "reverse", "strike"):
+            words.append(word)
+        else:
+            words.append(side + (word if word.startswith("#") else _TOOLKIT_COLOURS.get(word, f"ansi{word.replace('_', '')}")))
+    return " ".join(words)
+
+
+def theme_of(setting: Setting, environ: Mapping[str, str], encoding: str | None) -> Theme:
+    """`setting`: `ui.theme`; `encoding`: of the terminal, None where nobody knows it.
+
+    NO_COLOR takes all colours away, whatever else is said; FORCE_COLOR gives them where the terminal does not say that it has any.
+    """
+    encoding = encoding or "ascii"
+    depth, attributes = _depth(environ)
+    if setting == "none" or depth == 1:
+        return Theme("none", 1, attributes, encoding)
+    return Theme(_background(environ) if setting == "auto" else setting, depth, attributes, encoding)
+
+
+def _depth(environ: Mapping[str, str]) -> tuple[Depth, bool]:
+    """And whether the terminal takes escape sequences at all."""
+    term = environ.get("TERM", "").lower()
+    forced = environ.get("FORCE_COLOR", "").lower()
+    dumb = term in ("", "dumb", "unknown") and (not forced or forced in ("0", "false"))
+    if environ.get("NO_COLOR") or dumb or forced in ("0", "false"):
+        return 1, not dumb
+    return max(_FORCED.get(forced, 4), _depth_of_terminal(term, environ.get("COLORTERM", "").lower())), True
+
+
+def _depth_of_terminal(term: str, colour: str) -> Depth:
+    if colour in ("truecolor", "24bit") or term.endswith("-direct"):
+        return 24
+    if term.endswith("256color") or colour:
+        return 8
+    return 1 if term in ("", "dumb", "unknown") or term.startswith(("vt1", "vt2")) else 4
+
+
+def _background(environ: Mapping[str, str]) -> Literal["dark", "light"]:
+    """As COLORFGBG has it, which is the foreground and the background among 16 colours: `0;15`."""
+    last = environ.get("COLORFGBG", "").rpartition(";")[2]
+    return "light" if last.isdecimal() and (int(last) == 7 or 9 <= int(last) <= 15) else "dark"
+
+
+def _is_unicode(encoding: str) -> bool:
+    return encoding.lower().replace("-", "").replace("_", "").startswith("utf")

@@ -1,0 +1,97 @@
+"""The words of a Markdown block, as Rich text: emphasis, code, links; HTML and images are words too. Entry: `worded`, `wrapped`, `Line`."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Final, TypeAlias
+
+from rich.cells import cell_len, get_character_cell_size
+from rich.segment import Segment
+from rich.text import Text
+
+if TYPE_CHECKING:
+    from markdown_it.token import Token
+    from rich.style import Style
+
+    from treadle.tui.drawing import Drawing
+
+Line: TypeAlias = list[Segment]
+"""One row, without its line end."""
+ADDRESS_CHARS: Final = 300
+_STYLES: Final = {"strong_open": "strong", "em_open": "emphasis", "s_open": "struck", "link_open": "link"}
+
+
+def worded(tokens: Sequence[Token], drawing: Drawing, base: str = "assistant") -> Text:
+    """`tokens`: inside of a block's `inline`. Line breaks stay where the model made them."""
+    text = Text(style=drawing.style(base), end="")
+    open_at: list[tuple[int, str]] = []
+    for token in tokens:
+        if token.type in _STYLES:
+            open_at.append((len(text), str(token.attrs.get("href", ""))))
+        elif (begun := f"{token.type.removesuffix('_close')}_open") in _STYLES and open_at:
+            at, href = open_at.pop()
+            if href and href not in (said := text.plain[at:], f"mailto:{said}"):
+                text.append(f" ({_address(href)})", drawing.style("url"))
+                text.stylize(drawing.style(_STYLES[begun]), at, at + len(said))
+            else:
+                text.stylize(drawing.style(_STYLES[begun]), at)
+        elif token.type == "code_inline":
+            code = token.content if drawing.theme.attributes else f"`{token.content}`"
+            text.append(code, drawing.style("code.inline"))
+        elif token.type in ("softbreak", "hardbreak"):
+            text.append("\n")
+        elif token.type == "image":
+            text.append(f"{token.content or 'image'} ({_address(str(token.attrs.get('src', '')))})", drawing.style("url"))
+        else:
+            text.append(token.content)
+    return text
+
+
+def _address(href: str) -> str:
+    return href if len(href) <= ADDRESS_CHARS else href[: ADDRESS_CHARS - 1] + "…"
+
+
+def wrapped(text: Text, width: int, drawing: Drawing) -> list[Line]:
+    """Between words; those that no line can hold are cut."""
+    lines: list[Line] = []
+    for line in text.split("\n", allow_blank=True):
+        if cell_len(line.plain) <= width:
+            lines.append(segments(line, drawing))
+        else:
+            lines += [segments(part, drawing) for part in line.wrap(drawing.console, width, overflow="fold", tab_size=4)]
+    return lines
+
+
+def chopped(text: Text, width: int, drawing: Drawing) -> list[Line]:
+    """At the width, wherever that is: code keeps its blanks."""
+    if cell_len(text.plain) <= width:
+        return [segments(text, drawing)]
+    offsets: list[int] = []
+    used = 0
+    for at, character in enumerate(text.plain):
+        wide = get_character_cell_size(character)
+        if used + wide > width and used:
+            offsets.append(at)
+            used = 0
+        used += wide
+    return [segments(part, drawing) for part in text.divide(offsets)]
+
+
+def segments(line: Text, drawing: Drawing) -> Line:
+    if not line.spans:
+        return [Segment(line.plain, drawing.console.get_style(line.style))] if line.plain else []
+    line.end = ""
+    return list(line.render(drawing.console))
+
+
+def columns(line: Line) -> int:
+    return sum(segment.cell_length for segment in line)
+
+
+def filled(line: Line, width: int, style: Style | None = None, align: str = "left") -> Line:
+    """With blanks up to the width."""
+    missing = width - columns(line)
+    if missing <= 0:
+        return line
+    before = missing if align == "right" else missing // 2 if align == "center" else 0
+    return [Segment(" " * before, style), *line, Segment(" " * (missing - before), style)]
