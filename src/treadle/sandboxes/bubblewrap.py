@@ -5,7 +5,6 @@ What is hidden and guarded is found by hidden.py and control_files.py; whether i
 
 from __future__ import annotations
 
-import json
 import os
 import platform
 import select
@@ -37,14 +36,23 @@ OF_THE_KERNEL = ("/proc/sys", "/proc/sysrq-trigger", "/proc/irq", "/proc/bus")
 """A caller who is root could write them without any capability, and a written core_pattern runs a program outside."""
 MORE_OF_THE_KERNEL = ("/proc/acpi", "/proc/fs", "/proc/scsi")
 
-_FIRST = """unset BASH_ENV; {{ {ulimits}; }} 2>/dev/null; echo begun >&{fd}
+_FIRST = """unset BASH_ENV; {{ {ulimits}; }} 2>/dev/null
+{bound}echo begun >&{fd}; read -rn 1 -u {word} treadle || exit 1; exec {word}<&-; unset treadle
 trap 'set -- /proc/[0-9]*; while [ $# -gt 2 ] && [ $((treadle += 1)) -le 20 ]; do sleep 0.01; set -- /proc/[0-9]*; done
 [ $# -le 2 ] || echo left >&{fd}' EXIT
 """
 """What the shell does before the command: it sets limits, and will wait a moment for what the command has left running, which ends with it.
 
+It begins at our word, which comes once all of it would die with us: bubblewrap's processes ask for that one after the other, and do not look
+whether we are still there. Where we died before, the word never comes, and it ends.
 The first process is bubblewrap's, the second the shell. A command that ends its shell otherwise is not waited for.
 """
+
+_BOUND = """for ((treadle = 0; treadle < 1000; treadle++)); do
+    read -rd '' REPLY < /proc/1/status; [[ $REPLY == *Seccomp:?2* ]] && break
+done; unset REPLY
+"""
+"""Until the first process, which filters its system calls right after it has asked to die with its parent, has done so."""
 
 
 class Protection(NamedTuple):
@@ -217,21 +225,27 @@ class BubblewrapCage:
         self._ours: list[int] = []
         self._group = Group.make(sandbox.limits)
         self._speaks = os.path.basename(argv[0]) == "bash"
-        """Its shell tells us that it has begun."""
+        """Its shell tells us that it has begun, and waits for our word."""
+        self._said = b""
         self._left: Left | None = None
         try:
-            self._info, info = self._pipe()
             self._status, status = self._pipe()
+            filtered = self._seccomp(sandbox, room)
             arguments = [
                 *(argument for protection in sandbox.protections(room, sight) for argument in protection.arguments),
-                *self._seccomp(sandbox, room),
-                *("--info-fd", str(info), "--chdir", str(cwd)),
+                *filtered,
+                *("--chdir", str(cwd)),
+                *([] if self._speaks else ["--info-fd", str(status)]),
             ]
             listed = self._memory("\0".join(arguments).encode("utf-8", "surrogateescape") + b"\0")
             command = [sandbox.program, "--args", str(listed), "--", *argv]
             self.argv = command if self._group is None else self._group.joined(command)
             if self._speaks:
-                first = _FIRST.format(fd=status, ulimits=sandbox.limits.ulimits(grouped=self._group is not None))
+                word, self._word = os.pipe()
+                self._theirs.append(word)
+                self._ours.append(self._word)
+                ulimits = sandbox.limits.ulimits(grouped=self._group is not None)
+                first = _FIRST.format(fd=status, word=word, ulimits=ulimits, bound=_BOUND if filtered else "")
                 self.environment["BASH_ENV"] = f"/proc/self/fd/{self._memory(first.encode())}"
         except BaseException:
             self._close([*self._theirs, *self._ours])
@@ -257,14 +271,27 @@ class BubblewrapCage:
 
     async def entered(self, pid: int) -> int | None:
         self._close(self._theirs)
-        told = b""
-        while not told.rstrip().endswith(b"}"):  # to its end: a reader that leaves early would kill bubblewrap by SIGPIPE
-            await anyio.wait_readable(self._info)
-            piece = os.read(self._info, 4096)
-            if not piece:
-                return None
-            told += piece
-        return int(json.loads(told)["child-pid"])
+        while not self._is_there():
+            await anyio.wait_readable(self._status)
+        return self._let_begin(pid)
+
+    def _is_there(self) -> bool:
+        """Whether it has told us that it waits, or ended before it could."""
+        with suppress(BlockingIOError):
+            while piece := os.read(self._status, 4096):
+                self._said += piece
+            return True
+        return (b"begun\n" if self._speaks else b"}\n") in self._said
+
+    def _let_begin(self, pid: int) -> int | None:
+        """Gives the first process inside, where the kernel tells whose child it is."""
+        inside = None
+        with suppress(OSError, IndexError):
+            inside = int(Path(f"/proc/{pid}/task/{pid}/children").read_bytes().split()[0])
+        if self._speaks:
+            with suppress(BrokenPipeError):  # it has ended
+                os.write(self._word, b"!")
+        return inside
 
     def run_blocking(self, timeout_s: float) -> tuple[int, str]:
         """The whole command, for trials: its exit code and output. Raises subprocess.TimeoutExpired; nothing runs on then."""
@@ -281,11 +308,9 @@ class BubblewrapCage:
             with process:
                 try:
                     self._close(self._theirs)
-                    told = b""
-                    while not told.rstrip().endswith(b"}") and select.select([self._info], [], [], timeout_s)[0]:
-                        if not (piece := os.read(self._info, 4096)):
-                            break
-                        told += piece
+                    while not self._is_there() and select.select([self._status], [], [], timeout_s)[0]:
+                        pass
+                    self._let_begin(process.pid)
                     said, _ = process.communicate(timeout=timeout_s)
                 finally:
                     process.kill()
@@ -303,10 +328,7 @@ class BubblewrapCage:
         return self._left or Left()
 
     async def _leave(self) -> Left:
-        said = b""
-        with suppress(BlockingIOError):
-            while piece := os.read(self._status, 4096):
-                said += piece
+        self._is_there()
         self._close([*self._theirs, *self._ours])
         notes: list[str] = []
         if self._group is not None:
@@ -314,8 +336,8 @@ class BubblewrapCage:
             notes += [exceeded] if exceeded else []
             await self._group.aclose()
         quarantined = self._clear() if self._files.is_quick else await to_thread.run_sync(self._clear)
-        begun = not self._speaks or b"begun" in said
-        return Left(begun=begun, left_behind=b"left" in said, quarantined=quarantined, notes=notes)
+        begun = not self._speaks or b"begun" in self._said
+        return Left(begun=begun, left_behind=b"left" in self._said, quarantined=quarantined, notes=notes)
 
     def _clear(self) -> list[str]:
         return self._files.leave(self._room.quarantine, is_open=self._room.is_open)
