@@ -200,37 +200,37 @@ class Fold:
         return bool(self._parts or self._pieces or self._kind or self.end)
 
     def add(self, delta: Delta) -> None:
-        if isinstance(delta, TextDelta):
+        if type(delta) is TextDelta:
             if self._kind is not TextPart:
                 self._open(TextPart)
             self._pieces.append(delta.text)
-        elif isinstance(delta, ReasoningDelta):
+        elif type(delta) is ArgumentsDelta:
+            if self._kind is ToolCall:
+                self._pieces.append(delta.text)
+        elif type(delta) is ReasoningDelta:
             if self._kind is not ReasoningPart:
                 self._open(ReasoningPart)
             self._pieces.append(delta.text)
-        elif isinstance(delta, ArgumentsDelta):
-            if self._kind is ToolCall:
-                self._pieces.append(delta.text)
         else:
             self._add_rare(delta)
 
     def _add_rare(self, delta: Delta) -> None:
         match delta:
+            case PartEnd():
+                self._close(delta)
+            case ToolCallStart():
+                self._open(ToolCall)
+                self.call = self._with_own_id(delta)
+            case ResponseEnd():
+                self._close()
+                self.end = delta
             case TextStart():
                 self._open(TextPart)
             case ReasoningStart():
                 self._open(ReasoningPart)
-            case ToolCallStart():
-                self._open(ToolCall)
-                self.call = self._with_own_id(delta)
-            case PartEnd():
-                self._close(delta)
             case WholePart():
                 self._close()
                 self._parts.append(delta.part)
-            case ResponseEnd():
-                self._close()
-                self.end = delta
             case Restart() | Switch():
                 self._close()
                 self._own.clear()

@@ -123,7 +123,8 @@ class RunState:
     @property
     def open_calls(self) -> list[ToolCall]:
         """Those of the last response that have no result, in their order."""
-        return [call for call in self.calls if call.id not in self.results]
+        calls, results = self.calls, self.results
+        return [] if len(results) == len(calls) else [call for call in calls if call.id not in results]
 
     @property
     def turn(self) -> int:
@@ -213,7 +214,7 @@ class RunState:
         if entry.stop_reason is None:
             return
         self.response, self.calls, self.attempt, self.made_room = entry, message.tool_calls, 0, False
-        self.call_ids.update(call.id for call in self.calls)
+        self.call_ids.update([call.id for call in self.calls])
         if entry.hook is not None:
             self.ledger.pass_turn()
         else:

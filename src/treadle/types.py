@@ -113,7 +113,7 @@ class Usage(Value, frozen=True, kw_only=True, omit_defaults=False):
     @property
     def total_tokens(self) -> int:
         """What `Limits.tokens` counts: all input plus output."""
-        return self.total_input_tokens + self.output_tokens
+        return self.input_tokens + self.cache_read_tokens + self.cache_write_tokens + self.output_tokens
 
     def __add__(self, other: Usage) -> Usage:
         return Usage(
