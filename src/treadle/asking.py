@@ -25,6 +25,8 @@ class ApprovalRequest:
     """Text where it is no object."""
     reason: str
     """Why it is asked about."""
+    pattern: tuple[str, ...] | None = None
+    """Rules that would allow this call and its like, to be shown word for word: `Runtime.allow` takes them. None: only this one call can be allowed."""
 
 
 @dataclass(frozen=True, slots=True)

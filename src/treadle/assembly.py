@@ -135,7 +135,7 @@ class Assembly:
             system=agent.system(values),
             settings=settings,
             limits=limits,
-            mode=_mode(options.get("mode") or state.mode),
+            mode=checked_mode(options.get("mode") or state.mode),
             cwd=_directory(options.get("cwd") or state.cwd),
             state=state,
             prompt=started.input,
@@ -213,7 +213,7 @@ class Assembly:
             system=agent.system(values),
             settings=settings,
             limits=limits,
-            mode=_mode(options.get("mode", "full")),
+            mode=checked_mode(options.get("mode", "full")),
             cwd=_directory(options.get("cwd")),
             state=state,
             prompt=prompt,
@@ -338,7 +338,8 @@ def _check_words(options: Mapping[str, Any]) -> None:
         raise AgentError("invalid", f"user_id= is {type(options['user_id']).__name__}: give a text, like str(id)")
 
 
-def _mode(mode: str) -> Mode:
+def checked_mode(mode: str) -> Mode:
+    """Raises AgentError(invalid)."""
     if mode not in get_args(Mode):
         raise AgentError("invalid", f"mode={mode!r} is none of: {', '.join(get_args(Mode))}")
     return mode  # pyright: ignore[reportReturnType]  it is one of them

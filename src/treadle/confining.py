@@ -70,7 +70,7 @@ class Confining:
             scratch=partial(spill.folder, f"tmp-{plan.session_id or plan.run_id}"),
             shown=(*spill.directories, *own_python(plan.cwd)),
             quarantine=self._quarantine,
-            is_open=plan.mode == "full" or ready.approved,
+            is_open=toolbox.mode == "full" or ready.approved,
         )
         return Confinement(toolbox.sandbox, room)
 

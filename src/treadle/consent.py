@@ -6,8 +6,8 @@ What may run unasked is the policy's; what becomes of an answer is recovery.py's
 from __future__ import annotations
 
 import logging
-from collections.abc import Mapping
-from typing import Any, cast
+from collections.abc import Callable, Mapping
+from typing import Any, TypeAlias, cast
 
 from treadle.asking import ApprovalRequest, Approve, Approver, Deny
 from treadle.entries import ApprovalAsked
@@ -21,14 +21,17 @@ from treadle.run_state import RunState
 
 logger = logging.getLogger("treadle")
 
+RuleFor: TypeAlias = Callable[[str, JsonText], "tuple[str, ...] | None"]
+"""A tool and its arguments -> the rules that would allow the like of it."""
 
-async def ask_people(plan: Plan, state: RunState, feed: Feed) -> Answers | None:
+
+async def ask_people(plan: Plan, state: RunState, feed: Feed, rule_for: RuleFor) -> Answers | None:
     """Call by call, in their order; None where nobody is there, or nobody has answered. Calls whose result comes from outside are not asked about."""
     if plan.approver is None:
         return None
     approve, deny, arguments = set[str](), dict[str, str](), dict[str, str]()
     for asked in [asked for asked in state.asked.values() if not asked.deferred]:
-        match await _answer(plan.approver, plan, asked, feed):
+        match await _answer(plan.approver, plan, asked, feed, rule_for):
             case Deny(reason=reason):
                 deny[asked.call_id] = reason
             case Approve(arguments=changed):
@@ -44,7 +47,7 @@ def _json(arguments: Mapping[str, Any]) -> JsonText:
     return encode_json(dict(arguments)).decode()
 
 
-async def _answer(approver: Approver, plan: Plan, asked: ApprovalAsked, feed: Feed) -> Approve | Deny | None:
+async def _answer(approver: Approver, plan: Plan, asked: ApprovalAsked, feed: Feed, rule_for: RuleFor) -> Approve | Deny | None:
     """None where there was none that counts."""
     request = ApprovalRequest(
         run_id=plan.run_id,
@@ -55,6 +58,7 @@ async def _answer(approver: Approver, plan: Plan, asked: ApprovalAsked, feed: Fe
         name=asked.name,
         arguments=shown_arguments(asked.arguments_json),
         reason=asked.reason,
+        pattern=rule_for(asked.name, asked.arguments_json),
     )
     try:
         answer = cast("object", await approver(request))

@@ -23,7 +23,7 @@ from treadle.entries import ToolFinished
 from treadle.errors import AgentError
 from treadle.hooks import NO_HOOKS, Answer, Ask, HookedRun, Hooks
 from treadle.hooks.chain import UNSAID, BeforeToolSaid
-from treadle.message import MediaPart, Part, TextPart, ToolCall, ToolResult
+from treadle.message import JsonText, MediaPart, Part, TextPart, ToolCall, ToolResult
 from treadle.model import ToolDefinition
 from treadle.output import cap_output
 from treadle.policy import NO_PERMISSIONS, Permissions, decide, headless_denial, without_sandbox
@@ -49,7 +49,7 @@ def _nobody(call_id: str, text: str) -> None:
     """Hears what comes late where no run does."""
 
 
-@dataclass(slots=True, kw_only=True)
+@dataclass(slots=True, kw_only=True, eq=False, weakref_slot=True)
 class Toolbox:
     """The tools of one run and how they are called."""
 
@@ -103,6 +103,14 @@ class Toolbox:
             return
         self.standing = await self.sandbox.standing()
         self.learned(self.standing)
+
+    def rule_for(self, name: str, arguments_json: JsonText) -> tuple[str, ...] | None:
+        """Rules that would allow such a call from now on, where there are any that a person may be offered."""
+        tool = self.registry.get(name)
+        try:
+            return None if tool is None else decide(self.mode, tool, tool.parse(arguments_json), self.cwd, self.permissions).pattern
+        except Exception:  # noqa: BLE001  anybody's parse: what cannot be read is asked about once
+            return None
 
     def completes(self, call: ToolCall) -> bool:
         """Whether it says that the run is done."""

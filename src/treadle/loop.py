@@ -174,7 +174,7 @@ class Run:
         if self.plan.approver is None:
             return None
         with self.time.standing_still():
-            return await ask_people(self.plan, self.state, self._feed)
+            return await ask_people(self.plan, self.state, self._feed, self._toolbox.rule_for)
 
     async def _closed(self, answers: Answers, *, driven: bool = False) -> Outcome | None:
         """Goes on with the open calls of the last response, as somebody said of them."""

@@ -10,7 +10,7 @@ import asyncio
 import logging
 from collections.abc import Awaitable, Callable, Coroutine, Sequence
 from functools import partial
-from typing import Any, Literal, NoReturn, Self
+from typing import TYPE_CHECKING, Any, Literal, NoReturn, Self
 
 import anyio
 from anyio import to_thread
@@ -18,7 +18,7 @@ from typing_extensions import Unpack
 
 from treadle.agent import Agent, Deps
 from treadle.agent_registry import AgentRegistry
-from treadle.assembly import Assembly
+from treadle.assembly import Assembly, checked_mode
 from treadle.callbacks import Listeners
 from treadle.children import close_run
 from treadle.clock import Clock
@@ -46,7 +46,10 @@ from treadle.session import ForkOptions, ResumeOptions, RunOptions, Session
 from treadle.session_store import Sessions
 from treadle.telemetry.configured import Telemetry
 from treadle.tracing import Tracer
-from treadle.types import now
+from treadle.types import Mode, now
+
+if TYPE_CHECKING:
+    from treadle.tools.mcp import Standing
 
 logger = logging.getLogger("treadle")
 
@@ -295,8 +298,26 @@ class Runtime:
             raise AgentError("invalid", f"there is no session {session_id!r}")
         return self._runs.compact(session_id)
 
+    def allow(self, session_id: str, pattern: Sequence[str]) -> None:
+        """A person's yes to an `ApprovalRequest.pattern`, for all runs of this session in this runtime, the one under way included.
+
+        Raises AgentError(invalid) for a rule that is never offered.
+        """
+        self._assembly.toolboxes.grants.allow(session_id, pattern)
+
+    def use_mode(self, session_id: str, mode: Mode) -> None:
+        """The mode of the session's running run from its next call on, and of what that starts; where nothing runs, nothing is changed.
+
+        Raises AgentError(invalid) for a mode that is none.
+        """
+        self._assembly.toolboxes.grants.use_mode(session_id, checked_mode(mode))
+
     def is_busy(self, session_id: str) -> bool:
         return self._runs.is_busy(session_id)
+
+    def mcp_servers(self, agent: Agent[Any, Any]) -> list[Standing]:
+        """How it is with the servers of an agent: which run, what they offer, what is wrong; none is started for it. Blocks while it reads a file."""
+        return self._assembly.served.standing(agent)
 
     async def messages(self, session_id: str) -> list[Message]:
         return list(await self.journal.messages(session_id))

@@ -24,6 +24,7 @@ from treadle.environment import child_environment
 from treadle.events import Warned
 from treadle.execution import Toolbox
 from treadle.feed import Feed
+from treadle.grants import Grants
 from treadle.plan import Plan
 from treadle.policy import Permissions, permissions_of, withholds
 from treadle.redaction import Redactor
@@ -56,6 +57,7 @@ class Toolboxes:
         self._clock, self._forgets = clock, forgets
         self._loop: tuple[asyncio.AbstractEventLoop, Inside] | None = None
         """Of the last run."""
+        self.grants = Grants()
         self._shared: dict[str, _Shared] = {}
         """By session, and by run where there is none."""
         self._spills: dict[str, Spill] = {}
@@ -83,7 +85,7 @@ class Toolboxes:
         shared = self._shared.setdefault(plan.session_id or plan.run_id, _Shared())
         spill = self._spills.setdefault(plan.family, Spill())
         contexts = _Contexts(self, plan, feed, deps, shared, spill, self._inside(), run_child)
-        return Toolbox(
+        toolbox = Toolbox(
             registry=registry,
             mode=plan.mode,
             cwd=plan.cwd,
@@ -91,7 +93,7 @@ class Toolboxes:
             clean=self.redact,
             context=contexts.make,
             definitions=registry.definitions(),
-            permissions=self._permissions(spill),
+            permissions=self.grants.over(plan.family, self._permissions(spill)),
             takes_images="images" not in plan.model.refuses,
             on_ask=plan.on_ask,
             sandbox=self.confining.sandbox_for(agent),
@@ -101,6 +103,7 @@ class Toolboxes:
             learned=self.confining.warner(plan.mode, feed),
             traced=UNTRACED if self.tracer is NO_TRACER else Traced(self.tracer, _traced(agent, plan)),
         )
+        return self.grants.follow(plan, toolbox)
 
     def _permissions(self, spill: Spill) -> Permissions:
         """Of a run that begins now. Raises AgentError(invalid) for a rule that is none."""
@@ -128,6 +131,7 @@ class Toolboxes:
 
     async def end(self, owner: str) -> None:
         """What tools kept for a session, or for a run without one, is closed. Raises nothing."""
+        self.grants.forget(owner)
         spill = self._spills.get(owner)
         if spill is not None and not spill.directories:
             del self._spills[owner]
