@@ -53,20 +53,20 @@ def agent_options(command: F) -> F:
     return command
 
 
-def chosen_agent(config: Config, cwd: Path, options: Mapping[str, Any]) -> Chosen:
-    """Raises AgentError(invalid), and Failed for what was said wrong of its inputs and its output."""
-    chosen = _named(config, cwd, options)
+def chosen_agent(config: Config, cwd: Path, options: Mapping[str, Any], *, attended: bool = False) -> Chosen:
+    """`attended`: a person is there to be asked. Raises AgentError(invalid), and Failed for what was said wrong of its inputs and its output."""
+    chosen = _named(config, cwd, options, attended=attended)
     return chosen._replace(agent=_with_output(chosen.agent, options["output_schema"])) if options["output_schema"] else chosen
 
 
-def _named(config: Config, cwd: Path, options: Mapping[str, Any]) -> Chosen:
+def _named(config: Config, cwd: Path, options: Mapping[str, Any], *, attended: bool) -> Chosen:
     name, given = options["agent"] or ASSISTANT, options["inputs"]
     if name == ASSISTANT:
         from treadle.coding import coding_agent  # noqa: PLC0415  it brings the tools, and --help needs none
 
         if given:
             raise Failed(f"--input {given[0]} belongs to an agent: name it with --agent")
-        assistant = coding_agent(config, cwd)
+        assistant = coding_agent(config, cwd, attended=attended)
         return Chosen(assistant.agent, config.limits, {}, warnings=assistant.warnings)
     from treadle.definitions import Catalog  # noqa: PLC0415  it brings the library for YAML
 

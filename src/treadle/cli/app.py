@@ -11,6 +11,7 @@ from treadle.cli.commands import Commands
 from treadle.cli.help import HELP
 
 COMMANDS = {
+    "chat": ("treadle.cli.chat:chat", "Talk with an agent in the terminal."),
     "run": ("treadle.cli.run:run", "Run a prompt to its end, unattended."),
     "work": ("treadle.cli.work:work", "Work many prompts to their ends, with checks after each, and a report."),
     "runs": ("treadle.cli.runs.group:runs", "List, show, resume, replay, fork and keep runs."),
@@ -32,7 +33,7 @@ COMMANDS = {
 _LATER = "it comes in a later version"
 ELSEWHERE = {
     **{name: f"it is `treadle runs {name}`" for name in ("list", "show", "resume", "replay", "fork", "diff", "kill", "undo", "cost", "export", "prune")},
-    **dict.fromkeys(("chat", "tasks", "serve", "worker", "acp"), _LATER),
+    **dict.fromkeys(("tasks", "serve", "worker", "acp"), _LATER),
     "help": "it is `treadle --help`",
     "version": "it is `treadle --version`",
     "login": "set ANTHROPIC_API_KEY, or `treadle config set providers.anthropic.api_key -`",

@@ -43,9 +43,6 @@ _OPTIONS: Final[tuple[Callable[[Any], Any], ...]] = (
     ),
     *permission_options,
     click.option("--cwd", type=click.Path(path_type=Path), metavar="DIR", default=".", help="Where to work. Default: the working directory."),
-    click.option(
-        "--file", "attached", type=click.Path(path_type=Path), multiple=True, metavar="FILE", help="An image, a PDF or a text to add to the prompt; repeatable."
-    ),
     click.option("--max-turns", type=click.IntRange(1), metavar="N", help="At most so many responses of the model. Default: 50."),
     click.option("--max-tool-calls", type=click.IntRange(1), metavar="N", help="At most so many calls of tools. Default: no limit."),
     click.option("--max-tokens", type=click.IntRange(1), metavar="N", help="At most so many tokens in the whole run, input and output. Default: no limit."),
@@ -58,21 +55,31 @@ _OPTIONS: Final[tuple[Callable[[Any], Any], ...]] = (
     ),
     click.option("--timeout", type=click.FloatRange(0, min_open=True), metavar="SECONDS", help="At most so long for the whole run. Default: 600."),
     click.option("--effort", type=click.Choice([e for e in get_args(Effort) if e != "xhigh"]), help="How hard the model thinks. Default: the model's own."),
-    click.option("--on-ask", type=click.Choice(get_args(OnAsk)), default="deny", show_default=True, help=ON_ASK),
-    click.option(
-        "--on-unknown",
-        type=click.Choice(get_args(OnUnknown)),
-        default="tell",
-        show_default=True,
-        help=ON_UNKNOWN,
-    ),
-    journal_option,
 )
+
+
+_UNATTENDED: Final[tuple[Callable[[Any], Any], ...]] = (
+    click.option(
+        "--file", "attached", type=click.Path(path_type=Path), multiple=True, metavar="FILE", help="An image, a PDF or a text to add to the prompt; repeatable."
+    ),
+    click.option("--on-ask", type=click.Choice(get_args(OnAsk)), default="deny", show_default=True, help=ON_ASK),
+    click.option("--on-unknown", type=click.Choice(get_args(OnUnknown)), default="tell", show_default=True, help=ON_UNKNOWN),
+)
+"""Where nobody is there to be asked."""
 
 
 def run_options(command: F) -> F:
     """Gives a command the options of a run; those that set a key reach it through `configured`."""
-    for option in reversed(_OPTIONS):
+    return _with(command, (*_OPTIONS, *_UNATTENDED, journal_option))
+
+
+def chat_options(command: F) -> F:
+    """The same, of runs for which a person is there."""
+    return _with(command, (*_OPTIONS, journal_option))
+
+
+def _with(command: F, options: tuple[Callable[[Any], Any], ...]) -> F:
+    for option in reversed(options):
         command = option(command)
     return command
 

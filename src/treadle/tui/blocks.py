@@ -17,6 +17,7 @@ from treadle.plain import one_line, plain
 from treadle.tui import differences, markdown
 from treadle.tui.calling import Calling
 from treadle.tui.drawing import Drawing
+from treadle.tui.preview import Difference, Preview
 from treadle.units import count, lasting
 
 BODY_LINES: Final = 10
@@ -154,6 +155,19 @@ class Notice:
 
     def draw(self, drawing: Drawing, *, full: bool = False) -> RenderableType:
         return Text(plain(self.text), drawing.style(self.style))
+
+
+@dataclass(frozen=True, slots=True)
+class Asked:
+    """What a call would do, whole."""
+
+    preview: Preview
+    spaced = False
+
+    def draw(self, drawing: Drawing, *, full: bool = False) -> RenderableType:
+        if isinstance(self.preview, Difference):
+            return differences.drawn(self.preview.path, self.preview.before, self.preview.after, drawing, most=None)
+        return Text(self.preview.text, drawing.style("tool.target" if self.preview.is_command else "tool.body"))
 
 
 @dataclass(frozen=True, slots=True)

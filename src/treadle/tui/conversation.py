@@ -33,6 +33,8 @@ class Setting:
     limits: Limits = field(default_factory=Limits)
     settings: Settings = field(default_factory=Settings)
     inputs: Mapping[str, Any] = field(default_factory=dict[str, Any])
+    others: Sequence[Agent[Any, Any]] = ()
+    """Found by name while it runs."""
 
 
 class Conversation:

@@ -55,7 +55,7 @@ class Screen:
         self._slot: Slot[Any] | None = None
         self._one_slot = anyio.Semaphore(1)
         self._drawing_due = False
-        self._started = anyio.Event()
+        self._started, self._closed, self._ended = anyio.Event(), anyio.Event(), anyio.Event()
         self._app = self._application(keys, keyboard, output)
         region.size = self._app.output.get_size
 
@@ -91,16 +91,29 @@ class Screen:
     # ------------------------------------------------------------ life
 
     async def run(self) -> None:
-        """Holds the terminal until `close`. Raises EOFError where the terminal has gone."""
-        await self._app.run_async(pre_run=self._started.set, set_exception_handler=False, handle_sigint=False)
+        """Holds the terminal until `end`. Raises EOFError where the terminal has gone."""
+        try:
+            await self._app.run_async(pre_run=self._started.set, set_exception_handler=False, handle_sigint=False)
+        finally:
+            self._closed.set()
+            self._ended.set()
 
     async def started(self) -> None:
         await self._started.wait()
 
     def close(self) -> None:
-        """The region goes; what stands above it stays. Idempotent."""
-        if self._app.is_running and not self._app.is_done:
-            self._app.exit()
+        """The person leaves: whoever waits for `closed` comes to an end. The region stays until `end`. Idempotent."""
+        self._closed.set()
+
+    async def closed(self) -> None:
+        await self._closed.wait()
+
+    async def end(self) -> None:
+        """Gives the terminal back: the region goes, what stands above it stays. Idempotent."""
+        if self._app.is_running:
+            if not self._app.is_done:
+                self._app.exit()
+            await self._ended.wait()
 
     @property
     def columns(self) -> int:
@@ -137,6 +150,11 @@ class Screen:
 
     def _draw(self) -> None:
         self._drawing_due = False
+        self._app.invalidate()
+
+    def redraw(self) -> None:
+        """The region anew, in an empty window: what stood there is in the scrollback."""
+        self._app.renderer.clear()
         self._app.invalidate()
 
     def title(self, text: str) -> None:

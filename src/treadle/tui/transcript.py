@@ -6,7 +6,7 @@ It knows no terminal and starts nothing. Entry: `Transcript`.
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from typing import Final, cast
 
 from msgspec import UNSET
@@ -19,7 +19,7 @@ from treadle.tui.blocks import Answer, Block, Called, Notice, Said, Thought
 from treadle.tui.calling import Calling, calling
 from treadle.tui.ends import ended
 from treadle.tui.live import Activity, Live
-from treadle.tui.markdown import Growing
+from treadle.tui.growing import Growing, Piece
 from treadle.types import Outcome
 
 PROGRESS_CHARS: Final = 200
@@ -64,6 +64,12 @@ class Transcript:
         """A run begins."""
         self._run = ""
         self.live.running_since = self.live.asking_since = self._clock()
+
+    def forget(self) -> None:
+        """Another conversation begins; what was paid in this one counts on."""
+        self.live.calm()
+        self.live.todos, self.live.context_tokens, self.answer = (), 0, ""
+        self._calls.clear()
 
     def apply(self, event: events.Event) -> list[Block]:
         """What is finished by it."""
@@ -154,9 +160,9 @@ class Transcript:
         yield from self._answers(stream, stream.growing.feed(event.text))
         self.live.tail = stream.growing.tail
 
-    def _answers(self, stream: _Stream, sources: list[str]) -> Iterator[Block]:
-        for source in sources:
-            if source.strip():
+    def _answers(self, stream: _Stream, pieces: Sequence[Piece]) -> Iterator[Block]:
+        for source in pieces:
+            if source.strip() or source.within.fence:
                 yield Answer(source, first=not stream.given)
                 stream.given = True
 

@@ -1,0 +1,74 @@
+"""`treadle chat`: the terminal UI, started with what the command line says of its runs. What it looks like is treadle.tui's. Entry: `chat`."""
+
+from __future__ import annotations
+
+import os
+import sys
+from functools import partial
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import click
+import msgspec
+
+from treadle.cli.agent_option import agent_options, chosen_agent, module_hooks
+from treadle.cli.exits import Failed, failing
+from treadle.cli.help import HELP
+from treadle.cli.journal_option import journal_url, open_runtime
+from treadle.cli.run_options import chat_options, check_directory, configured, settings_of
+from treadle.config import Config, home
+from treadle.types import Limits
+
+if TYPE_CHECKING:
+    from treadle.runtime import Runtime
+    from treadle.tui.conversation import Setting
+
+LAST = "last"
+HISTORY = "history"
+"""What was typed, in Treadle's own folder."""
+
+
+@click.command(context_settings=HELP)
+@agent_options
+@chat_options
+@click.option("--resume", is_flag=False, flag_value=LAST, metavar="[ID]", help="Open a conversation again: the last one, or the one of this id.")
+def chat(resume: str | None, **options: Any) -> None:
+    """Talk with an agent in the terminal: see what it does, approve it, steer it, go back.
+
+    It needs a terminal; without one, use `treadle run`. /help inside tells of keys and commands. Limits of a run hold for each message; none
+    is set where nobody sets one.
+    """
+    if not (sys.stdin.isatty() and sys.stdout.isatty()):
+        raise Failed('there is no terminal here: use `treadle run "what to do"`, which needs none')
+    check_directory(options["cwd"])
+    with failing():
+        config = configured(options, cwd=options["cwd"])
+        cwd = options["cwd"].resolve()
+        from treadle.tui.start import Wanted, chat as open_chat  # noqa: PLC0415  --help needs none of it
+
+        open_chat(
+            Wanted(
+                config=config,
+                cwd=cwd,
+                history=Path(config.home or home(os.environ)) / HISTORY,
+                setting=partial(_setting, config, cwd, options),
+                runtime=lambda: open_runtime(config, journal_url(config, options["journal"]), hooks=module_hooks(config)),
+                session=partial(_session, resume),
+            )
+        )
+
+
+def _setting(config: Config, cwd: Path, options: dict[str, Any]) -> tuple[Setting, tuple[str, ...]]:
+    from treadle.tui.conversation import Setting  # noqa: PLC0415  it brings the runtime, for which the first frame does not wait
+
+    chosen = chosen_agent(config, cwd, options, attended=True)
+    said = msgspec.structs.asdict(chosen.limits)
+    limits = Limits(**{name: value for name, value in said.items() if config.origin("limits", name).source != "default"})
+    setting = Setting(agent=chosen.agent, cwd=cwd, mode=config.defaults.mode, limits=limits, settings=settings_of(options), inputs=chosen.inputs, others=chosen.others)
+    return setting, (*config.warnings, *chosen.warnings)
+
+
+def _session(wanted: str | None, runtime: Runtime) -> str | None:
+    from treadle.cli.sessions import find_session  # noqa: PLC0415  only where one is opened again
+
+    return None if wanted is None else find_session(runtime.sessions, wanted).id

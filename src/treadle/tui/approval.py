@@ -1,0 +1,210 @@
+"""The question whether a call may run: once, for this session, always, or not, and why not. Entry: `Approval`.
+
+What becomes of the answer is chat.py's. Escape says no. Keys that come within half a second of its appearance, or of one another then, were meant
+for the input, and go there.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import Final, Literal, TypeAlias
+
+from prompt_toolkit.application.current import get_app
+from prompt_toolkit.buffer import Buffer
+from prompt_toolkit.filters import Condition
+from prompt_toolkit.formatted_text import StyleAndTextTuples
+from prompt_toolkit.key_binding import KeyBindings, KeyPressEvent
+from prompt_toolkit.keys import Keys
+from prompt_toolkit.layout import BufferControl, ConditionalContainer, Container, Dimension, HSplit, Window
+from prompt_toolkit.layout.controls import FormattedTextControl
+
+from treadle.asking import ApprovalRequest
+from treadle.plain import cut, one_line, wrapped
+from treadle.tui import differences
+from treadle.tui.drawing import Drawing
+from treadle.tui.preview import Difference, Preview
+from treadle.tui.slot import Answered, Line
+from treadle.tui.theme import Theme
+
+DEAF_S: Final = 0.5
+PREVIEW_LINES: Final = 10
+
+Scope: TypeAlias = Literal["once", "session", "always", "no"]
+
+
+@dataclass(frozen=True, slots=True)
+class Said:
+    scope: Scope
+    reason: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class _Choice:
+    words: str
+    scope: Scope
+    pattern: str = ""
+    """Word for word, what it allows from now on."""
+    asks_why: bool = False
+
+
+class Approval:
+    """A slot. `view`: shows all of what the call would do, full screen."""
+
+    def __init__(
+        self,
+        request: ApprovalRequest,
+        preview: Preview,
+        theme: Theme,
+        *,
+        view: Callable[[], None],
+        typed: Callable[[str], None],
+        columns: Callable[[], int],
+        clock: Callable[[], float] = time.monotonic,
+    ) -> None:
+        """`typed`: takes what was meant for the input."""
+        self._request, self._preview, self._theme = request, preview, theme
+        self._view, self._typed, self._columns, self._clock = view, typed, columns, clock
+        self._answered = Answered[Said]()
+        self._choices = _choices(request.pattern)
+        self._at = 0
+        self._rows = 20
+        self._deaf_until = 0.0
+        self._says_why = False
+        self._why = Buffer(multiline=False)
+        self._text = Window(FormattedTextControl(self._lines, focusable=True, show_cursor=False), height=self._height, always_hide_cursor=True)
+        self._reason = Window(BufferControl(self._why), height=1, get_line_prefix=lambda _, __: [(theme.toolkit("prompt"), "    why? ")])
+        self._container = HSplit([self._text, ConditionalContainer(self._reason, Condition(lambda: self._says_why))])
+        self._keys = self._bindings()
+
+    @property
+    def container(self) -> Container:
+        return self._container
+
+    @property
+    def focus(self) -> Window:
+        return self._text
+
+    @property
+    def keys(self) -> KeyBindings:
+        return self._keys
+
+    def opened(self, rows: int) -> None:
+        self._rows = rows
+        self._deaf_until = self._clock() + DEAF_S
+
+    async def answer(self) -> Said:
+        return await self._answered.wait()
+
+    # ------------------------------------------------------------ how it looks
+
+    def _height(self) -> Dimension:
+        return Dimension.exact(len(self._drawn()))
+
+    def _lines(self) -> StyleAndTextTuples:
+        whole: StyleAndTextTuples = []
+        for n, line in enumerate(self._drawn()):
+            whole += [("", "\n"), *line] if n else line
+        return whole
+
+    def _drawn(self) -> list[Line]:
+        """The choices always fit; of what is asked about, as much as there is room for."""
+        width, style = max(self._columns() - 1, 10), self._theme.toolkit
+        who = f"{one_line(self._request.agent, 40)} " if self._request.parent_run_id else ""
+        head: Line = [(style("warning"), cut(f"{self._theme.glyphs.question} {who}asks: {_asks(self._request)}", width))]
+        why: Line = [(style("dim"), cut(f"  {one_line(self._request.reason, 400)}", width))]
+        choices = [self._choice(n, choice, width) for n, choice in enumerate(self._choices)]
+        help_ = [(style("dim"), cut("    d all of it · Escape no", width))]
+        room = self._rows - len(choices) - 3
+        shown = self._shown(width, max(min(room, PREVIEW_LINES), 0))
+        lines = [head, *shown, why, *choices, help_]
+        return lines if len(lines) <= self._rows else [head, *choices][: max(self._rows, 1)]
+
+    def _shown(self, width: int, most: int) -> list[Line]:
+        if most == 0:
+            return []
+        if isinstance(self._preview, Difference):
+            drawing = Drawing(width - 2, self._theme)
+            drawn = drawing.lines(differences.drawn(self._preview.path, self._preview.before, self._preview.after, drawing, most=most))
+            return [[("", "  "), *line] for line in drawn[:most]]
+        lines = wrapped(self._preview.text, width - 2) or [""]
+        style = self._theme.toolkit("tool.target" if self._preview.is_command else "tool.body")
+        shown: list[Line] = [[(style, f"  {line}")] for line in (lines if len(lines) <= most else lines[: most - 1])]
+        return shown if len(lines) <= most else [*shown, [(self._theme.toolkit("dim"), f"  … {len(lines) - most + 1} more lines: d")]]
+
+    def _choice(self, n: int, choice: _Choice, width: int) -> Line:
+        style = self._theme.toolkit
+        mark = self._theme.glyphs.prompt if n == self._at else " "
+        words = f"  {mark} {n + 1} {choice.words}"
+        line: Line = [(style("selected" if n == self._at else "assistant"), words)]
+        if choice.pattern:
+            line.append((style("pattern"), cut(f" {choice.pattern}", max(width - len(words), 1))))
+        return line
+
+    # ------------------------------------------------------------ keys
+
+    def _bindings(self) -> KeyBindings:
+        keys = KeyBindings()
+        deaf = Condition(lambda: self._clock() < self._deaf_until)
+        choosing = Condition(lambda: not self._says_why) & ~deaf
+
+        @keys.add(Keys.Any, filter=deaf, eager=True)
+        def _(event: KeyPressEvent) -> None:
+            self._deaf_until = self._clock() + DEAF_S
+            if event.data.isprintable():
+                self._typed(event.data)
+
+        for name, step in (("up", -1), ("down", 1), ("k", -1), ("j", 1), ("s-tab", -1), ("tab", 1)):
+            keys.add(name, filter=choosing)(lambda _, step=step: self._move(step))
+        for n, choice in enumerate(self._choices):
+            keys.add(str(n + 1), filter=choosing)(lambda _, choice=choice: self._take(choice))
+        keys.add("y", filter=choosing)(lambda _: self._take(self._choices[0]))
+        keys.add("n", filter=choosing)(lambda _: self._take(_NO))
+        keys.add("d", filter=choosing)(lambda _: self._view())
+        keys.add("enter", filter=choosing)(lambda _: self._take(self._choices[self._at]))
+        keys.add("enter", filter=~choosing & ~deaf)(lambda _: self._answered.give(Said("no", self._why.text.strip())))
+        for name in ("escape", "c-c"):
+            keys.add(name, filter=choosing)(lambda _: self._take(_NO))
+            keys.add(name, filter=~choosing & ~deaf)(lambda _: self._back())
+        return keys
+
+    def _move(self, step: int) -> None:
+        self._at = (self._at + step) % len(self._choices)
+
+    def _take(self, choice: _Choice) -> None:
+        if not choice.asks_why:
+            self._answered.give(Said(choice.scope))
+            return
+        self._says_why = True
+        get_app().layout.focus(self._reason)
+
+    def _back(self) -> None:
+        """From the reason to the choices."""
+        self._says_why = False
+        get_app().layout.focus(self._text)
+
+
+_NO: Final = _Choice("No", "no")
+
+
+def _choices(pattern: Sequence[str] | None) -> list[_Choice]:
+    wider: list[_Choice] = []
+    if pattern:
+        words = ", ".join(one_line(rule, 200) for rule in pattern)
+        wider = [_Choice("Yes, and for this session:", "session", words), _Choice("Yes, and always:", "always", words)]
+    return [_Choice("Yes, this once", "once"), *wider, _NO, _Choice("No, and say why", "no", asks_why=True)]
+
+
+def _asks(request: ApprovalRequest) -> str:
+    match request.name:
+        case "bash":
+            return "may it run this command?"
+        case "write":
+            return "may it write this file?"
+        case "edit":
+            return "may it make this change?"
+        case "fetch":
+            return "may it fetch this page?"
+        case _:
+            return f"may it call {one_line(request.name, 64)}?"

@@ -1,0 +1,378 @@
+"""The open chat: what keys and commands set going, and what runs show. It holds the pieces together and draws nothing itself.
+
+Runs are conversation.py's, events become blocks in transcript.py, the terminal is screen.py's. Entry: `Chat`.
+"""
+
+from __future__ import annotations
+
+import logging
+import os
+from collections import deque
+from collections.abc import Awaitable, Callable, Sequence
+from dataclasses import dataclass
+from functools import partial
+from pathlib import Path
+from typing import Any, Final, cast
+
+import anyio
+from anyio import to_thread
+from anyio.abc import TaskGroup
+from rich.console import RenderableType
+
+from treadle import events
+from treadle.approvals import for_always
+from treadle.asking import ApprovalRequest, Approve, Deny
+from treadle.config import Config, home
+from treadle.config.places import CONFIG_NAME
+from treadle.errors import AgentError
+from treadle.message import Part
+from treadle.model_choice import from_anywhere
+from treadle.runtime import Runtime
+from treadle.tui.approval import Approval
+from treadle.tui.blocks import Block, Drawn, Notice, Said
+from treadle.tui.commands.registry import Commands, Unknown, is_command
+from treadle.tui.confirm import confirm
+from treadle.tui.conversation import Conversation, Setting
+from treadle.tui.input import Input
+from treadle.tui.mentions import parts_of
+from treadle.tui.notices import told
+from treadle.tui.pickers.points import pick_point
+from treadle.tui.preview import preview_of
+from treadle.tui.reopening import Reopening
+from treadle.tui.screen import Screen
+from treadle.tui.status import Status
+from treadle.tui.theme import Theme
+from treadle.tui.transcript import Transcript
+from treadle.tui.viewer import view
+from treadle.types import Mode
+
+KEPT_BLOCKS: Final = 1_000
+"""That the viewer shows."""
+TWICE_S: Final = 1.5
+"""Within which a second Escape, or Ctrl-C, counts as the second."""
+TICK_S: Final = 0.1
+"""Between two pictures of a spinner."""
+MODES: Final[tuple[Mode, ...]] = ("ask", "accept-edits", "plan")
+"""Through which Shift-Tab goes; `full` has to be said in words."""
+
+logger = logging.getLogger("treadle")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Open:
+    """What a chat is made of."""
+
+    config: Config
+    theme: Theme
+    screen: Screen
+    line: Input
+    status: Status
+    transcript: Transcript
+    commands: Commands
+
+
+class Chat:
+    """Made when the first frame stands on the screen; `run` goes on until the person leaves."""
+
+    def __init__(self, opened: Open, runtime: Runtime, setting: Setting, session_id: str | None) -> None:
+        self._opened, self.runtime = opened, runtime
+        self.theme, self.screen, self.line, self.status, self.transcript = opened.theme, opened.screen, opened.line, opened.status, opened.transcript
+        self.conversation = Conversation(runtime, setting, session_id=session_id, approver=self._approve, show=self._happened)
+        self.transcript.live.queued = self.conversation.queued
+        self.commands = opened.commands
+        self.reopening = Reopening(self)
+        self.blocks: deque[Block] = deque(maxlen=KEPT_BLOCKS)
+        self.read_only = ""
+        """Why nothing can be said just now; empty: it can."""
+        self._group: TaskGroup | None = None
+        self._more = anyio.Event()
+        self._escaped_at = self._stopped_at = -TWICE_S
+        self._granted: set[str] = set()
+        """Rules that the person has said yes to in this conversation."""
+
+    @property
+    def config(self) -> Config:
+        return self._opened.config
+
+    @property
+    def cwd(self) -> Path:
+        return self.conversation.setting.cwd
+
+    # ------------------------------------------------------------ life
+
+    async def run(self, said_before: list[str], warnings: Sequence[str] = ()) -> None:
+        """`said_before`: what was typed and sent before this was there; `warnings`: for the person, once."""
+        async with anyio.create_task_group() as self._group:
+            with told(self._warned):
+                self._group.start_soon(self._tick)
+                self._refresh_status()
+                for warning in warnings:
+                    self.tell(warning, "warning")
+                await self.reopening.show()
+                for text in said_before:
+                    self.send(text)
+                self._group.start_soon(self._work)
+                await self.screen.closed()
+            self._group.cancel_scope.cancel()
+
+    async def _work(self) -> None:
+        """Says what is queued, one after the other."""
+        while True:
+            while self.conversation.queued and not self.read_only:
+                await self._say(self.conversation.queued.pop(0))
+            self._more = anyio.Event()
+            await self._more.wait()
+
+    async def _say(self, text: str) -> None:
+        whole = self.line.whole(text)
+        self.print(Said(text))
+        parts, notices = await to_thread.run_sync(parts_of, whole, self.cwd)
+        for notice in notices:
+            self.tell(notice)
+        await self._running(partial(self._begin, parts))
+
+    async def _begin(self, parts: list[Part]) -> None:
+        await self.reopening.end_what_is_open()
+        await self.conversation.say(parts)
+
+    async def go_on(self, run_id: str) -> None:
+        await self._running(partial(self.conversation.go_on, run_id))
+
+    async def _running(self, run: Callable[[], Awaitable[object]]) -> None:
+        """What goes wrong is told, and what was to follow comes back to be edited."""
+        self.transcript.begin()
+        self.screen.title(f"treadle: working in {self.cwd.name}")
+        try:
+            await run()
+        except AgentError as e:
+            self.tell(e.message, "error")
+            self._give_back()
+        finally:
+            self.transcript.live.calm()
+            self._refresh_status()
+            self.screen.title(f"treadle: {self.cwd.name}")
+            self.screen.refresh()
+
+    async def _tick(self) -> None:
+        """Spinners turn while something runs."""
+        while True:
+            await anyio.sleep(TICK_S)
+            if self.transcript.live.running_since is not None:
+                self.screen.refresh()
+
+    def _happened(self, event: events.Event) -> None:
+        self.print(*self.transcript.apply(event))
+        if isinstance(event, events.TurnStart | events.UsageReported | events.RunStart):
+            self._refresh_status()
+        self.screen.refresh()
+
+    def _refresh_status(self) -> None:
+        conversation, status = self.conversation, self.status
+        status.model = cast("str", conversation.setting.agent.model or self.config.models.large)
+        status.mode = conversation.setting.mode
+        status.window_tokens = conversation.window_tokens or status.window_tokens
+        info = conversation.info()
+        status.session = "" if info is None else info.title
+        self.screen.refresh()
+
+    # ------------------------------------------------------------ drawing
+
+    def print(self, *blocks: Block) -> None:
+        self.blocks.extend(blocks)
+        self.screen.print(*blocks)
+
+    def tell(self, text: str, style: str = "dim") -> None:
+        self.print(Notice(self.runtime.redact(text), style))
+
+    def show(self, renderable: RenderableType) -> None:
+        self.print(Drawn(renderable))
+
+    def _warned(self, text: str) -> None:
+        self.tell(text, "warning")
+
+    # ------------------------------------------------------------ what the person says
+
+    def send(self, text: str | None = None, *, shown: str | None = None) -> None:
+        """What was typed, or `text` as if it had been: at once, or after the run that is under way."""
+        said = self.line.take() if text is None else text
+        if not said.strip():
+            return
+        if is_command(said):
+            self.soon(self._command, said)
+            return
+        if self.read_only:
+            self.line.give_back(said)
+            self.tell(self.read_only, "warning")
+            return
+        self.conversation.queued.append(said)
+        self._more.set()
+        self.screen.refresh()
+
+    async def _command(self, said: str) -> None:
+        found = self.commands.find(said)
+        if isinstance(found, Unknown):
+            self.line.give_back(said)
+            self.tell(found.message, "warning")
+            return
+        command, rest = found
+        if self.conversation.is_running and not command.while_running:
+            self.line.give_back(said)
+            self.tell(f"/{command.name} has to wait for the end of the run: press Escape to interrupt it.", "warning")
+            return
+        try:
+            await command.run(self, rest)
+        except AgentError as e:
+            self.tell(e.message, "error")
+
+    def steer(self) -> None:
+        """What was typed, for the run that is under way; where none is, it is sent."""
+        text = self.line.take()
+        if not text.strip():
+            return
+        if not self.conversation.steer(self.line.whole(text)):
+            self.send(text)
+
+    def wake(self) -> None:
+        """What is queued may be said now."""
+        self._more.set()
+
+    def _give_back(self) -> None:
+        """What was queued comes back to be edited: after an interruption it may not be meant any more."""
+        if self.conversation.queued:
+            self.line.give_back("\n".join(self.conversation.queued))
+            self.conversation.queued.clear()
+
+    # ------------------------------------------------------------ keys
+
+    def escape(self) -> None:
+        if self.conversation.is_running:
+            self._give_back()
+            self.conversation.interrupt()
+            return
+        now = anyio.current_time()
+        if now - self._escaped_at < TWICE_S:
+            self._escaped_at = -TWICE_S
+            self._note("")
+            self.soon(pick_point, self)
+        else:
+            self._escaped_at = now
+            self._note("Escape again: back to an earlier point")
+
+    def interrupt(self) -> None:
+        if not self.line.is_empty:
+            self.line.clear()
+        elif self.conversation.is_running:
+            self._give_back()
+            self.conversation.interrupt()
+        else:
+            now = anyio.current_time()
+            if now - self._stopped_at < TWICE_S:
+                self.screen.close()
+            self._stopped_at = now
+            self._note("Ctrl-C again to quit")
+
+    def leave(self) -> None:
+        if not self.conversation.is_running:
+            self.screen.close()
+            return
+        self.soon(self._leave_anyway)
+
+    async def _leave_anyway(self) -> None:
+        if await confirm(self.screen, "A run is under way. Interrupt it and quit?", yes="Quit", no="Stay"):
+            self.screen.close()
+
+    def _note(self, text: str) -> None:
+        """In the status line, for a moment."""
+        self.status.note = text
+        self.screen.refresh()
+        if text:
+            self.soon(self._forget_note, text)
+
+    async def _forget_note(self, text: str) -> None:
+        await anyio.sleep(TWICE_S)
+        if self.status.note == text:
+            self._note("")
+
+    def cycle_mode(self) -> None:
+        mode = self.conversation.setting.mode
+        self.use_mode(MODES[(MODES.index(mode) + 1) % len(MODES)] if mode in MODES else MODES[0])
+
+    def view(self) -> None:
+        self.soon(view, self.screen, "Everything so far", list(self.blocks))
+
+    def show_todos(self) -> None:
+        self.soon(self._command, "/todos")
+
+    def edit(self) -> None:
+        from treadle.tui.editor import edited  # noqa: PLC0415  only where somebody asks for it
+
+        async def work() -> None:
+            try:
+                text = await edited(self.screen, self.line.whole(self.line.buffer.text))
+            except AgentError as e:
+                self.tell(e.message, "error")
+                return
+            self.line.put(text)
+            self.screen.refresh()
+
+        self.soon(work)
+
+    def redraw(self) -> None:
+        self.screen.redraw()
+
+    def soon(self, work: Callable[..., Awaitable[Any]], *arguments: Any) -> None:
+        """In a task of its own."""
+        assert self._group is not None, "keys come while it runs"
+        self._group.start_soon(partial(work, *arguments))
+
+    # ------------------------------------------------------------ what commands change
+
+    def use_mode(self, mode: Mode) -> None:
+        self.conversation.use_mode(mode)
+        self._refresh_status()
+
+    def use_model(self, model: str) -> None:
+        name = from_anywhere(model)
+        self.runtime.models.get(name, scope="chat")
+        self.conversation.use_model(name)
+        self.status.window_tokens = None
+        self._refresh_status()
+
+    async def open(self, session_id: str | None) -> None:
+        self.conversation.open(session_id)
+        self._granted.clear()
+        self.transcript.forget()
+        await self.reopening.show()
+        self._refresh_status()
+
+    # ------------------------------------------------------------ approvals
+
+    async def _approve(self, request: ApprovalRequest) -> Approve | Deny:
+        if request.pattern and self._granted.issuperset(request.pattern):
+            return Approve()
+        preview = await to_thread.run_sync(preview_of, request.name, request.arguments, self.cwd)
+        slot = Approval(request, preview, self.theme, view=partial(self.soon, self._view_all, request), typed=self.line.buffer.insert_text, columns=lambda: self.screen.columns)
+        said = await self.screen.ask(slot)
+        if said.scope == "no":
+            return Deny(said.reason)
+        if said.scope != "once" and request.pattern:
+            await self._grant(request.pattern, always=said.scope == "always")
+        return Approve()
+
+    async def _grant(self, pattern: tuple[str, ...], *, always: bool) -> None:
+        try:
+            if self.conversation.session_id is not None:
+                self.runtime.allow(self.conversation.session_id, pattern)
+            self._granted.update(pattern)
+            if always:
+                await to_thread.run_sync(for_always, Path(self.config.home or home(os.environ)) / CONFIG_NAME, pattern)
+        except AgentError as e:
+            self.tell(f"Allowed this once only: {e.message}", "warning")
+
+    async def _view_all(self, request: ApprovalRequest) -> None:
+        from treadle.tui.blocks import Asked  # noqa: PLC0415  only where somebody wants to see it
+
+        preview = await to_thread.run_sync(preview_of, request.name, request.arguments, self.cwd)
+        await view(self.screen, f"{request.name}: {request.reason}", [Asked(preview)], at_end=False)
+
+

@@ -1,0 +1,32 @@
+"""The input in the person's own editor. Entry: `edited`."""
+
+from __future__ import annotations
+
+import os
+import shlex
+import tempfile
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import anyio
+
+from treadle.errors import AgentError
+
+if TYPE_CHECKING:
+    from treadle.tui.screen import Screen
+
+
+async def edited(screen: Screen, text: str) -> str:
+    """Lends the terminal to $VISUAL, $EDITOR or vi, and gives what was saved. Raises AgentError(invalid) where that cannot be started, or fails."""
+    command = shlex.split(os.environ.get("VISUAL") or os.environ.get("EDITOR") or "vi")
+    with tempfile.TemporaryDirectory(prefix="treadle-") as folder:  # for the user alone
+        file = Path(folder) / "prompt.md"
+        file.write_text(text)
+        async with screen.lent():
+            try:
+                done = await anyio.run_process([*command, str(file)], stdin=None, stdout=None, stderr=None, check=False)
+            except OSError as e:
+                raise AgentError("invalid", f"{command[0]!r} cannot be started: {e.strerror or e}. Set EDITOR to your editor") from e
+        if done.returncode:
+            raise AgentError("invalid", f"{command[0]!r} ended with {done.returncode}: nothing was taken from it")
+        return file.read_text(errors="replace").rstrip("\n")

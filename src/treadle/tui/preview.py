@@ -1,0 +1,87 @@
+"""What a call would do, for whoever is asked about it: the difference that it makes, the command, or its arguments. Reads, never writes.
+
+Entry: `preview_of`.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any, Final, NamedTuple, TypeAlias, cast
+
+from treadle.plain import plain
+
+READ_BYTES: Final = 1_000_000
+TEXT_CHARS: Final = 200_000
+
+
+class Difference(NamedTuple):
+    """Of one file."""
+
+    path: str
+    before: str
+    after: str
+
+
+class Words(NamedTuple):
+    """A command, or whatever else there is to be read."""
+
+    text: str
+    is_command: bool = False
+
+
+Preview: TypeAlias = Difference | Words
+
+
+def preview_of(name: str, arguments: object, cwd: Path) -> Preview:
+    """Of a file that cannot be read, or an edit that does not fit it, what was said is shown."""
+    if not isinstance(arguments, dict):
+        return Words(plain(str(arguments))[:TEXT_CHARS])
+    given = cast("dict[str, Any]", arguments)
+    if name == "bash" and isinstance(command := given.get("command"), str):
+        return Words(_visible(command)[:TEXT_CHARS], is_command=True)
+    if name in ("write", "edit") and isinstance(path := given.get("path"), str):
+        found = _written(given, path, cwd) if name == "write" else _edited(given, path, cwd)
+        if found is not None:
+            return found
+    return Words(plain(json.dumps(given, indent=2, ensure_ascii=False, default=str))[:TEXT_CHARS])
+
+
+def _visible(command: str) -> str:
+    """What a terminal would obey or hide is shown as it is written in Python."""
+    return "".join(c if c in "\n\t" or plain(c) == c else repr(c)[1:-1] for c in command)
+
+
+def _written(given: Mapping[str, Any], path: str, cwd: Path) -> Difference | None:
+    content = given.get("content")
+    return Difference(plain(path), _clean(_text_of(cwd / path) or ""), _clean(content)) if isinstance(content, str) else None
+
+
+def _edited(given: Mapping[str, Any], path: str, cwd: Path) -> Difference | None:
+    edits, before = given.get("edits"), _text_of(cwd / path)
+    if not isinstance(edits, list):
+        return None
+    pairs = [(str(edit.get("old", "")), str(edit.get("new", "")), bool(edit.get("all"))) for edit in cast("list[dict[str, Any]]", edits)]
+    after = before
+    for old, new, every in pairs:
+        if after is None or not old or old not in after:
+            return Difference(plain(path), _clean("\n".join(old for old, _, _ in pairs)), _clean("\n".join(new for _, new, _ in pairs)))
+        after = after.replace(old, new) if every else after.replace(old, new, 1)
+    assert before is not None, "there is an edit, or nothing has changed"
+    return Difference(plain(path), _clean(before), _clean(after or ""))
+
+
+def _clean(text: str) -> str:
+    return "\n".join(plain(line) for line in text.split("\n"))
+
+
+def _text_of(path: Path) -> str | None:
+    """None where there is none, it is too large, or no text."""
+    try:
+        if not path.is_file() or os.path.getsize(path) > READ_BYTES:
+            return None
+        return path.read_text()
+    except (OSError, UnicodeDecodeError):
+        return None

@@ -1,0 +1,115 @@
+"""What stands on the screen when a conversation is opened: what was said in it, and what became of its last run. Entry: `Reopening`.
+
+A run that was cut can go on; one that another process drives can only be looked at, until it is over.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Final
+
+import anyio
+
+from treadle.errors import AgentError
+from treadle.journal import RunInfo
+from treadle.message import Message
+from treadle.plain import one_line
+from treadle.todos import standing
+from treadle.tui.blocks import Notice
+from treadle.tui.confirm import confirm
+from treadle.types import now
+from treadle.units import ago, count
+
+if TYPE_CHECKING:
+    from treadle.tui.chat import Chat
+
+SHOWN_MESSAGES: Final = 40
+"""The last ones; the viewer and `treadle sessions show` have all."""
+POLL_S: Final = 1.0
+
+
+class Reopening:
+    def __init__(self, chat: Chat) -> None:
+        self._chat = chat
+        self._open = ""
+        """A run that has no end, and with which the person did not go on."""
+
+    async def show(self) -> None:
+        """Of a new conversation, who is there. Raises nothing: what cannot be read is told."""
+        chat = self._chat
+        info = chat.conversation.info()
+        if info is None:
+            return
+        try:
+            messages = await chat.conversation.messages()
+            left = await chat.conversation.unfinished()
+            if left is not None:
+                messages = [*messages, *await self._of(left)]
+        except AgentError as e:
+            chat.tell(e.message, "error")
+            return
+        self._draw(messages, f"{one_line(chat.runtime.redact(info.title))}, changed {ago(info.updated_at, now())} ago")
+        if left is not None:
+            await self._left(left)
+
+    async def _of(self, run: RunInfo) -> Sequence[Message]:
+        """What was said in a run that has no end."""
+        state = await self._chat.runtime.journal.load(run.run_id)
+        return state.history[state.prompt_at :]
+
+    def _draw(self, messages: Sequence[Message], title: str) -> None:
+        chat = self._chat
+        shown = messages[-SHOWN_MESSAGES:]
+        if len(messages) > len(shown):
+            chat.print(Notice(f"{count(len(messages) - len(shown), 'earlier message')}: `treadle sessions show {chat.conversation.session_id}`"))
+        for message in shown:
+            chat.print(*chat.transcript.replay(message))
+        chat.transcript.live.todos = standing(messages)
+        chat.print(Notice(title))
+
+    async def _left(self, run: RunInfo) -> None:
+        if run.status == "running":
+            await self._look_on(run)
+        elif run.status == "waiting":
+            await self._offer(run, "The last run waits for an answer of yours. Go on with it?")
+        else:
+            await self._offer(run, "The last run was cut off before its end. Go on with it? Nothing that may not happen twice is repeated unasked.")
+
+    async def _offer(self, run: RunInfo, question: str) -> None:
+        chat = self._chat
+        if await confirm(chat.screen, question, yes="Go on", no="Not now"):
+            chat.soon(chat.go_on, run.run_id)
+            return
+        self._open = run.run_id
+        chat.tell("It stays open. /resume asks again; your next message ends it first.")
+
+    async def end_what_is_open(self) -> None:
+        """Before something else is said: a run that the person did not go on with ends as cancelled. Raises AgentError where it cannot."""
+        run_id, self._open = self._open, ""
+        if run_id:
+            await self._chat.runtime.kill(run_id)
+
+    async def _look_on(self, run: RunInfo) -> None:
+        chat = self._chat
+        holder = await chat.runtime.journal.holder(run.session_id or "")
+        who = "another process" if holder is None else f"process {holder.pid}"
+        chat.read_only = f"This conversation is being worked on by {who}: you can look on here, or begin a /new one."
+        chat.tell(chat.read_only, "warning")
+        chat.soon(self._until_over, run)
+
+    async def _until_over(self, run: RunInfo) -> None:
+        """Shows what the other process adds, message by message."""
+        chat = self._chat
+        session, seen = chat.conversation.session_id, {message.id for message in await self._of(run)}
+        while chat.conversation.session_id == session and chat.read_only:
+            await anyio.sleep(POLL_S)
+            info = await chat.runtime.journal.info(run.run_id)
+            for message in await self._of(run):
+                if message.id not in seen:
+                    seen.add(message.id)
+                    chat.print(*chat.transcript.replay(message))
+            if info.status != "running":
+                chat.read_only = ""
+                chat.tell("It is over there: you can go on here." if info.status == "finished" else "It stopped there: /resume goes on with it.")
+                chat.wake()
+                return

@@ -1,0 +1,191 @@
+"""From the command to the first frame, and from there to the open chat: what the first frame does not need is loaded behind it.
+
+Entry: `Wanted`, `chat`.
+"""
+
+from __future__ import annotations
+
+import os
+import signal
+import sys
+from collections.abc import Callable
+from dataclasses import dataclass
+from functools import partial
+from pathlib import Path
+from typing import TYPE_CHECKING, Final
+
+import anyio
+from anyio import to_thread
+
+from treadle.config import Config
+from treadle.tui.input import Input
+from treadle.tui.keys import Actions, bindings
+from treadle.tui.live import Live
+from treadle.tui.region import Region
+from treadle.tui.screen import Screen
+from treadle.tui.status import Status
+from treadle.tui.suggestions import Suggestions
+from treadle.tui.theme import Theme, theme_of
+
+if TYPE_CHECKING:
+    from treadle.runtime import Runtime
+    from treadle.tui.chat import Chat
+    from treadle.tui.conversation import Setting
+
+PLACEHOLDER: Final = "Ask, or say what to do · / commands · @ files"
+ENDING: Final = [signal.SIGTERM, *([signal.SIGHUP] if hasattr(signal, "SIGHUP") else [])]
+LOAD_AFTER_S: Final = 0.4
+"""After the first frame, unless a key comes before: loading takes the processor that drawing needs."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Wanted:
+    """What the command line says. The two functions are called in a thread, once the first frame stands."""
+
+    config: Config
+    cwd: Path
+    history: Path | None
+    """The file of what was typed; None: none is kept."""
+    setting: Callable[[], tuple[Setting, tuple[str, ...]]]
+    """The agent and all that its runs begin with, and what is to be told of it. Raises AgentError."""
+    runtime: Callable[[], Runtime]
+    """Raises AgentError."""
+    session: Callable[[Runtime], str | None]
+    """Which conversation is opened; None: a new one. Raises AgentError."""
+
+
+def chat(wanted: Wanted) -> None:
+    """Until the person leaves. Raises AgentError for what keeps it from beginning, when the terminal is as it was."""
+    anyio.run(_Beginning(wanted).run)
+
+
+class Hands:
+    """What keys set going; as long as the chat is not there, what is sent waits for it."""
+
+    def __init__(self) -> None:
+        self.chat: Actions | None = None
+        self.said: list[str] = []
+        self.line: Input | None = None
+        self.close: Callable[[], None] = lambda: None
+
+    def send(self) -> None:
+        if self.chat is not None:
+            self.chat.send()
+        elif self.line is not None and (text := self.line.take()).strip():
+            self.said.append(text)
+
+    def interrupt(self) -> None:
+        if self.chat is not None:
+            self.chat.interrupt()
+        elif self.line is not None and not self.line.is_empty:
+            self.line.clear()
+        else:
+            self.close()
+
+    def leave(self) -> None:
+        self.chat.leave() if self.chat is not None else self.close()
+
+    def steer(self) -> None:
+        self._then(lambda chat: chat.steer())
+
+    def escape(self) -> None:
+        self._then(lambda chat: chat.escape())
+
+    def cycle_mode(self) -> None:
+        self._then(lambda chat: chat.cycle_mode())
+
+    def view(self) -> None:
+        self._then(lambda chat: chat.view())
+
+    def show_todos(self) -> None:
+        self._then(lambda chat: chat.show_todos())
+
+    def edit(self) -> None:
+        self._then(lambda chat: chat.edit())
+
+    def redraw(self) -> None:
+        self._then(lambda chat: chat.redraw())
+
+    def _then(self, act: Callable[[Actions], None]) -> None:
+        if self.chat is not None:
+            act(self.chat)
+
+
+class _Beginning:
+    """The first frame, and what is loaded behind it."""
+
+    def __init__(self, wanted: Wanted) -> None:
+        self._wanted = wanted
+        config = wanted.config
+        self._theme = theme_of(config.ui.theme, os.environ, sys.stdout.encoding)
+        self._hands, self._touched = Hands(), anyio.Event()
+        self._live = [Live()]
+        self._status = Status(theme=self._theme, live=self._living, model=config.models.large, mode=config.defaults.mode)
+        suggestions = Suggestions(wanted.cwd, config)
+        self._line = Input(self._theme, suggestions, history=wanted.history, placeholder=PLACEHOLDER)
+        region = Region(self._theme, self._living, self._status)
+        self._screen = Screen(self._theme, region, self._line, bindings(self._hands, self._line))
+        region.suggestions = lambda rows: suggestions.drawn(self._line.buffer, rows, self._screen.columns, self._theme)
+        self._hands.line, self._hands.close = self._line, self._screen.close
+        self._suggestions = suggestions
+
+    def _living(self) -> Live:
+        return self._live[0]
+
+    async def run(self) -> None:
+        failed: Exception | None = None
+        async with anyio.create_task_group() as group:
+            group.start_soon(self._end_on_signals)
+            group.start_soon(self._screen.run)
+            try:
+                await self._screen.started()
+                self._line.buffer.on_text_changed += lambda _: self._touched.set()
+                with anyio.move_on_after(LOAD_AFTER_S):
+                    await self._touched.wait()
+                await self._chatting()
+            except Exception as e:  # noqa: BLE001  raised below, where no task group wraps it and the terminal is as it was
+                failed = e
+            finally:
+                with anyio.CancelScope(shield=True):
+                    await self._screen.end()
+                group.cancel_scope.cancel()
+        if failed is not None:
+            raise failed
+
+    async def _chatting(self) -> None:
+        """Raises AgentError for what keeps the chat from opening."""
+        wanted = self._wanted
+        opened, setting, warnings = await to_thread.run_sync(self._loaded)
+        async with wanted.runtime() as runtime:
+            chat = opened(runtime, setting, wanted.session(runtime))
+            self._live[0] = chat.transcript.live
+            self._hands.chat = chat
+            await chat.run(self._hands.said, warnings)
+
+    def _loaded(self) -> tuple[Callable[..., Chat], Setting, tuple[str, ...]]:
+        """In a thread, so that keys are heard meanwhile."""
+        from treadle.tui.chat import Chat, Open  # noqa: PLC0415  the first frame is there without it
+        from treadle.tui.commands.own import own_commands  # noqa: PLC0415  likewise
+        from treadle.tui.transcript import Transcript  # noqa: PLC0415  likewise
+
+        setting, warnings = self._wanted.setting()
+        own, remarks = own_commands(self._wanted.config, self._wanted.cwd)
+        commands = self._suggestions.commands
+        commands.use_own(own)
+        parts = Open(
+            config=self._wanted.config,
+            theme=self._theme,
+            screen=self._screen,
+            line=self._line,
+            status=self._status,
+            transcript=Transcript(),
+            commands=commands,
+        )
+        return partial(Chat, parts), setting, (*warnings, *remarks)
+
+    async def _end_on_signals(self) -> None:
+        """The end of the terminal, or of the system, closes the run first."""
+        with anyio.open_signal_receiver(*ENDING) as signals:
+            async for _ in signals:
+                self._screen.close()
+                return
