@@ -1,6 +1,6 @@
 """What a journal is: where the entries of runs are kept, by whom they may be appended, and what a list of runs shows.
 
-The entries stand in entries.py, the places to keep them in journals/. Entry: `Journal`, `RunWriter`, `RunInfo`.
+The entries stand in entries.py, the places to keep them in journals/. Entry: `Journal`, `RunWriter`, `RunInfo`, `Holder`.
 """
 
 from __future__ import annotations
@@ -54,6 +54,18 @@ class RunInfo(Value, frozen=True, kw_only=True):
     """What these two are made of; empty where an older version wrote the run's end."""
     entries: int
     """How many there are, and the sequence of the last."""
+
+
+class Holder(Value, frozen=True, kw_only=True):
+    """Who drives the run that a session has under way."""
+
+    run_id: str
+    pid: int | None
+    """As that process sees itself: in a container it is another number outside. None where it does not say."""
+    host: str | None
+    """None where an older version drives it."""
+    since: Time
+    """When that run began, or was last resumed."""
 
 
 class Freed(Value, frozen=True, kw_only=True):
@@ -160,6 +172,10 @@ class Journal(Protocol):
 
     async def runs(self, *, limit: int | None = None, session_id: str | None = None) -> list[RunInfo]:
         """Newest first."""
+        ...
+
+    async def holder(self, session_id: str) -> Holder | None:
+        """Who drives the session's run, in whatever process, this one too; None where nobody does, also where a run waits or was left behind."""
         ...
 
     async def costs(self, by: By, *, since: date | None = None) -> Costs:

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import asyncio
+import os
+import socket
 from collections.abc import AsyncIterator, Awaitable, Callable
 from dataclasses import dataclass
 from datetime import date
@@ -17,7 +19,7 @@ import pytest
 from tests.journals.runs import AT, USED, answers, asks, at, entries_of, fact, finished, gives, late, message, refuses, resumed, says, started
 from tests.strategies import examples_of
 from treadle.entries import CancelAsked, Entry, Fork, ModelResponded, RunFinished, RunStarted, ToolFinished, ToolStarted
-from treadle.journal import Journal, RunWriter
+from treadle.journal import Holder, Journal, RunWriter
 from treadle.journals.memory import MemoryJournal
 from treadle.journals.sqlite import SqliteJournal
 from treadle.message import decode_message
@@ -318,6 +320,33 @@ async def test_a_session_has_one_run_that_is_not_finished(journal: Journal) -> N
     await journal.begin(started("run_2", session="ada"))
     with refuses("invalid", "'run_3'"):
         await journal.read("run_3")
+
+
+async def test_who_holds_a_session_is_told(journal: Journal) -> None:
+    assert await journal.holder("ada") is None
+    writer = await journal.begin(started(session="ada"))
+    held = await journal.holder("ada")
+    assert held == Holder(run_id="run_1", pid=os.getpid(), host=socket.gethostname(), since=started().at)
+    assert await journal.holder("bob") is None
+    await writer.append([fact("a")])
+    await writer.release(waiting=True)
+    assert await journal.holder("ada") is None
+    again = await journal.take_over("run_1")
+    await again.append([back := resumed(2), fact("b")])
+    held = await journal.holder("ada")
+    assert held is not None
+    assert (held.run_id, held.since) == ("run_1", back.at)
+    await again.append([FINISHED])
+    await again.release()
+    assert await journal.holder("ada") is None
+
+
+async def test_a_run_that_is_a_part_of_another_holds_no_session(journal: Journal) -> None:
+    await journal.begin(started("run_1", session="ada"))
+    await journal.begin(started("run_2", session="ada", parent="run_1"))
+    held = await journal.holder("ada")
+    assert held is not None
+    assert held.run_id == "run_1"
 
 
 async def test_parts_of_a_run_and_other_sessions_are_free(journal: Journal) -> None:

@@ -5,15 +5,17 @@ A finished run is packed into compressed JSON, so that a million of them cost li
 
 from __future__ import annotations
 
+import os
+import socket
 import zlib
 from collections.abc import Callable, Sequence
 from datetime import date
 from typing import TYPE_CHECKING
 
 from treadle.costs import By, Costs, Tally
-from treadle.entries import Entry, Fork, Record, RunFinished, RunStarted, ToolLate
+from treadle.entries import Entry, Fork, Record, RunFinished, RunResumed, RunStarted, ToolLate
 from treadle.errors import AgentError
-from treadle.journal import Freed, Journal, RunInfo, RunStatus, RunWriter, info_of, read_run, spent, unknown_run
+from treadle.journal import Freed, Holder, Journal, RunInfo, RunStatus, RunWriter, info_of, read_run, spent, unknown_run
 from treadle.json_text import decode_json, encode_json
 from treadle.loading import forked, load
 from treadle.message import Message
@@ -182,6 +184,14 @@ class MemoryJournal:
     async def runs(self, *, limit: int | None = None, session_id: str | None = None) -> list[RunInfo]:
         wanted = [run for run in reversed(self._runs.values()) if session_id in (None, run.session_id)]
         return [info_of(run.unpacked(), run.status) for run in wanted[:limit]]
+
+    async def holder(self, session_id: str) -> Holder | None:
+        run_id = self._last.get(session_id, "")
+        run = self._runs.get(run_id)
+        if run is None or not run.held:
+            return None
+        since = next(entry.at for entry in reversed(run.entries) if isinstance(entry, RunStarted | RunResumed))
+        return Holder(run_id=run_id, pid=os.getpid(), host=socket.gethostname(), since=since)
 
     async def costs(self, by: By, *, since: date | None = None) -> Costs:
         tally = Tally(by, since=since)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from datetime import datetime
 from pathlib import Path
 
@@ -109,7 +110,7 @@ async def test_a_run_id_that_utf_8_cannot_hold_is_refused(journal: SqliteJournal
 
 async def test_a_second_run_of_a_session_is_told_what_to_do_about_the_first(journal: SqliteJournal) -> None:
     writer = await journal.begin(started(session="ada"))
-    with refuses("busy", "run_1 of this session is running already: wait for its end, or stop it with `treadle runs kill run_1`"):
+    with refuses("busy", f"run_1 of this session is running already, in process {os.getpid()}: wait for its end, or stop it with `treadle runs kill run_1`"):
         await journal.begin(started("run_2", session="ada"))
     await writer.release(waiting=True)
     with refuses("busy", "run_1 of this session is not finished: `treadle runs resume run_1` goes on with it, `treadle runs kill run_1` closes it"):

@@ -315,3 +315,32 @@ def test_a_failure_is_named_as_sqlite_names_it(statement: str, name: str) -> Non
     with pytest.raises(apsw.Error) as caught:
         apsw.Connection(":memory:").execute(statement)
     assert f"({name}" in translated(caught.value, Path("j")).message
+
+
+async def test_an_error_that_cannot_be_told_is_told_as_what_went_wrong_then(path: Path, disk: FailingDisk, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Else those who wait for the writing thread wait for ever."""
+
+    def fails(*_: object) -> AgentError:
+        raise ValueError("no words for it")
+
+    journal = SqliteJournal.open(path)
+    writers = [await journal.begin(started(f"run_{n}")) for n in range(8)]
+    monkeypatch.setattr("treadle.journals.sqlite.writer.translated", fails)
+    told: list[str] = []
+
+    async def append(number: int) -> None:
+        try:
+            await writers[number].append([fact("a"), begun("c")])
+        except ValueError as e:
+            told.append(str(e))
+
+    disk.sync_fails = apsw.IOError
+    with anyio.fail_after(10):
+        async with anyio.create_task_group() as group:
+            for number in range(8):
+                group.start_soon(append, number)
+    assert told == ["no words for it"] * 8
+    disk.sync_fails = None
+    monkeypatch.undo()
+    assert await writers[0].append([fact("b")]) == 1
+    await journal.aclose()

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import signal
+import socket
 import subprocess
 import sys
 import threading
@@ -21,6 +22,7 @@ from tests.journals.sqlite.conftest import Look
 from treadle.entries import ModelSwitched
 from treadle.errors import AgentError
 from treadle.file_lock import hold
+from treadle.journal import Holder
 from treadle.journals.sqlite import SqliteJournal
 from treadle.journals.sqlite.workers import Workers
 
@@ -87,6 +89,21 @@ async def test_a_living_process_keeps_its_run(journal: SqliteJournal, start: Sta
     with refuses("busy", f"run_1 is being driven by process {process.pid}: wait for its end, or stop it"):
         await journal.take_over("run_1")
     assert process.ask("append run_1 a") == "2"
+
+
+async def test_who_holds_a_session_is_told_across_processes(journal: SqliteJournal, start: Starts) -> None:
+    process = start()
+    process.ask("begin run_1 ada")
+    held = await journal.holder("ada")
+    assert held == Holder(run_id="run_1", pid=process.pid, host=socket.gethostname(), since=started().at)
+    with refuses("busy", f"run_1 of this session is running already, in process {process.pid}: wait for its end"):
+        await journal.begin(started("run_2", session="ada"))
+    process.kill()
+    assert await journal.holder("ada") is None
+    assert start().ask("take run_1") == "fence 2"
+    taken = await journal.holder("ada")
+    assert taken is not None
+    assert taken.pid not in (None, process.pid)
 
 
 async def test_a_killed_processs_run_is_free_at_once(journal: SqliteJournal, start: Starts, path: Path) -> None:
@@ -254,7 +271,7 @@ async def test_a_worker_registers_when_it_drives_and_goes_when_it_closes(path: P
     assert not folder.exists()
     await journal.begin(started())
     (lock,) = folder.iterdir()
-    assert lock.read_text() == f"{os.getpid()}\n"
+    assert lock.read_text() == f"{os.getpid()}\n{socket.gethostname()}\n"
     await journal.aclose()
     assert list(folder.iterdir()) == []
 
@@ -361,12 +378,16 @@ def test_the_files_of_the_dead_are_cleared_away(tmp_path: Path) -> None:
     workers.leave()
 
 
-def test_a_driver_that_does_not_say_its_process_is_alive_all_the_same(tmp_path: Path) -> None:
+@pytest.mark.parametrize(
+    ("says", "pid", "process"),
+    [("", "unknown", (None, None)), ("what\n", "unknown", (None, None)), ("12\n", "12", (12, None)), ("12\nhere\n", "12", (12, "here"))],
+)
+def test_a_driver_is_alive_whatever_it_says_of_its_process(tmp_path: Path, says: str, pid: str, process: tuple[int | None, str | None]) -> None:
     workers = Workers(tmp_path / "journal.db")
     workers.folder.mkdir()
-    descriptor = hold(workers.folder / "worker_silent.lock", "")
+    descriptor = hold(workers.folder / "worker_odd.lock", says)
     try:
-        assert workers.alive("worker_silent") == "unknown"
+        assert (workers.alive("worker_odd"), workers.process("worker_odd")) == (pid, process)
     finally:
         os.close(descriptor)
 

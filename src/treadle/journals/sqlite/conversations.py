@@ -1,6 +1,6 @@
 """A session's rows, as the runs in it make and change them: who may begin, what counts as said, when it last changed.
 
-What people do with sessions is sessions.py's, what is in view of one view.py's business. Entry: `joined`, `ran`.
+What people do with sessions is sessions.py's, what is in view of one view.py's business. Entry: `joined`, `ran`, `holder`.
 """
 
 from __future__ import annotations
@@ -9,8 +9,9 @@ from typing import NamedTuple, cast
 
 from treadle.entries import RunStarted
 from treadle.errors import AgentError
+from treadle.journal import Holder
 from treadle.journals.sqlite.database import Cursor
-from treadle.journals.sqlite.rows import micros, storable
+from treadle.journals.sqlite.rows import bodies, micros, place_of, read_stored, storable
 from treadle.journals.sqlite.workers import Workers
 from treadle.session_store import NEW_SESSION, title_of
 from treadle.types import Time
@@ -95,14 +96,36 @@ def next_pos(db: Cursor, num: int) -> int:
 
 
 def _refuse_second(db: Cursor, num: int, workers: Workers) -> None:
-    row = db.execute("select id, owner from runs where session = ? and finished is null and parent is null", (num,)).fetchone()
+    row = _open_run(db, num)
     if row is None:
         return
-    run_id, owner = row
-    if workers.alive(owner) is not None:
-        raise AgentError("busy", f"run {run_id} of this session is running already: wait for its end, or stop it with `treadle runs kill {run_id}`")
+    _, run_id, owner, _ = row
+    if (process := workers.alive(owner)) is not None:
+        now_what = f"wait for its end, or stop it with `treadle runs kill {run_id}`"
+        raise AgentError("busy", f"run {run_id} of this session is running already, in process {process}: {now_what}")
     ways = f"`treadle runs resume {run_id}` goes on with it, `treadle runs kill {run_id}` closes it"
     raise AgentError("busy", f"run {run_id} of this session is not finished: {ways}")
+
+
+def holder(db: Cursor, session_id: str, workers: Workers) -> Holder | None:
+    """Who drives the session's open run; None where nobody does."""
+    session = number_of(db, session_id)
+    row = None if session is None else _open_run(db, session)
+    if row is None:
+        return None
+    num, run_id, owner, schema = row
+    if (process := workers.process(owner)) is None:
+        return None
+    resumed = "select max(place & 0xffffffff) from entries where place > ? and place <= ? and type = 'run.resumed'"
+    seq = db.execute(resumed, (place_of(num, 0), place_of(num, 0xFFFFFFFF))).get or 1
+    ((_, data),) = bodies(db, num, after=seq - 1, to=seq)
+    return Holder(run_id=run_id, pid=process.pid, host=process.host, since=read_stored(data, schema).at)
+
+
+def _open_run(db: Cursor, session: int) -> tuple[int, str, str | None, int] | None:
+    """Number, id, worker and schema of the one run that is not finished."""
+    row = db.execute("select num, id, owner, schema from runs where session = ? and finished is null and parent is null", (session,)).fetchone()
+    return cast("tuple[int, str, str | None, int] | None", row)
 
 
 def _showable(title: str) -> str:

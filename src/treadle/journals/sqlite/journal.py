@@ -18,9 +18,9 @@ import apsw
 from treadle.costs import By, Costs
 from treadle.entries import Fork, Record, RunFinished, RunStarted
 from treadle.errors import AgentError
-from treadle.journal import Freed, Journal, RunInfo, RunWriter, info_of, read_run
+from treadle.journal import Freed, Holder, Journal, RunInfo, RunWriter, info_of, read_run
 from treadle.journals.sqlite import driving, pruning, search
-from treadle.journals.sqlite.conversations import joined, number_of, ran
+from treadle.journals.sqlite.conversations import holder, joined, number_of, ran
 from treadle.journals.sqlite.database import Cursor
 from treadle.journals.sqlite.listing import costs, listed
 from treadle.journals.sqlite.places import prepare
@@ -212,6 +212,9 @@ class SqliteJournal:
             return list(listed(db, self._workers, "where session = ? order by num desc limit ?", (session, most)))
 
         return await self._readers.read(read)
+
+    async def holder(self, session_id: str) -> Holder | None:
+        return await self._readers.read(lambda db: holder(db, session_id, self._workers))
 
     async def costs(self, by: By, *, since: date | None = None) -> Costs:
         return await self._readers.read(lambda db: costs(db, by, since))

@@ -6,13 +6,23 @@ No heartbeats and no clock: a killed worker is dead at once, a stopped one is al
 from __future__ import annotations
 
 import os
+import socket
 import threading
 from pathlib import Path
+from typing import NamedTuple
 
 from treadle.errors import AgentError
 from treadle.file_lock import hold, is_held
 from treadle.journals.sqlite.forks import abandon_in_children
 from treadle.types import new_id
+
+
+class Process(NamedTuple):
+    """Of a living worker, as far as its lock file says."""
+
+    pid: int | None
+    host: str | None
+    """None: an older version, which says none."""
 
 
 class Workers:
@@ -37,7 +47,7 @@ class Workers:
         try:
             self.folder.mkdir(mode=0o700, exist_ok=True)
             self._clear()
-            self._descriptor = hold(self._file(me), f"{os.getpid()}\n")
+            self._descriptor = hold(self._file(me), f"{os.getpid()}\n{socket.gethostname()}\n")
         except OSError as e:
             reason = f"the lock that says who drives a run cannot be made in {str(self.folder)!r} ({e.strerror or e}): make it writable"
             raise AgentError("agent", reason) from e
@@ -45,10 +55,18 @@ class Workers:
 
     def alive(self, worker: str | None) -> str | None:
         """The process id of a living worker; None for a dead one."""
+        process = self.process(worker)
+        return None if process is None else "unknown" if process.pid is None else str(process.pid)
+
+    def process(self, worker: str | None) -> Process | None:
+        """None for a dead worker."""
         if worker is None or "/" in worker:
             return None
         held = is_held(self._file(worker))
-        return None if held is None else held.strip() or "unknown"
+        if held is None:
+            return None
+        pid, host, *_ = (*held.split(), "", "")
+        return Process(int(pid) if pid.isdecimal() else None, host or None)
 
     def leave(self) -> None:
         """All that it held is free. Idempotent."""
