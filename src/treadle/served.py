@@ -20,7 +20,7 @@ from treadle.errors import AgentError
 from treadle.tooling import Tool
 
 if TYPE_CHECKING:
-    from treadle.tools.mcp import McpServer, McpServers, Question
+    from treadle.tools.mcp import McpServer, McpServers, Question, Standing
 
 
 class Served:
@@ -58,6 +58,15 @@ class Served:
         servers, taken = cast("Sequence[McpServer]", agent.mcp_servers), [tool.name for tool in agent.own_tools]
         self._learn(frozenset(secret for server in servers for secret in server.secrets))
         return tuple(await self._opened().tools(servers, taken=taken, warn=warn))
+
+    def standing(self, agent: Agent[Any, Any]) -> list[Standing]:
+        """How it is with the agent's servers; none is started for it. Blocks while it reads a file."""
+        if not agent.mcp_servers:
+            return []
+        from treadle.tools.mcp import McpServers  # noqa: PLC0415  only where somebody has servers
+
+        servers = self._servers or McpServers(home=self._home(), environment=self._environment())
+        return servers.standing(cast("Sequence[McpServer]", agent.mcp_servers))
 
     def _opened(self) -> McpServers:
         if self._servers is None:

@@ -22,5 +22,6 @@ from treadle.tools.mcp.pins import ChangedTool, Pins
 from treadle.tools.mcp.questions import Ask, Question
 from treadle.tools.mcp.server import McpServer
 from treadle.tools.mcp.servers import McpServers
+from treadle.tools.mcp.upkeep import Standing
 
-__all__ = ["Ask", "ChangedTool", "McpServer", "McpServers", "Pins", "Question"]
+__all__ = ["Ask", "ChangedTool", "McpServer", "McpServers", "Pins", "Question", "Standing"]

@@ -24,7 +24,7 @@ from treadle.tools.mcp.pins import ACCEPT, Pins
 from treadle.tools.mcp.questions import Ask
 from treadle.tools.mcp.server import McpServer
 from treadle.tools.mcp.tool import McpTool
-from treadle.tools.mcp.upkeep import Upkeep
+from treadle.tools.mcp.upkeep import Standing, Upkeep
 
 if TYPE_CHECKING:
     from treadle.tools.mcp.connection import Connection, Era
@@ -111,6 +111,23 @@ class McpServers:
             names.add(tool.name)
             tools.append(tool)
         return tools
+
+    def standing(self, servers: Sequence[McpServer]) -> list[Standing]:
+        """How it is with each, in their order, without asking any. Blocks while it reads which tools have changed."""
+        found: list[Standing] = []
+        try:
+            changed = [] if self.pins is None else self.pins.changed()
+            wrong = ""
+        except AgentError as e:
+            changed, wrong = [], e.message
+        for server in servers:
+            upkeep = self._upkeeps.get(server.process)
+            known = Standing(server.name, server.redactor.text(server.place), "idle") if upkeep is None else upkeep.standing(server)
+            notes = [
+                f"its tool {one.tool!r} has changed and is not offered: look at it, then {ACCEPT} {server.name}" for one in changed if one.server == server.name
+            ]
+            found.append(known._replace(wrong=(*known.wrong, *notes, *([wrong] if wrong else []))))
+        return found
 
     def _check(self) -> None:
         if importlib.util.find_spec("mcp") is None:

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Literal, NamedTuple
 
 import anyio
 from anyio import to_thread
@@ -40,6 +40,19 @@ class _Listed:
     """Of them, by which are wanted."""
 
 
+class Standing(NamedTuple):
+    """How it is with one server, as far as is known without asking it."""
+
+    name: str
+    place: str
+    state: Literal["idle", "running", "failed"]
+    """idle: nobody has wanted it yet, or it has ended by itself."""
+    tools: tuple[str, ...] = ()
+    """As the model calls them, as the server last said."""
+    wrong: tuple[str, ...] = ()
+    """For people: why it cannot be used, and what of it is not offered."""
+
+
 class Upkeep:
     """Calls may come from any task of the runtime's event loop."""
 
@@ -51,6 +64,8 @@ class Upkeep:
         self._era: Era = server.protocol
         self._now: Connection | None = None
         self._listed: _Listed | None = None
+        self._trouble = ""
+        """Why the last connection is none any more; empty where one stands."""
         self._listing = anyio.Lock()
         """One listing at a time: runs that begin together want the same one."""
 
@@ -106,6 +121,15 @@ class Upkeep:
             what = "has no such tool any more" if now is None else "has changed this tool since the run began"
             raise ToolFailed(f"The MCP server {self.server.name!r} {what}: nothing was run. Go on without {tool.name}.")
 
+    def standing(self, server: McpServer) -> Standing:
+        """As `server`, one of those that this connection serves, would say it."""
+        is_running = self._now is not None and self._now.is_usable
+        known = None if self._listed is None else self._listed.offered.get(None if server.tools is None else tuple(server.tools))
+        trouble = () if is_running or not self._trouble else (self._trouble,)
+        notes, tools = ((), ()) if known is None else (known.notes, tuple(tool.name for tool in known.tools.values()))
+        state = "running" if is_running else "failed" if trouble else "idle"
+        return Standing(server.name, server.redactor.text(server.place), state, tools, (*trouble, *notes))
+
     # ------------------------------------------------------------ connecting
 
     async def _connected(self) -> Connection:
@@ -117,8 +141,10 @@ class Upkeep:
         connection = self._now = self._now or self._connect(self.server, self._era)
         await connection.settled.wait()
         if not connection.is_usable:
+            self._trouble = connection.reason
             await self._buried(connection)
             raise self._unreachable(f"it could not be connected to: {connection.reason}")
+        self._trouble = ""
         return connection
 
     async def _buried(self, connection: Connection) -> None:
