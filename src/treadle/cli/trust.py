@@ -18,7 +18,7 @@ from treadle.cli.terminal import put
 from treadle.config import home
 from treadle.config import trust as store
 from treadle.config.file import Broken
-from treadle.config.places import CONFIG_NAME, Project, project_of
+from treadle.config.places import CONFIG_NAME, FOLDER, Project, project_of
 from treadle.errors import AgentError
 from treadle.plain import plain
 from treadle.units import count, size
@@ -37,9 +37,9 @@ def trust(folder: Path, revoke: bool, listing: bool) -> None:
     """Say that a project's own configuration may be used, as it is now.
 
     The project is that of DIR, or of the working directory: the nearest folder above with a .git, else DIR itself. From then on
-    its AGENTS.md files and skills are sent to the model, and the modules under `agents` and the servers under `mcp_servers` of
-    its .treadle/config.yaml count. It never allows what your own permissions do not, and sets no sandbox, address, header, key
-    or journal.
+    its AGENTS.md files and skills are sent to the model, its commands are offered in the chat, and the modules under `agents` and
+    the servers under `mcp_servers` of its .treadle/config.yaml count. It never allows what your own permissions do not, and sets no
+    sandbox, address, header, key or journal.
 
     A file of these that changes, goes or comes voids it all, until you have looked and trust it again.
     """
@@ -85,6 +85,8 @@ def _means(name: str) -> str:
         return "instructs the model"
     if name.endswith(f"/{CONFIG_NAME}") and f"/{store.SKILLS_NAME}/" not in name:
         return "names agents' modules and MCP servers, which are programs that run"
+    if f"{FOLDER}/{store.COMMANDS_NAME}/" in name and f"/{store.SKILLS_NAME}/" not in name:
+        return "is a command of the chat"
     return "belongs to a skill"
 
 

@@ -1,7 +1,7 @@
 """Which projects a person has said may bring configuration, each bound to the content of every file that would count.
 
 A file that changes, goes or comes voids it all: what nobody has looked at is not used. What trust admits is said where it is used
-(keys.py for settings, coding/ for AGENTS.md and skills); nothing here asks anybody. Entry: `trust_of`, `trust`, `revoke`, `trusted`.
+(keys.py for settings, coding/ for AGENTS.md and skills, tui/commands/own.py); nothing here asks anybody. Entry: `trust_of`, `trust`, `revoke`, `trusted`.
 """
 
 from __future__ import annotations
@@ -27,6 +27,7 @@ VERSION = 1
 GUIDANCE_NAME = "AGENTS.md"
 SKILLS_NAME = "skills"
 SKILL_NAME = "SKILL.md"
+COMMANDS_NAME = "commands"
 
 FILES_MAX = 2_000
 TOTAL_MAX_BYTES = 32 << 20
@@ -151,6 +152,7 @@ def _control_files(folder: Path, own: Path) -> Iterator[Path]:
     if os.path.realpath(settings) != os.path.realpath(own):
         yield settings / CONFIG_NAME
         yield from _all_below(settings / SKILLS_NAME)
+        yield from (path for path in _all_below(settings / COMMANDS_NAME) if path.suffix == ".md")
 
 
 def _all_below(folder: Path) -> Iterator[Path]:

@@ -1,0 +1,100 @@
+"""Commands on conversations: which one is open, what it is called, what of it the model still knows."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Final
+
+from treadle.errors import AgentError
+from treadle.plain import one_line
+from treadle.session_store import SessionInfo, Sessions
+from treadle.tui.confirm import confirm
+
+if TYPE_CHECKING:
+    from treadle.tui.desk import Desk
+
+LAST: Final = "last"
+PREFIX: Final = "session_"
+NOTHING_SAID: Final = "nothing has been said here yet"
+
+
+async def pick(desk: Desk, rest: str) -> None:
+    from treadle.tui.pickers.sessions import pick_session  # noqa: PLC0415  only where somebody wants to choose
+
+    session_id = await pick_session(desk)
+    if session_id is not None and (session_id != desk.conversation.session_id or rest):
+        await desk.open(session_id)
+
+
+async def resume(desk: Desk, rest: str) -> None:
+    """Without an id: of the conversation that is open, what was left of its last run is offered again; else the picker."""
+    if rest:
+        await desk.open(find_session(desk.conversation.runtime.sessions, rest, besides=desk.conversation.session_id).id)
+    elif await desk.conversation.unfinished() is not None:
+        await desk.open(desk.conversation.session_id)
+    else:
+        await pick(desk, rest)
+
+
+def find_session(store: Sessions, given: str, *, besides: str | None = None) -> SessionInfo:
+    """By its id, the beginning of it, or `last`: the one that changed last, `besides` that one. Raises AgentError(invalid), with the nearest ids."""
+    if given != LAST and (found := store.get(given)) is not None:
+        return found
+    known = store.list()
+    if given == LAST:
+        for info in known:
+            if info.id != besides:
+                return info
+        raise AgentError("invalid", "there is no other conversation yet")
+    meant = [info for info in known if info.id.startswith((given, PREFIX + given))]
+    if len(meant) == 1:
+        return meant[0]
+    if meant:
+        shown = ", ".join(one_line(info.id) for info in meant[:3]) + ("" if len(meant) <= 3 else ", …")
+        raise AgentError("invalid", f"{given!r} is the beginning of {len(meant)} ids: {shown}. Write more of it")
+    import difflib  # noqa: PLC0415  costs 5 ms of start-up, and ids are rarely wrong
+
+    near = difflib.get_close_matches(given[:200], [info.id for info in known[:1000]], n=3)
+    raise AgentError("invalid", f"there is no conversation {given[:80]!r} here. " + (f"Did you mean {' or '.join(near)}?" if near else "/sessions shows them"))
+
+
+async def begin(desk: Desk, rest: str) -> None:
+    await desk.open(None)
+    desk.tell("A new conversation: what was said before is kept, /sessions finds it.")
+
+
+async def rename(desk: Desk, rest: str) -> None:
+    title = " ".join(one_line(rest, 200).split())
+    if not title:
+        raise AgentError("invalid", "say the title: /rename TITLE")
+    if (session_id := desk.conversation.session_id) is None or not desk.conversation.runtime.sessions.update_title(session_id, title):
+        raise AgentError("invalid", f"{NOTHING_SAID}: a conversation can be renamed once it has begun")
+    desk.status.session = title
+    desk.screen.refresh()
+    desk.tell(f"This conversation is called “{title}” now.")
+
+
+async def compact(desk: Desk, rest: str) -> None:
+    if (session_id := desk.conversation.session_id) is None:
+        raise AgentError("invalid", f"{NOTHING_SAID}: there is nothing to make room in")
+    if desk.conversation.runtime.compact(session_id):
+        desk.tell("Room is made before the model is asked next: old results go, then a model sums up what is old. All of it stays stored.")
+    else:
+        desk.tell("Room is made when your next message is sent: old results go, then a model sums up what is old. All of it stays stored.")
+
+
+async def clear(desk: Desk, rest: str) -> None:
+    conversation = desk.conversation
+    if (session_id := conversation.session_id) is None:
+        desk.screen.redraw()
+        return
+    question = "Forget all that was said in this conversation? The model will know nothing of it. Files stay as they are."
+    if not await confirm(desk.screen, question, yes="Forget it", no="Keep it", danger=True):
+        return
+    await conversation.runtime.clear(session_id)
+    desk.screen.redraw()
+    await desk.open(session_id)
+    desk.tell("Forgotten: the model begins anew. The runs stay in the journal: `treadle runs list` shows them.")
+
+
+async def leave(desk: Desk, rest: str) -> None:
+    desk.leave()

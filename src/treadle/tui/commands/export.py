@@ -1,0 +1,129 @@
+"""`/export`: the conversation as Markdown for people, or as JSON lines as it is stored. Entry: `export`, `as_markdown`."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import re
+import tempfile
+from collections.abc import Iterator, Sequence
+from functools import partial
+from pathlib import Path
+from typing import TYPE_CHECKING, Final
+
+from anyio import to_thread
+
+from treadle.errors import AgentError
+from treadle.message import MediaPart, Message, Part, TextPart, ToolCall, ToolResult, encode_message
+from treadle.plain import one_line, plain
+from treadle.session_store import SessionInfo
+from treadle.tui.confirm import confirm
+from treadle.units import count, local, size
+
+if TYPE_CHECKING:
+    from treadle.tui.desk import Desk
+
+JSON_ENDINGS: Final = (".json", ".jsonl")
+NAME_CHARS: Final = 40
+
+
+async def export(desk: Desk, rest: str) -> None:
+    """Nothing is overwritten without a yes; the file is for its owner's eyes only."""
+    messages, info = await desk.conversation.messages(), desk.conversation.info()
+    if info is None or not messages:
+        raise AgentError("invalid", "nothing has been said here yet: there is nothing to export")
+    path = _place(rest, desk.cwd, info)
+    if path.suffix.lower() in JSON_ENDINGS:
+        data = b"".join(encode_message(message) + b"\n" for message in messages)
+    else:
+        data = desk.conversation.runtime.redact(as_markdown(info, messages)).encode("utf-8", "replace")
+    try:
+        there = await to_thread.run_sync(_is_there, path)
+        question = f"{one_line(str(path), 400)} is there already. Overwrite it?"
+        if there and not await confirm(desk.screen, question, yes="Overwrite", no="Leave it", danger=True):
+            return
+        await to_thread.run_sync(partial(_write, path, data, replace=there))
+    except OSError as e:
+        raise AgentError("invalid", f"{one_line(str(path), 400)} cannot be written: {e.strerror or e}") from e
+    desk.tell(f"{count(len(messages), 'message')} ({size(len(data))}) written to {one_line(str(path), 400)}")
+
+
+def _place(given: str, cwd: Path, info: SessionInfo) -> Path:
+    """Without a name: one made of the title."""
+    if not given:
+        words = re.sub(r"[^a-z0-9]+", "-", info.title.lower()).strip("-")[:NAME_CHARS].strip("-")
+        given = f"{words or 'conversation'}.md"
+    return Path(os.path.normpath(cwd / os.path.expanduser(given)))
+
+
+def _is_there(path: Path) -> bool:
+    """Raises AgentError(invalid) where something else than a file is."""
+    if path.is_dir():
+        raise AgentError("invalid", f"{one_line(str(path), 400)} is a directory: name a file in it")
+    if os.path.lexists(path) and not path.is_file():
+        raise AgentError("invalid", f"{one_line(str(path), 400)} is there, and is no regular file: name another one")
+    return os.path.lexists(path)
+
+
+def _write(path: Path, data: bytes, *, replace: bool) -> None:
+    """In one step, so that what is there is whole, or what it was before. Raises OSError, also where another one has come meanwhile."""
+    path = Path(os.path.realpath(path)) if replace else path  # a link stays one
+    descriptor, temporary = tempfile.mkstemp(prefix=".export-", dir=path.parent)  # mode 0600
+    try:
+        with open(descriptor, "wb") as file:
+            file.write(data)
+        if replace:
+            os.replace(temporary, path)
+            return
+        os.close(os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600))
+        os.replace(temporary, path)
+    except BaseException:
+        with contextlib.suppress(OSError):
+            os.unlink(temporary)
+        raise
+
+
+# ---------------------------------------------------------------- Markdown
+
+
+def as_markdown(info: SessionInfo, messages: Sequence[Message]) -> str:
+    """What was said, what was done, and what came of it; not what the model thought."""
+    lines = [f"# {one_line(info.title, 200)}", "", f"{count(len(messages), 'message')}, {local(info.created_at)} to {local(info.updated_at)}, `{info.id}`", ""]
+    said_by = ""
+    for message in messages:
+        head = "Summary of what was said before" if message.is_summary else {"user": "You", "assistant": "Agent"}.get(message.role, said_by)
+        if head != said_by:
+            lines += [f"## {head}", ""]
+            said_by = head
+        for part in message.parts:
+            lines += _written(part)
+    return "\n".join(lines).rstrip() + "\n"
+
+
+def _written(part: Part) -> Iterator[str]:
+    match part:
+        case TextPart():
+            if text := _clean(part.text).strip("\n"):
+                yield from (text, "")
+        case ToolCall():
+            yield f"**{one_line(part.name)}**"
+            yield from ("", *_fenced(_clean(part.arguments_json), "json"), "")
+        case ToolResult():
+            how = " (nobody knows whether it took effect)" if part.unknown else " (did not work)" if part.is_error else ""
+            yield f"Result of **{one_line(part.name)}**{how}"
+            yield from ("", *_fenced(_clean(part.text).strip("\n"), ""), "")
+        case MediaPart():
+            yield from (f"*{one_line(part.name or part.media_type)}*", "")
+        case _:
+            return
+
+
+def _clean(text: str) -> str:
+    return plain(text.replace("\r\n", "\n"))
+
+
+def _fenced(text: str, language: str) -> list[str]:
+    """In a fence that is longer than any inside of it."""
+    longest = max((len(run) for run in re.findall(r"`{3,}", text)), default=2)
+    fence = "`" * (longest + 1)
+    return [fence + language, text, fence]

@@ -1,0 +1,105 @@
+"""Commands on what the work came to: which files it changed, and the last answer for the clipboard."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterator
+from pathlib import Path
+from typing import TYPE_CHECKING, Final
+
+from rich.console import Group, RenderableType
+from rich.text import Text
+
+from treadle.errors import AgentError
+from treadle.plain import plain
+from treadle.tools.restore import ChangedFile
+from treadle.tui import differences
+from treadle.tui.drawing import Drawing
+from treadle.undoing import changed_files
+from treadle.units import count, size
+
+if TYPE_CHECKING:
+    from treadle.tui.desk import Desk
+
+FILES_MAX: Final = 20
+LINES_MAX: Final = 60
+"""Of the difference of one file."""
+CLIPBOARD_BYTES: Final = 74_000
+"""What most terminals take at once."""
+
+
+# ---------------------------------------------------------------- what changed
+
+
+async def show_changes(desk: Desk, rest: str) -> None:
+    """What `write` and `edit` changed, from before the conversation to what is on the disk now."""
+    conversation = desk.conversation
+    changed = await changed_files(conversation.runtime.journal, await conversation.runs())
+    if not changed:
+        desk.tell("No file was changed by write or edit in this conversation. What commands changed is not known: `git diff` may tell.")
+        return
+    drawing = Drawing(desk.screen.columns, desk.theme)
+    shown = [part for file in changed[:FILES_MAX] for part in _drawn(file, desk.cwd, drawing)]
+    if len(changed) > FILES_MAX:
+        shown.append(Text(f"… and {count(len(changed) - FILES_MAX, 'more file')}", drawing.style("dim")))
+    desk.show(Group(*shown))
+
+
+def _drawn(file: ChangedFile, cwd: Path, drawing: Drawing) -> Iterator[RenderableType]:
+    path = shown_path(file.path, cwd)
+    before, now = _text_of(file.before), _text_of(file.now)
+    if file.why:
+        yield Text(f"{path}: {plain(file.why)}", drawing.style("warning"))
+    elif before is None or now is None:
+        yield Text(f"{path}: changed, and no text", drawing.style("dim"))
+    else:
+        what = " (new)" if file.before is None else " (removed)" if file.now is None else ""
+        yield differences.drawn(path + what, before, now, drawing, most=LINES_MAX)
+
+
+def shown_path(path: str, cwd: Path) -> str:
+    """As a person would type it."""
+    base = os.path.realpath(cwd)
+    return plain(os.path.relpath(path, base) if Path(path).is_relative_to(base) else path)
+
+
+def _text_of(data: bytes | None) -> str | None:
+    """None: it is no text."""
+    try:
+        text = (data or b"").decode()
+    except UnicodeDecodeError:
+        return None
+    return None if "\x00" in text else "\n".join(map(plain, text.split("\n")))
+
+
+# ---------------------------------------------------------------- the clipboard
+
+
+async def copy(desk: Desk, rest: str) -> None:
+    answer = desk.transcript.answer
+    if not answer.strip():
+        raise AgentError("invalid", "there is no answer to copy yet")
+    text, what = (_block(answer, rest), f"Code block {rest}") if rest else (answer.strip(), "The last answer")
+    data = plain(text)
+    desk.screen.copy(data)
+    length = len(data.encode())
+    desk.tell(f"{what} ({size(length)}) was given to the terminal for its clipboard.")
+    if length > CLIPBOARD_BYTES:
+        desk.tell(f"Many terminals take no more than {size(CLIPBOARD_BYTES)} at once: /export writes it to a file.", "warning")
+
+
+def _block(answer: str, which: str) -> str:
+    """Raises AgentError(invalid)."""
+    blocks = code_blocks(answer)
+    if not which.isascii() or not which.isdecimal():
+        raise AgentError("invalid", "say which code block, by its number: /copy 1 is the first one of the last answer")
+    if not 0 < int(which[:6]) <= len(blocks):
+        raise AgentError("invalid", f"the last answer has {count(len(blocks), 'code block')}: there is no code block {which[:6]}")
+    return blocks[int(which) - 1]
+
+
+def code_blocks(answer: str) -> list[str]:
+    """What stands in them, without fences."""
+    from markdown_it import MarkdownIt  # noqa: PLC0415  only where somebody copies
+
+    return [token.content.rstrip("\n") for token in MarkdownIt().parse(answer) if token.type in ("fence", "code_block")]

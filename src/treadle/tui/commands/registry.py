@@ -1,0 +1,140 @@
+"""All commands by name, and which one is meant by what was typed. What each does stands in the files beside this one. Entry: `Commands`.
+
+Light: the completions know every command before the first one is imported.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Awaitable, Callable, Iterator, Sequence
+from dataclasses import dataclass
+from functools import partial
+from importlib import import_module
+from typing import TYPE_CHECKING, Final, NamedTuple, cast
+
+from treadle.plain import one_line
+from treadle.tui.commands.command import Command
+
+if TYPE_CHECKING:
+    from treadle.tui.desk import Desk
+
+NEAREST: Final = 3
+_TYPED: Final = re.compile(r"/([A-Za-z0-9][\w.:-]*)(?:\s+(.*))?\s*", re.DOTALL)
+
+
+class _Ours(NamedTuple):
+    name: str
+    place: str
+    """The module beside this one, and the function in it."""
+    usage: str
+    summary: str
+    while_running: bool = True
+
+
+_OURS: Final = (
+    _Ours("help", "view:show_help", "", "keys and commands"),
+    _Ours("model", "settings:choose_model", "[NAME]", "which model is asked"),
+    _Ours("mode", "settings:choose_mode", "[MODE]", "what runs unasked"),
+    _Ours("sessions", "conversation:pick", "", "open another conversation", while_running=False),
+    _Ours("resume", "conversation:resume", "[ID]", "open one by its id", while_running=False),
+    _Ours("new", "conversation:begin", "", "begin a conversation", while_running=False),
+    _Ours("rename", "conversation:rename", "TITLE", "give it a title"),
+    _Ours("compact", "conversation:compact", "", "make room in the context"),
+    _Ours("clear", "conversation:clear", "", "forget what was said", while_running=False),
+    _Ours("undo", "going_back:undo", "", "take the last prompt back", while_running=False),
+    _Ours("diff", "files:show_changes", "", "what changed in files"),
+    _Ours("cost", "account:show_cost", "", "tokens and money"),
+    _Ours("context", "account:show_context", "", "how full the context is"),
+    _Ours("todos", "view:show_todos", "", "the to-do list"),
+    _Ours("agents", "around:show_agents", "", "who can be handed work"),
+    _Ours("mcp", "around:show_servers", "", "MCP servers and their tools"),
+    _Ours("config", "settings:show_config", "", "settings that were made"),
+    _Ours("copy", "files:copy", "[N]", "the answer, or its code block N"),
+    _Ours("export", "export:export", "[FILE]", "write it as Markdown or JSON"),
+    _Ours("quit", "conversation:leave", "", "end the chat"),
+)
+"""In the order of `/help`."""
+OUR_NAMES: Final = frozenset(one.name for one in _OURS)
+"""That no command of the user's can have."""
+
+
+@dataclass(frozen=True, slots=True)
+class Unknown:
+    """What no command is called, or more than one."""
+
+    name: str
+    """As it was typed, without its slash."""
+    nearest: tuple[str, ...] = ()
+    is_beginning: bool = False
+    """Whether the nearest ones begin with it."""
+
+    @property
+    def message(self) -> str:
+        """For the person."""
+        name, near = one_line(f"/{self.name}", 40), [f"/{each}" for each in self.nearest]
+        if self.is_beginning:
+            return f"{name} is the beginning of {', '.join(near)}: write more of it"
+        return f"there is no command {name}: " + (f"did you mean {' or '.join(near)}?" if near else "/help lists them")
+
+
+class Commands:
+    """Ours, and the user's own behind them."""
+
+    def __init__(self, own: Sequence[Command] = ()) -> None:
+        self._ours = {
+            one.name: Command(name=one.name, summary=one.summary, usage=one.usage, run=self._of(one), while_running=one.while_running) for one in _OURS
+        }
+        self._by_name = dict[str, Command]()
+        self.use_own(own)
+
+    def _of(self, one: _Ours) -> Callable[[Desk, str], Awaitable[None]]:
+        return self._help if one.name == "help" else partial(_imported, one.place)
+
+    async def _help(self, desk: Desk, rest: str) -> None:
+        from treadle.tui.commands.view import show_help  # noqa: PLC0415  it brings Rich, and most chats begin without it
+
+        await show_help(desk, [*self])
+
+    def use_own(self, own: Sequence[Command]) -> None:
+        """In the place of those that were the user's own before. One with the name of ours is left out."""
+        theirs = {command.name: command for command in sorted(own, key=lambda command: command.name)}
+        self._by_name = {**self._ours, **{name: command for name, command in theirs.items() if name not in self._ours}}
+
+    def __iter__(self) -> Iterator[Command]:
+        """Ours in the order of `/help`, then the user's own by name."""
+        return iter(self._by_name.values())
+
+    def find(self, text: str) -> tuple[Command, str] | Unknown:
+        """What was typed, with its slash -> the command that is meant, and what stands behind its name, stripped.
+
+        By its name, or the beginning of one that no other has.
+        """
+        name, rest = _taken_apart(text)
+        if (command := self._by_name.get(name) or self._by_name.get(name.lower())) is not None:
+            return command, rest
+        begun = [known.name for known in self if name and known.name.startswith(name.lower())]
+        if len(begun) == 1:
+            return self._by_name[begun[0]], rest
+        if begun:
+            return Unknown(name, tuple(begun), is_beginning=True)
+        from difflib import get_close_matches  # noqa: PLC0415  costs 5 ms of start-up, and commands are rarely wrong
+
+        return Unknown(name, tuple(get_close_matches(name.lower()[:80], [known.name for known in self], n=NEAREST)))
+
+
+def is_command(text: str) -> bool:
+    """Whether it is meant for the chat itself: `/name …`, and no path like `/etc/hosts`."""
+    return _TYPED.fullmatch(text.strip()) is not None
+
+
+def _taken_apart(text: str) -> tuple[str, str]:
+    if (typed := _TYPED.fullmatch(text.strip())) is not None:
+        return typed[1], (typed[2] or "").strip()
+    name, _, rest = text.strip().removeprefix("/").partition(" ")
+    return name, rest.strip()
+
+
+async def _imported(place: str, desk: Desk, rest: str) -> None:
+    module, _, function = place.partition(":")
+    run = cast("Callable[[Desk, str], Awaitable[None]]", getattr(import_module(f"treadle.tui.commands.{module}"), function))
+    await run(desk, rest)

@@ -1,0 +1,127 @@
+"""Asks the person yes or no, at the bottom of the screen. What a tool may do is asked elsewhere (approval.py). Entry: `confirm`."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Final
+
+from prompt_toolkit.formatted_text import StyleAndTextTuples
+from prompt_toolkit.key_binding import KeyBindings, KeyBindingsBase, KeyPressEvent
+from prompt_toolkit.layout import Container, Window
+from prompt_toolkit.layout.controls import FormattedTextControl
+
+from treadle.plain import plain, wrapped
+from treadle.tui.slot import Answered, Line
+from treadle.tui.theme import Theme
+
+if TYPE_CHECKING:
+    from treadle.tui.screen import Screen
+
+DEAF_S: Final = 0.5
+"""After it has appeared: what is typed on does not answer it."""
+_BUTTON_ROWS: Final = 1
+
+
+async def confirm(
+    screen: Screen, question: str, *, yes: str = "Yes", no: str = "No", danger: bool = False, clock: Callable[[], float] = time.monotonic
+) -> bool:
+    """What the person says; Escape is no. `danger`: it looks so, and Enter alone means no. Waits while another question stands there."""
+    return await screen.ask(Confirm(screen.theme, question, words=(yes, no), danger=danger, columns=lambda: screen.columns, clock=clock))
+
+
+class Confirm:
+    """The slot: a question of one or more lines, and two answers."""
+
+    def __init__(
+        self,
+        theme: Theme,
+        question: str,
+        *,
+        words: tuple[str, str] = ("Yes", "No"),
+        danger: bool = False,
+        columns: Callable[[], int] = lambda: 80,
+        clock: Callable[[], float] = time.monotonic,
+    ) -> None:
+        """`words`: what stands for yes, and for no."""
+        self._theme, self._words, self._danger, self._columns, self._clock = theme, words, danger, columns, clock
+        self._question = plain(question)
+        self._answered = Answered[bool]()
+        self._chosen = not danger
+        self._rows = 4
+        self._hears_at = 0.0
+        control = FormattedTextControl(self._drawn, focusable=True, show_cursor=False)
+        self._window = Window(control, height=lambda: len(self._lines()), wrap_lines=False, dont_extend_height=True, always_hide_cursor=True)
+        self._keys = self._bindings()
+
+    @property
+    def container(self) -> Container:
+        return self._window
+
+    @property
+    def focus(self) -> Window:
+        return self._window
+
+    @property
+    def keys(self) -> KeyBindingsBase:
+        return self._keys
+
+    def opened(self, rows: int) -> None:
+        self._rows, self._hears_at = rows, self._clock() + DEAF_S
+
+    async def answer(self) -> bool:
+        return await self._answered.wait()
+
+    # ------------------------------------------------------------ keys
+
+    def _bindings(self) -> KeyBindings:
+        keys = KeyBindings()
+        for key in ("escape", "c-c", "c-d"):
+            keys.add(key)(self._refuse)
+        for letter, said in (("y", True), ("n", False), ("1", True), ("2", False)):
+            keys.add(letter)(self._hearing(lambda said=said: self._answered.give(said)))
+        for key in ("left", "right", "up", "down", "tab", "s-tab"):
+            keys.add(key)(self._hearing(self._turn))
+        keys.add("enter")(self._hearing(lambda: self._answered.give(self._chosen)))
+        return keys
+
+    def _refuse(self, _: KeyPressEvent) -> None:
+        self._answered.give(False)
+
+    def _hearing(self, act: Callable[[], None]) -> Callable[[KeyPressEvent], None]:
+        def heard(_: KeyPressEvent) -> None:
+            if self._clock() >= self._hears_at:
+                act()
+
+        return heard
+
+    def _turn(self) -> None:
+        self._chosen = not self._chosen
+
+    # ------------------------------------------------------------ drawing
+
+    def _drawn(self) -> StyleAndTextTuples:
+        joined: StyleAndTextTuples = []
+        for number, line in enumerate(self._lines()):
+            joined += [("", "\n"), *line] if number else line
+        return joined
+
+    def _lines(self) -> list[Line]:
+        """The question as far as there is room, and below it the answers."""
+        style, glyphs = self._theme.toolkit("warning" if self._danger else "title"), self._theme.glyphs
+        lines = wrapped(self._question, max(self._columns() - 3, 10))
+        most = max(self._rows - _BUTTON_ROWS, 1)
+        if len(lines) > most:
+            lines = [*lines[: max(most - 2, 0)], f"{glyphs.ellipsis} {len(lines) - most + 1} more lines", lines[-1]][-most:]
+        shown: list[Line] = [[(style, f"{f'{glyphs.question} ' if number == 0 else '  '}{line}")] for number, line in enumerate(lines)]
+        return [*shown, self._buttons()]
+
+    def _buttons(self) -> Line:
+        line: Line = [("", "  ")]
+        for word, letter, is_yes in ((self._words[0], "y", True), (self._words[1], "n", False)):
+            chosen = self._chosen is is_yes
+            mark = self._theme.glyphs.prompt if chosen else " "
+            line.append((self._theme.toolkit("selected" if chosen else "dim"), f"{mark} {word} ({letter})"))
+            line.append(("", "   "))
+        line.append((self._theme.toolkit("dim"), "Esc: no"))
+        return line
