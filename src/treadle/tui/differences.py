@@ -12,14 +12,15 @@ from functools import lru_cache
 from itertools import zip_longest
 from typing import TYPE_CHECKING, Final, Literal, TypeAlias
 
-from rich.console import Console, ConsoleOptions, RenderResult
 from rich.segment import Segment
 from rich.text import Text
+from typing_extensions import override
 
 from treadle.plain import plain
 from treadle.tools.difference import difference
+from treadle.tui.drawing import LaidOut, Line
 from treadle.tui.highlighting import highlighted, language_of
-from treadle.tui.wording import Line, chopped, columns, filled, segments
+from treadle.tui.wording import chopped, columns, filled, segments
 
 if TYPE_CHECKING:
     from treadle.tui.drawing import Drawing
@@ -69,7 +70,7 @@ def drawn_patch(patch: str, drawing: Drawing, *, path: str = "", most: int | Non
     return Difference(lines[begin:], drawing, language=language_of(path or _path_in(lines[:begin])), most=most)
 
 
-class Difference:
+class Difference(LaidOut):
     """A renderable. Where there is nothing to tell it draws nothing."""
 
     def __init__(self, lines: Sequence[str], drawing: Drawing, *, language: str, most: int | None) -> None:
@@ -78,12 +79,8 @@ class Difference:
         self._most = most
         self._changes = list(_changes(lines))
 
-    def __rich_console__(self, console: Console, options: ConsoleOptions) -> RenderResult:
-        for line in self._laid_out(max(options.max_width, 8)):
-            yield from line
-            yield Segment.line()
-
-    def _laid_out(self, width: int) -> Iterator[Line]:
+    @override
+    def laid_out(self, width: int) -> Iterator[Line]:
         pairs = _paired(self._changes)
         split = width >= SPLIT_COLUMNS
         rows: list[Pair] = pairs if split else [row for pair in _blocks(pairs) for row in pair]
@@ -108,7 +105,7 @@ class Difference:
         sign = Segment(f"{_SIGNS[change.kind]} ", drawing.style(change.kind if change.kind != "same" else "dim"))
         room = max(width - digits - 3, 1)
         begin: Line = [Segment(f"{number:>{digits}} ", drawing.style("line.number")), sign]
-        text = texts[change].copy()
+        text = texts[change]
         if self._most is not None:
             text.truncate(room, overflow="ellipsis")
         lines = chopped(text, room, drawing)

@@ -7,13 +7,14 @@ Entry: `Drawing`.
 from __future__ import annotations
 
 import io
+from abc import ABC, abstractmethod
 from collections.abc import Iterable, Iterator
 from functools import lru_cache
-from typing import Final
+from typing import Final, TypeAlias
 
 from rich.cells import cell_len, get_character_cell_size
 from rich.color import Color, ColorSystem, ColorType
-from rich.console import Console, ConsoleOptions, RenderableType
+from rich.console import Console, ConsoleOptions, RenderableType, RenderResult
 from rich.segment import Segment
 from rich.style import Style
 from rich.theme import Theme as RichTheme
@@ -31,7 +32,22 @@ _SPELLED_PLAIN: Final = str.maketrans(
 )
 """One column for one column."""
 
-Row = list[tuple[str, Style | None]]
+Row: TypeAlias = list[tuple[str, Style | None]]
+Line: TypeAlias = list[Segment]
+"""One row as Rich has it, without its line end."""
+
+
+class LaidOut(ABC):
+    """A renderable that knows its lines: it takes the short way, and Rich can draw it too."""
+
+    @abstractmethod
+    def laid_out(self, width: int) -> Iterable[Line]:
+        """None should be wider than `width`, at least one column."""
+
+    def __rich_console__(self, console: Console, options: ConsoleOptions) -> RenderResult:
+        for line in self.laid_out(max(options.max_width, 1)):
+            yield from line
+            yield Segment.line()
 
 
 class Drawing:
@@ -74,15 +90,17 @@ class Drawing:
 
     def rows(self, renderable: RenderableType) -> Iterator[Row]:
         """Laid out, cleaned, and cut to the width."""
-        for line in _split(self._pens.console.render(renderable, self.options)):
-            row = _trimmed([(self._clean(text), style) for text, style in line])
+        if isinstance(renderable, LaidOut):
+            lines: Iterable[Row] = ([(text, style) for text, style, _ in line] for line in renderable.laid_out(self.width))
+        else:
+            lines = _split(self._pens.console.render(renderable, self.options))
+        for line in lines:
+            row = _trimmed([(text if text.isascii() and text.isprintable() else self._clean(text), style) for text, style in line])
             yield from [row] if _columns(row) <= self.width else _folded(row, self.width)
 
     def _clean(self, text: str) -> str:
-        text = plain(text)
-        if "\t" in text:
-            text = text.replace("\t", " " * TAB_COLUMNS)
-        return text if self.theme.unicode or text.isascii() else _encodable(text, self.theme.encoding)
+        text = plain(text).replace("\n", " ").replace("\t", " " * TAB_COLUMNS)
+        return text if self._pens.unicode else _encodable(text, self.theme.encoding)
 
 
 class _Pens:
@@ -90,13 +108,14 @@ class _Pens:
 
     def __init__(self, theme: Theme) -> None:
         self._theme = theme
+        self.unicode = theme.unicode
         self.named = {name: Style.parse(theme.rich(name)) for name in STYLES}
         self.console = Console(
             file=io.StringIO(), width=80, height=25, color_system=None, force_terminal=False, legacy_windows=False, markup=False, highlight=False, emoji=False,
             theme=RichTheme(dict(self.named)), _environ={},
         )  # fmt: skip
         self.options = self.console.options.update(height=None)
-        if not theme.unicode:
+        if not self.unicode:
             self.options.encoding = "ascii"
         self._codes: dict[Style, str] = {}
         self._spelled: dict[Style, str] = {}

@@ -12,15 +12,16 @@ from functools import lru_cache
 from itertools import chain
 from typing import TYPE_CHECKING, Final
 
-from rich.console import Console, ConsoleOptions, RenderResult
 from rich.segment import Segment
 from rich.text import Text
+from typing_extensions import override
 
 from treadle.plain import plain
+from treadle.tui.drawing import LaidOut, Line
 from treadle.tui.growing import DEPTH_MAX, RULES_OFF, Growing, Piece, Within, insides, is_blank
 from treadle.tui.highlighting import highlighted
 from treadle.tui.tables import tabled
-from treadle.tui.wording import Line, chopped, worded, wrapped
+from treadle.tui.wording import chopped, worded, wrapped
 
 if TYPE_CHECKING:
     from markdown_it import MarkdownIt
@@ -43,7 +44,7 @@ def drawn(source: str, drawing: Drawing) -> Markdown:
     return Markdown(source, drawing)
 
 
-class Markdown:
+class Markdown(LaidOut):
     """One piece of it. The width is that of the moment in which it is drawn."""
 
     def __init__(self, source: str, drawing: Drawing) -> None:
@@ -51,21 +52,16 @@ class Markdown:
         self._source = plain(source)
         self._drawing = drawing
 
-    def __rich_console__(self, console: Console, options: ConsoleOptions) -> RenderResult:
-        lines = self._laid_out(max(options.max_width, 1))
-        if lines and self._within.gap:
-            lines.insert(0, [])
-        for line in lines:
-            yield from line
-            yield Segment.line()
-
-    def _laid_out(self, width: int) -> list[Line]:
+    @override
+    def laid_out(self, width: int) -> list[Line]:
         within, drawing = self._within, self._drawing
         source = insides(self._source.split("\n"), within)
         source = [line.removesuffix("\n") for line in source]
         prefix, room = _prefix(within.containers, width, drawing)
         lines = self._inner(source, room)
-        return [[*prefix, *line] for line in lines]
+        if prefix:
+            lines = [[*prefix, *line] for line in lines]
+        return [[], *lines] if lines and within.gap else lines
 
     def _inner(self, source: list[str], width: int) -> list[Line]:
         within, drawing = self._within, self._drawing
@@ -73,7 +69,7 @@ class Markdown:
         if len(text) <= SOURCE_CHARS:
             tokens = _parser().parse(text)
             if all(token.level < DEPTH_MAX - 1 for token in tokens):
-                return _Page(source, tokens, within, drawing).blocks(0, len(tokens), width)
+                return _Page(source, tokens, within, drawing).blocks(0, len(tokens), width, sum(map(bool, within.containers)))
         shown = source[1:] if within.fence else source[2:] if within.table else source
         return wrapped(Text("\n".join(shown).strip("\n"), drawing.style("assistant")), width, drawing)
 

@@ -12,7 +12,8 @@ from typing import TYPE_CHECKING, Final
 from rich.cells import cell_len
 from rich.segment import Segment
 
-from treadle.tui.wording import Line, filled, worded, wrapped
+from treadle.tui.drawing import Line
+from treadle.tui.wording import filled, worded, wrapped
 
 if TYPE_CHECKING:
     from markdown_it.token import Token

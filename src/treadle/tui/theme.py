@@ -217,6 +217,13 @@ _PALETTES: Final[Mapping[str, Mapping[str, str]]] = {
     "light": MappingProxyType({**_PLAIN, **_LIGHT}),
     "none": MappingProxyType(dict(_PLAIN)),
 }
+_SIXTEEN: Final[Mapping[str, str]] = {
+    "added": "green",
+    "added.word": "bold black on green",
+    "removed": "red",
+    "removed.word": "bold black on red",
+}
+"""In 16 colours, none of which is a shade that words could stand on."""
 STYLES: Final = frozenset(_PLAIN)
 """The name of every style."""
 _FORCED: Final[Mapping[str, Depth]] = {"": 1, "2": 8, "3": 24}
@@ -245,6 +252,8 @@ class Theme:
     def rich(self, name: str) -> str:
         """A style as Rich spells it. Raises KeyError for a name that is none of `STYLES`."""
         spelled = _PALETTES[self.name][name]
+        if self.depth == 4 and self.name != "none":
+            spelled = _SIXTEEN.get(name, spelled)
         return spelled if self.attributes else ""
 
     def toolkit(self, name: str) -> str:
