@@ -15,10 +15,42 @@ from treadle.tui.markdown import drawn
 from treadle.tui.theme import Theme
 
 LINES = (
-    "", "", " ", "words", "more words, **bold**", "# head", "===", "---", "- item", "  - nested", "    deep", "1. one", "1. again", "   within", "* star",
-    "```", "```python", "   ```", "~~~", "> quote", "> > twice", ">", "> - in it", "| a | b |", "|---|---|", "| 1 | 2 |", "\tcode", "[x]: http://a", "<div>",
-    "a\r", "nul\0", "- ```", "10) ten", "x" * 2000, "Sentence. " * 300,
-)  # fmt: skip
+    "",
+    "",
+    " ",
+    "words",
+    "more words, **bold**",
+    "# head",
+    "===",
+    "---",
+    "- item",
+    "  - nested",
+    "    deep",
+    "1. one",
+    "1. again",
+    "   within",
+    "* star",
+    "```",
+    "```python",
+    "   ```",
+    "~~~",
+    "> quote",
+    "> > twice",
+    ">",
+    "> - in it",
+    "| a | b |",
+    "|---|---|",
+    "| 1 | 2 |",
+    "\tcode",
+    "[x]: http://a",
+    "<div>",
+    "a\r",
+    "nul\0",
+    "- ```",
+    "10) ten",
+    "x" * 2000,
+    "Sentence. " * 300,
+)
 TEXTS = st.one_of(st.text(), st.lists(st.sampled_from(LINES), max_size=60).map("\n".join), st.text("-*>#`|~ \n\t1.ab[]()_\\", max_size=300))
 
 
@@ -52,10 +84,27 @@ def test_the_tail_and_every_piece_are_bounded(text: str) -> None:
 
 
 BLOCKS = (
-    "# Head\n", "## Head\nwords under it\n", "Some words\nin two lines\n", "Words:\n- a\n- b\n", "- a\n- b\n  - c\n  - d\n- e\n", "1. a\n1. b\n1. c\n", "- a\n\n- b\n\n  para\n",
-    "4. d\n   - x\n5. e\n", "```python\nx = 1\n\ny = 2\n```\n", "> quote\n> - list\n>\n> more\n", "| a | b |\n|---|--:|\n| 1 | 2 |\n", "---\n", "1. Run:\n   ```sh\n   make\n   ```\n2. Done.\n",
-    "    code\n\n    more\n", "- [ ] open\n- [x] done\n", "<b>not html</b>\n", "***\n", "Setext\n===\n", "> ```\n> x\n> ```\n", "10) ten\n10) eleven\n",
-)  # fmt: skip
+    "# Head\n",
+    "## Head\nwords under it\n",
+    "Some words\nin two lines\n",
+    "Words:\n- a\n- b\n",
+    "- a\n- b\n  - c\n  - d\n- e\n",
+    "1. a\n1. b\n1. c\n",
+    "- a\n\n- b\n\n  para\n",
+    "4. d\n   - x\n5. e\n",
+    "```python\nx = 1\n\ny = 2\n```\n",
+    "> quote\n> - list\n>\n> more\n",
+    "| a | b |\n|---|--:|\n| 1 | 2 |\n",
+    "---\n",
+    "1. Run:\n   ```sh\n   make\n   ```\n2. Done.\n",
+    "    code\n\n    more\n",
+    "- [ ] open\n- [x] done\n",
+    "<b>not html</b>\n",
+    "***\n",
+    "Setext\n===\n",
+    "> ```\n> x\n> ```\n",
+    "10) ten\n10) eleven\n",
+)
 
 
 @given(st.lists(st.sampled_from(BLOCKS), min_size=1, max_size=6), st.sampled_from([100, 30]))

@@ -48,7 +48,7 @@ A second line.
 
 ```python
 def f(x: int) -> str:
-    return f"{x}"  # with a comment that is quite a bit longer than the rest
+    return str(x)  # with a comment that is quite a bit longer than the rest
 ```
 
 ---
@@ -94,7 +94,7 @@ a.py                         12  it was too long
 src/treadle/tui/theme.py      1
 
   def f(x: int) -> str:
-      return f"{x}"  # with a comment that is quite a bit longer than the rest
+      return str(x)  # with a comment that is quite a bit longer than the rest
 
 ────────────────────────
 <b>HTML</b> & a picture (cat.png) gone https://a.example
@@ -133,7 +133,7 @@ File                      Lines        Why
 src/treadle/tui/theme.py      1
 
   def f(x: int) -> str:
-      return f"{x}"  # with a comment that is quite a bit lo
+      return str(x)  # with a comment that is quite a bit lo
   nger than the rest
 
 ------------------------
@@ -179,7 +179,7 @@ e/tui/them
 e.py
 
   def f(x: int) -> str:
-      return f"{x}"  # with a
+      return str(x)  # with a
   comment that is quite a bit
   longer than the rest
 
@@ -222,7 +222,7 @@ A second line.
 src/treadle/tui/theme.py      1
 
   \x1b[35mdef\x1b[0m \x1b[94mf\x1b[0m(x: \x1b[94mint\x1b[0m) -> \x1b[94mstr\x1b[0m:
-      \x1b[35mreturn\x1b[0m \x1b[32mf\x1b[0m\x1b[32m"\x1b[0m\x1b[32m{\x1b[0mx\x1b[32m}\x1b[0m\x1b[32m"\x1b[0m  \x1b[3;90m# with a comment that is quite a bit lo\x1b[0m
+      \x1b[35mreturn\x1b[0m \x1b[94mstr\x1b[0m(x)  \x1b[3;90m# with a comment that is quite a bit lo\x1b[0m
   \x1b[3;90mnger than the rest\x1b[0m
 
 \x1b[36m────────────────────────\x1b[0m
