@@ -342,5 +342,5 @@ async def test_an_error_that_cannot_be_told_is_told_as_what_went_wrong_then(path
     assert told == ["no words for it"] * 8
     disk.sync_fails = None
     monkeypatch.undo()
-    assert await writers[0].append([fact("b")]) == 1
+    assert await writers[0].append([fact("b")]) == 2
     await journal.aclose()

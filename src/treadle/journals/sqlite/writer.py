@@ -290,7 +290,11 @@ class Writer:
                 cursor.execute("rollback")
 
     def _error(self, error: BaseException) -> BaseException:
-        return translated(error, self._path) if isinstance(error, apsw.Error) else error
+        """Raises nothing: whoever waits would wait for ever."""
+        try:
+            return translated(error, self._path) if isinstance(error, apsw.Error) else error
+        except Exception as e:  # noqa: BLE001  a fault of the words: it is told in their place
+            return e
 
     def _be_durable(self, cursor: Cursor, *, full: bool) -> None:
         """NORMAL outlives the process; FULL a loss of power too, with all that was written before."""
