@@ -1,6 +1,6 @@
 """A configuration file on the disk: opened so that nothing can block or surprise, written so that nobody else can read it.
 
-What its text means is document.py's and keys.py's. Entry: `read_text`, `read_bytes`, `write_text`.
+What its text means is document.py's and keys.py's. Entry: `read_text`, `read_bytes`, `decoded`, `write_text`.
 """
 
 from __future__ import annotations
@@ -51,7 +51,7 @@ class Opened(NamedTuple):
 def read_text(path: Path, *, own: bool = False) -> Opened | None:
     """As `read_bytes`, decoded. Raises Broken also where it is no printable UTF-8."""
     read = read_bytes(path, own=own)
-    return None if read is None else Opened(_decoded(read.data), read.mode, read.data)
+    return None if read is None else Opened(decoded(read.data, "is not YAML: the character {!r} is not allowed"), read.mode, read.data)
 
 
 def read_bytes(path: Path, *, own: bool = False) -> Content | None:
@@ -89,13 +89,14 @@ def owned_alone(path: Path) -> str:
     return f"chmod 600 {shlex.quote(str(path))}"
 
 
-def _decoded(data: bytes) -> str:
+def decoded(data: bytes, refused: str) -> str:
+    """`refused`: the sentence for a character that cannot be seen, which stands in place of `{!r}`. Raises Broken, with the line."""
     try:
         text = data.decode("utf-8-sig")
     except UnicodeDecodeError as e:
         raise Broken(data.count(b"\n", 0, e.start) + 1, f"is not UTF-8 text: byte {data[e.start]:#04x}") from e
     if strange := UNPRINTABLE.search(text):
-        raise Broken(text.count("\n", 0, strange.start()) + 1, f"is not YAML: the character {strange[0]!r} is not allowed")
+        raise Broken(text.count("\n", 0, strange.start()) + 1, refused.format(strange[0]))
     return text
 
 

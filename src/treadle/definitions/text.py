@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import NamedTuple
 
 from treadle.config.document import Document, parse
-from treadle.config.file import UNPRINTABLE, Broken, read_bytes
+from treadle.config.file import Broken, decoded, read_bytes
 from treadle.definitions.places import DefinitionFile
 
 DEPTH_MAX = 40
@@ -37,7 +37,7 @@ def read(file: DefinitionFile) -> Text:
     content = read_bytes(real, own=file.root is None)
     if content is None:
         raise Broken(1, "is not there")
-    return document_of(_decoded(content.data), markdown=file.path.suffix == ".md")
+    return document_of(decoded(content.data, "holds the character {!r}, which nobody sees"), markdown=file.path.suffix == ".md")
 
 
 def document_of(text: str, *, markdown: bool) -> Text:
@@ -51,13 +51,3 @@ def document_of(text: str, *, markdown: bool) -> Text:
         raise Broken(1, "has no second line `---`: it ends the keys, and the instructions follow")
     matter = text[begin.end() : end.start()]
     return Text(parse(f"\n{matter}", depth_max=DEPTH_MAX), text[end.end() :].replace("\r\n", "\n").strip(), lines)
-
-
-def _decoded(data: bytes) -> str:
-    try:
-        text = data.decode("utf-8-sig")
-    except UnicodeDecodeError as e:
-        raise Broken(data.count(b"\n", 0, e.start) + 1, f"is not UTF-8 text: byte {data[e.start]:#04x}") from e
-    if strange := UNPRINTABLE.search(text):
-        raise Broken(text.count("\n", 0, strange.start()) + 1, f"holds the character {strange[0]!r}, which nobody sees")
-    return text
