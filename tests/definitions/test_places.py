@@ -81,3 +81,10 @@ def test_a_file_from_elsewhere_is_looked_at_as_if_it_lay_here(defined: Defined) 
     catalog = defined.catalog()
     assert catalog.add(elsewhere) == "guide"
     assert [str(problem) for problem in catalog.problems("guide")] == [f"{elsewhere}:3: tools: there is no tool 'reed': did you mean 'read'?"]
+
+
+def test_a_name_with_line_breaks_and_marks_is_told_in_one_line(defined: Defined) -> None:
+    defined.project_says("two\nlines\u202e.md", TEXT)
+    (problem,) = defined.catalog().problems()
+    assert "two\\nlines\\u202e.md:1: " in str(problem)
+    assert len(str(problem).splitlines()) == 1

@@ -12,6 +12,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import NamedTuple
 
+from treadle.config.file import UNPRINTABLE
 from treadle.config.places import FOLDER, Project
 
 AGENTS_NAME = "agents"
@@ -30,7 +31,8 @@ class Problem(NamedTuple):
     text: str
 
     def __str__(self) -> str:
-        return f"{self.place}{'' if self.line is None else f':{self.line}'}: {self.text}"
+        place = UNPRINTABLE.sub(lambda found: repr(found[0])[1:-1], self.place.replace("\n", "\\n").replace("\t", "\\t"))
+        return f"{place}{'' if self.line is None else f':{self.line}'}: {self.text}"
 
 
 class DefinitionFile(NamedTuple):
