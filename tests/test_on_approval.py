@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+from functools import partial, wraps
 from typing import Any, cast
 
 import anyio
 import pytest
 
 from tests.doubles import PlainTool, asks, call, check_history, gives, open_runtime, says, watch
-from treadle import Approve, Deny, TextPart, ToolContext, events, tool
+from treadle import AgentError, Approve, Deny, TextPart, ToolContext, events, tool
 from treadle.asking import ApprovalRequest, Approver
 from treadle.entries import ApprovalAnswered, ApprovalAsked
 from treadle.tooling import DidNotHappen, ToolDeferred, ToolFailed
@@ -314,3 +315,37 @@ async def test_held_calls_keep_their_places_among_those_that_are_allowed() -> No
     started = seen.result.metrics.tool_calls
     assert started == 2
     assert seen.outcome in ("call_limit", "completed")
+
+
+class Asks:
+    """One whose answer is a method."""
+
+    def plainly(self, request: ApprovalRequest) -> Approve:
+        raise AssertionError("it is not asked")
+
+    async def later(self, request: ApprovalRequest) -> Approve:
+        return Approve()
+
+
+def plain(request: ApprovalRequest) -> Approve:
+    raise AssertionError("it is not asked")
+
+
+NOT_AWAITED: list[Any] = [plain, Asks().plainly, partial(Asks().plainly), Asks, Approve]
+
+
+@pytest.mark.parametrize("approver", NOT_AWAITED)
+async def test_what_cannot_be_awaited_is_refused_before_the_run(approver: Any) -> None:
+    with pytest.raises(AgentError, match=r"^on_approval= must be an async function that takes an ApprovalRequest: write `async def`"):
+        await watch(ONE, Sent().tool, on_approval=approver)
+
+
+async def test_a_method_a_partial_and_a_wrapped_function_are_asked() -> None:
+    @wraps(Asks.later)
+    def wrapped(request: ApprovalRequest) -> Any:
+        return Asks().later(request)
+
+    for approver in (Asks().later, partial(Asks().later), wrapped):
+        sent = Sent()
+        await watch(ONE, sent.tool, on_approval=approver)
+        assert sent.did == [{"to": "Ada"}]

@@ -5,8 +5,10 @@ Entry: `Session`, made by `Runtime.session`.
 
 from __future__ import annotations
 
+import inspect
 from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import replace
+from functools import partial
 from pathlib import Path
 from typing import Any, Final, Generic, Protocol, TypedDict
 
@@ -102,6 +104,18 @@ def check_options(options: Mapping[str, object], known: type[Any]) -> None:
     for name, what in (("on_event", "a function that takes one argument"), ("on_approval", "an async function that takes an ApprovalRequest")):
         if (told := options.get(name)) is not None and not callable(told):
             raise AgentError("invalid", f"{name}= is a {type(told).__name__}: give {what}")
+    if not _is_async(options.get("on_approval")):
+        text = "on_approval= must be an async function that takes an ApprovalRequest: write `async def`, and give Approve() or Deny(reason)"
+        raise AgentError("invalid", text)
+
+
+def _is_async(told: object) -> bool:
+    """False for what certainly gives nothing that could be awaited; an object with a `__call__` may give anything."""
+    if inspect.isclass(told):
+        return False
+    function = inspect.unwrap(told) if callable(told) else told
+    function = function.func if isinstance(function, partial) else function
+    return not (inspect.isfunction(function) or inspect.ismethod(function)) or inspect.iscoroutinefunction(function)
 
 
 def _meant(name: str, known: Sequence[str]) -> str:
