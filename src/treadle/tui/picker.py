@@ -1,0 +1,270 @@
+"""One of many, chosen by a person: a list that is searched by typing, with a look at what is under the cursor. Entry: `Picker`, `Row`.
+
+Only the rows that are seen are drawn. What there is to choose from is pickers/'s and the wizard's.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable, Callable, Iterable, Sequence
+from dataclasses import dataclass
+from typing import Final, Generic, TypeVar
+
+import anyio
+from prompt_toolkit.application import get_app
+from prompt_toolkit.buffer import Buffer
+from prompt_toolkit.key_binding import KeyBindings, KeyBindingsBase, KeyPressEvent
+from prompt_toolkit.keys import Keys
+from prompt_toolkit.layout import BufferControl, Container, HSplit, UIContent, UIControl, Window
+from prompt_toolkit.layout.controls import FormattedTextControl
+from typing_extensions import override
+
+from treadle.plain import columns, cut, one_line, plain, wrapped
+from treadle.tui.matching import Matching
+from treadle.tui.screen import Screen
+from treadle.tui.slot import Answered, Line
+
+T = TypeVar("T")
+
+ROWS_MAX: Final = 20
+"""However high the terminal is."""
+WIDE: Final = 100
+"""Columns from which the preview stands beside the list."""
+UNDER_ROWS: Final = 9
+"""Of list and preview together, from which one stands under the other."""
+PREVIEW_LINES: Final = 200
+TEXT_CHARS: Final = 1_000
+
+
+@dataclass(frozen=True, slots=True)
+class Row(Generic[T]):
+    """One that can be chosen."""
+
+    label: str
+    value: T
+    detail: str = ""
+    """Dim, behind it."""
+    preview: str = ""
+    """Where it is known already; else the picker's `preview` is asked."""
+
+
+class Picker(Generic[T]):
+    """A slot. The answer is the value of a row; None: Escape, or there is no row."""
+
+    def __init__(
+        self,
+        screen: Screen,
+        title: str,
+        rows: Iterable[Row[T]],
+        *,
+        preview: Callable[[T], Awaitable[str]] | None = None,
+        search: Callable[[str], Awaitable[Sequence[Row[T]]]] | None = None,
+        empty: str = "Nothing there.",
+    ) -> None:
+        """`preview`: asked of the row under the cursor, one at a time; `search`: more rows for what was typed, behind those that hold it.
+
+        `empty`: what stands there where no row does.
+        """
+        self._screen, self._theme, self._title, self._empty = screen, screen.theme, one_line(title), one_line(empty)
+        self._preview, self._search = preview, search
+        self._rows: list[Row[T]] = []
+        self._matching = Matching()
+        self._more: tuple[str, list[Row[T]]] = ("", [])
+        """What `search` found, and for what."""
+        self._shown: list[Row[T]] = []
+        self._at = self._top = 0
+        self._looks: dict[int, tuple[Row[T], str]] = {}
+        """Previews, by the identity of their row, which therefore stays."""
+        self._changed = anyio.Event()
+        self._answered = Answered["T | None"]()
+        self._given_rows = 1
+        self._buffer = Buffer(multiline=False, on_text_changed=self._typed)
+        self._list = _List(self._body)
+        self._field = Window(BufferControl(self._buffer), height=1, get_line_prefix=self._prompt, wrap_lines=False)
+        head = Window(FormattedTextControl(self._head), height=lambda: int(self._rows_now() > 2), always_hide_cursor=True)
+        self._container = HSplit([head, self._field, Window(self._list, height=self._body_rows, always_hide_cursor=True)])
+        self._keys = self._bindings()
+        self.add(rows)
+
+    def add(self, rows: Iterable[Row[T]]) -> None:
+        """More of them, also while it stands on the screen; the cursor stays where it is."""
+        new = [*rows]
+        self._rows += new
+        self._matching.add([f"{row.label} {row.detail}" for row in new])
+        self._match()
+        self._screen.refresh()
+
+    # ------------------------------------------------------------ a slot
+
+    @property
+    def container(self) -> Container:
+        return self._container
+
+    @property
+    def focus(self) -> Window:
+        return self._field
+
+    @property
+    def keys(self) -> KeyBindingsBase:
+        return self._keys
+
+    def opened(self, rows: int) -> None:
+        self._given_rows = max(rows, 1)
+
+    async def answer(self) -> T | None:
+        async with anyio.create_task_group() as group:
+            group.start_soon(self._look_up)
+            await self._answered.wait()
+            group.cancel_scope.cancel()
+        return await self._answered.wait()
+
+    async def _look_up(self) -> None:
+        """What belongs to the row under the cursor, and to what was typed: one after the other, always for what holds now."""
+        while True:
+            changed = self._changed = anyio.Event()
+            words = self._buffer.text.strip()
+            row = self._current()
+            if self._search is not None and self._more[0] != words:
+                self._more = (words, [*await self._search(words)] if words else [])
+                self._match()
+            elif self._preview is not None and row is not None and not row.preview and id(row) not in self._looks:
+                self._looks[id(row)] = (row, await self._preview(row.value))
+            else:
+                await changed.wait()
+            self._screen.refresh()
+
+    # ------------------------------------------------------------ what is chosen from
+
+    def _typed(self, _: Buffer) -> None:
+        self._at = self._top = 0
+        self._match()
+
+    def _match(self) -> None:
+        found = [self._rows[at] for at in self._matching.find(self._buffer.text)]
+        if self._more[0] and self._more[0] == self._buffer.text.strip():
+            there = [row.value for row in found]
+            found += [row for row in self._more[1] if row.value not in there]
+        self._shown = found
+        self._move(0)
+
+    def _current(self) -> Row[T] | None:
+        return self._shown[self._at] if self._shown else None
+
+    def _move(self, by: int) -> None:
+        self._at = min(max(self._at + by, 0), max(len(self._shown) - 1, 0))
+        self._changed.set()
+
+    # ------------------------------------------------------------ keys
+
+    def _bindings(self) -> KeyBindings:
+        keys = KeyBindings()
+
+        def moves(by: Callable[[], int]) -> Callable[[KeyPressEvent], None]:
+            return lambda _: self._move(by())
+
+        page, end = lambda: max(self._list.height - 1, 1), lambda: len(self._shown)
+        for names, by in (
+            (("up", "c-p"), lambda: -1),
+            (("down", "c-n"), lambda: 1),
+            (("pageup",), lambda: -page()),
+            (("pagedown",), page),
+            (("home",), lambda: -end()),
+            (("end",), end),
+        ):
+            for name in names:
+                keys.add(name)(moves(by))
+        for name in ("escape", "c-c", "c-d"):
+            keys.add(name, eager=True)(self._leave)
+        keys.add("enter")(self._take)
+
+        @keys.add(Keys.BracketedPaste)
+        def _(event: KeyPressEvent) -> None:
+            self._buffer.insert_text(one_line(event.data))
+
+        return keys
+
+    def _leave(self, _: KeyPressEvent) -> None:
+        self._answered.give(None)
+
+    def _take(self, _: KeyPressEvent) -> None:
+        if (row := self._current()) is not None:
+            self._answered.give(row.value)
+
+    # ------------------------------------------------------------ drawing
+
+    def _rows_now(self) -> int:
+        """That the whole may take; the terminal may have become smaller since it was opened."""
+        return max(min(self._given_rows, ROWS_MAX, get_app().output.get_size().rows - 4), 1)
+
+    def _body_rows(self) -> int:
+        """Of list and preview: no more than there is to show."""
+        room = self._rows_now() - (1 if self._rows_now() <= 2 else 2)
+        asked = len(self._shown) if self._preview is None and not any(row.preview for row in self._shown[:1]) else ROWS_MAX
+        return min(room, max(asked, 1))
+
+    def _head(self) -> Line:
+        width = self._screen.columns
+        count = f"  {self._at + 1} of {len(self._shown):,}" if len(self._shown) > 1 else ""
+        title = cut(self._title, max(width - columns(count) - 1, 4))
+        left = width - columns(title) - columns(count) - 4
+        return [(self._style("title"), title), (self._style("dim"), count + (f"   {cut('Enter takes it, Esc leaves', left)}" if left > 12 else ""))]
+
+    def _prompt(self, line: int, wrapped_: int) -> Line:
+        return [(self._style("prompt"), f"{self._theme.glyphs.prompt} ")]
+
+    def _body(self, width: int, height: int) -> list[Line]:
+        row = self._current()
+        look = "" if row is None else row.preview or self._looks.get(id(row), (row, ""))[1]
+        wide = width >= WIDE and (self._preview is not None or bool(look))
+        if wide:
+            left = width * 2 // 5
+            return self._beside(self._listed(left, height), self._look(look, width - left - 3, height), left)
+        if not look or height < UNDER_ROWS:
+            return self._listed(width, height)
+        listed = self._listed(width, max(height - height // 2, min(len(self._shown), height - 4)))
+        rule: Line = [(self._style("mark"), self._theme.glyphs.rule * (width - 1))]
+        return [*listed, rule, *self._look(look, width, height - len(listed) - 1)]
+
+    def _listed(self, width: int, height: int) -> list[Line]:
+        if not self._shown:
+            return [[(self._style("dim"), cut(f"  {self._empty if not self._buffer.text else 'Nothing holds these words.'}", width))]]
+        self._top = max(min(self._top, self._at), self._at - height + 1, 0)
+        return [self._row(self._shown[at], width, at == self._at) for at in range(self._top, min(self._top + height, len(self._shown)))]
+
+    def _row(self, row: Row[T], width: int, is_current: bool) -> Line:
+        mark = f"{self._theme.glyphs.prompt} " if is_current else "  "
+        detail = one_line(row.detail, TEXT_CHARS)
+        room = max(width - 1 - columns(mark), 1)
+        label = cut(one_line(row.label, TEXT_CHARS), max(room - min(columns(detail) + 2, room // 2) if detail else room, 1))
+        left = room - columns(label) - 2
+        style = self._style("selected") if is_current else ""
+        return [(style, mark + label), (self._style("dim"), f"  {cut(detail, left)}" if detail and left > 3 else "")]
+
+    def _look(self, text: str, width: int, height: int) -> list[Line]:
+        lines = [line for each in plain(text).splitlines()[:PREVIEW_LINES] for line in wrapped(each[:TEXT_CHARS], max(width - 1, 1)) or [""]]
+        return [[(self._style("dim"), line)] for line in lines[: max(height, 0)]]
+
+    def _beside(self, listed: list[Line], look: list[Line], width: int) -> list[Line]:
+        bar = (self._style("mark"), f" {self._theme.glyphs.bar} ")
+        lines: list[Line] = []
+        for at in range(max(len(listed), len(look))):
+            line = listed[at] if at < len(listed) else []
+            used = sum(columns(piece[1]) for piece in line)
+            lines.append([*line, ("", " " * max(width - used, 0)), bar, *(look[at] if at < len(look) else [])])
+        return lines
+
+    def _style(self, name: str) -> str:
+        return self._theme.toolkit(name)
+
+
+class _List(UIControl):
+    """What is drawn for a width and a height that are known only then."""
+
+    def __init__(self, draw: Callable[[int, int], list[Line]]) -> None:
+        self._draw = draw
+        self.height = ROWS_MAX
+
+    @override
+    def create_content(self, width: int, height: int) -> UIContent:
+        self.height = height
+        lines = self._draw(width, height)
+        return UIContent(get_line=lambda at: lines[at], line_count=len(lines), show_cursor=False)
