@@ -71,7 +71,8 @@ async def _serve(config: Config, agents: Sequence[Chosen], options: dict[str, An
         for name, agent in {agent.name: agent for chosen in agents for agent in (*chosen.others, chosen.agent)}.items():
             if name not in runtime.agents:
                 runtime.agents.register(agent)
-        server = ToolServer([AgentTool(chosen.agent, runtime, _options(config, chosen, options)) for chosen in agents], instructions=INSTRUCTIONS)
+        served = [AgentTool(chosen.agent, runtime, _options(config, chosen, options)) for chosen in agents]
+        server = ToolServer(served, instructions=INSTRUCTIONS, redact=runtime.redact)
         if sys.stdin.isatty():
             _say(f"serving {', '.join(chosen.agent.name for chosen in agents)} to an MCP client on standard input: this is for programs; Ctrl-C ends it")
         async with anyio.create_task_group() as group:

@@ -5,6 +5,7 @@ Entry: `require_sdk`, then `ToolServer`, `AgentTool` and `serve_stdio`.
 
     server.py      a server that offers tools, whatever they do
     stdio.py       the server on standard input and output, which belong to it alone
+    lines.py       what a client writes, and what is answered where it is no message
     agents.py      an agent as a tool: a call is a run
     questions.py   asking the person at the client, in both eras of the protocol
     progress.py    what a run does, told while its request is open

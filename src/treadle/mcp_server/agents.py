@@ -24,6 +24,7 @@ from treadle.session import SessionOptions
 
 PROMPT: Final = "prompt"
 CLOSE_GRACE_S: Final = 5.0
+MAX_NAME_CHARS: Final = 100
 Hear: TypeAlias = Callable[[Event], None]
 
 
@@ -43,25 +44,29 @@ class AgentTool:
         self.definition: Final = _definition(agent, self._answer)
 
     async def call(self, context: Context, params: CallToolRequestParams) -> Reply:
-        prompt, inputs = self._split(params.arguments or {})
-        reply: Reply | AgentError
-        async with reporting(context, self._runtime.redact) as hear:
+        reply: Reply
+        async with reporting(context, self._clean) as hear:
             way = way_of(context)
             try:
+                prompt, inputs = self._split(params.arguments or {})
                 if params.request_state is None:
                     result = await self._run(prompt, inputs, way, hear)
                 else:
                     result = await self._go_on(params.request_state, params.input_responses, way, hear)
                 reply = await self._reply(context, result, way, hear)
             except AgentError as e:
-                reply = refused(self._runtime.redact(e.message))
+                reply = refused(self._clean(e.message))
         return reply
+
+    def _clean(self, text: str) -> str:
+        """Without secrets, nor halves of surrogate pairs, with which no message could be written."""
+        return self._runtime.redact(text).encode("utf-16-le", "surrogatepass").decode("utf-16-le", "replace")
 
     def _split(self, arguments: Mapping[str, Any]) -> tuple[str, dict[str, Any]]:
         """The prompt, and the inputs. Raises AgentError(invalid)."""
         takes = [PROMPT, *self._agent.inputs]
         if strange := sorted(set(arguments) - set(takes)):
-            raise AgentError("invalid", f"{self._agent.name} takes no argument {strange[0]!r}; it takes: {', '.join(takes)}")
+            raise AgentError("invalid", f"{self._agent.name} takes no argument {strange[0][:MAX_NAME_CHARS]!r}; it takes: {', '.join(takes)}")
         prompt = arguments.get(PROMPT)
         if not isinstance(prompt, str) or not prompt.strip():
             raise AgentError("invalid", f"{self._agent.name} needs the argument {PROMPT!r}: say in words what it is to do")
@@ -96,7 +101,7 @@ class AgentTool:
         return self._ended(result)
 
     async def _questions(self, run_id: str) -> list[Question]:
-        return questions_of(await self._runtime.journal.load(run_id), self._runtime.redact)
+        return questions_of(await self._runtime.journal.load(run_id), self._clean)
 
     async def _asked(self, context: Context, run_id: str, questions: list[Question]) -> Verdicts:
         """A request that is cancelled over its questions ends the run, which nothing drives meanwhile."""
@@ -109,7 +114,7 @@ class AgentTool:
 
     def _ended(self, result: RunResult[Any]) -> CallToolResult:
         data = structured(self._answer, result.output) if self._answer is not None and result.success and result.validated else None
-        return answer_of(self._agent.name, result, data, self._runtime.redact)
+        return answer_of(self._agent.name, result, data, self._clean)
 
 
 def _definition(agent: Agent[Any, Any], answer: AnswerType[Any] | None) -> Tool:

@@ -6,7 +6,7 @@ Prompts and resources it has none. Agents as tools stand in agents.py, stdio in 
 from __future__ import annotations
 
 import logging
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from typing import Any, Final, Protocol, TypeAlias
 
 from mcp import MCPError
@@ -49,9 +49,13 @@ class ToolServer:
     What it hands to a client between two halves of a call, which a person's answer parts, is sealed: nobody but this process can make one.
     """
 
-    def __init__(self, served: Iterable[Served], *, instructions: str | None = None) -> None:
-        """`instructions`: what the server's tools are for, for the client's model. Raises AgentError(invalid) where two tools have one name."""
+    def __init__(self, served: Iterable[Served], *, instructions: str | None = None, redact: Callable[[str], str] = str) -> None:
+        """`instructions`: what the server's tools are for, for the client's model. `redact` takes secrets out of what a refusal quotes.
+
+        Raises AgentError(invalid) where two tools have one name.
+        """
         self._served: dict[str, Served] = {}
+        self._redact = redact
         for tool in served:
             name = tool.definition.name
             if name in self._served:
@@ -66,13 +70,13 @@ class ToolServer:
     async def _call(self, context: Context, params: CallToolRequestParams) -> Reply:
         tool = self._served.get(params.name)
         if tool is None:
-            raise MCPError(code=INVALID_PARAMS, message=unknown_tool(params.name, list(self._served)))
+            raise MCPError(code=INVALID_PARAMS, message=self._redact(unknown_tool(params.name, list(self._served))))
         try:
             return await tool.call(context, params)
         except MCPError:
             raise
         except AgentError as e:
-            return refused(e.message)
+            return refused(self._redact(e.message))
         except Exception:  # the edge of a request: a bug harms this call alone, and is told where its owner looks
             logger.exception("the tool %s of the MCP server failed", params.name)
             return refused(f"{params.name} failed inside the server; what went wrong is in the server's own log (its standard error)")

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import os
 import sys
 from collections.abc import AsyncIterator, Generator
@@ -14,8 +15,9 @@ import anyio.lowlevel
 from anyio import to_thread
 from anyio.streams.memory import MemoryObjectReceiveStream, MemoryObjectSendStream
 from mcp.shared.message import SessionMessage
-from mcp.types import jsonrpc_message_adapter
+from mcp.types import JSONRPCMessage, JSONRPCNotification, jsonrpc_message_adapter
 
+from treadle.mcp_server.lines import Lines, refusal_of
 from treadle.mcp_server.server import ToolServer
 
 PIECE_BYTES = 65536
@@ -38,7 +40,7 @@ async def serve_stdio(server: ToolServer) -> None:
         heard, from_wire = anyio.create_memory_object_stream[SessionMessage | Exception]()
         to_wire, said = anyio.create_memory_object_stream[SessionMessage]()
         async with anyio.create_task_group() as group:
-            group.start_soon(_hear, wire, heard)
+            group.start_soon(_hear, wire, heard, to_wire.clone())
             group.start_soon(_say, wire, said)
             await server.sdk.run(from_wire, to_wire, server.sdk.create_initialization_options())
             group.cancel_scope.cancel()
@@ -63,28 +65,33 @@ def claimed() -> Generator[Wire]:
         os.close(wire.outwards)
 
 
-async def _hear(wire: Wire, heard: MemoryObjectSendStream[SessionMessage | Exception]) -> None:
-    async with heard:
+async def _hear(wire: Wire, heard: MemoryObjectSendStream[SessionMessage | Exception], to_wire: MemoryObjectSendStream[SessionMessage]) -> None:
+    async with heard, to_wire:
         async for line in _lines(wire.inwards):
-            if not line.strip():
+            if line is not None and not line.strip():
                 continue
-            try:
-                message: SessionMessage | Exception = SessionMessage(jsonrpc_message_adapter.validate_json(line, by_name=False))
-            except ValueError as e:  # answered by the SDK, as a parse error
-                message = e
-            await heard.send(message)
+            message = _message_in(line)
+            if message is not None:
+                await heard.send(SessionMessage(message))
+            elif (refusal := refusal_of(line)) is not None:  # the SDK would say nothing, and its client wait
+                await to_wire.send(SessionMessage(refusal))
 
 
-async def _lines(fd: int) -> AsyncIterator[str]:
-    pieces: list[bytes] = []
+def _message_in(line: str | None) -> JSONRPCMessage | None:
+    try:
+        message = jsonrpc_message_adapter.validate_json(line or "", by_name=False)
+    except ValueError:
+        return None
+    is_request = isinstance(message, JSONRPCNotification) and '"id"' in (line or "") and refusal_of(line) is not None
+    return None if is_request else message  # one with an id that cannot be one looks like a notification to the SDK
+
+
+async def _lines(fd: int) -> AsyncIterator[str | None]:
+    lines = Lines()
     while piece := await _read(fd):
-        *ends, rest = piece.split(b"\n")
-        for end in ends:
-            yield b"".join([*pieces, end]).decode("utf-8", "replace")
-            pieces.clear()
-        pieces.append(rest)
-    if last := b"".join(pieces).strip():
-        yield last.decode("utf-8", "replace")
+        for line in lines.feed(piece):
+            yield line
+    yield lines.end()
 
 
 async def _say(wire: Wire, said: MemoryObjectReceiveStream[SessionMessage]) -> None:
@@ -94,11 +101,19 @@ async def _say(wire: Wire, said: MemoryObjectReceiveStream[SessionMessage]) -> N
         async for message in said:
             if gone:
                 continue
-            line = message.message.model_dump_json(by_alias=True, exclude_unset=True) + "\n"
             try:
-                await _write(wire.outwards, memoryview(line.encode()))
+                await _write(wire.outwards, memoryview(_encoded(message.message)))
             except OSError:
                 gone = True
+
+
+def _encoded(message: JSONRPCMessage) -> bytes:
+    """A line. What UTF-8 has no place for, half a surrogate pair, becomes a question mark."""
+    try:
+        return message.model_dump_json(by_alias=True, exclude_unset=True).encode() + b"\n"
+    except ValueError:
+        plain = message.model_dump(by_alias=True, exclude_unset=True)
+        return json.dumps(plain, ensure_ascii=False, default=str).encode("utf-8", "replace") + b"\n"
 
 
 async def _read(fd: int) -> bytes:

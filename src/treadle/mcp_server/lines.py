@@ -1,0 +1,72 @@
+"""What a client writes, cut into lines, and what is answered to one that is no message of the protocol. Entry: `Lines`, `refusal_of`."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator
+from typing import Any, Final, cast
+
+from mcp.types import INVALID_REQUEST, PARSE_ERROR, ErrorData, JSONRPCError
+
+LINE_BYTES: Final = 64 << 20
+"""A longer one is let go."""
+_FORM: Final = "a request is one object in a line, with jsonrpc '2.0', an id (a whole number or a text), a method, and params that are an object"
+_ID_MOST: Final = 1 << 63
+_ID_CHARS: Final = 1000
+
+
+class Lines:
+    """Never holds more than one line."""
+
+    def __init__(self, longest: int = LINE_BYTES) -> None:
+        self._longest = longest
+        self._pieces: list[bytes] = []
+        self._size = 0
+
+    def feed(self, data: bytes) -> Iterator[str | None]:
+        """The lines that are whole now; None for one that was too long."""
+        *whole, rest = data.split(b"\n")
+        for piece in whole:
+            self._add(piece)
+            yield self.end()
+        self._add(rest)
+
+    def end(self) -> str | None:
+        """The last one, where nothing follows."""
+        line = None if self._size > self._longest else b"".join(self._pieces).decode("utf-8", "replace")
+        self._pieces, self._size = [], 0
+        return line
+
+    def _add(self, piece: bytes) -> None:
+        self._size += len(piece)
+        if self._size > self._longest:
+            self._pieces.clear()
+        else:
+            self._pieces.append(piece)
+
+
+def refusal_of(line: str | None) -> JSONRPCError | None:
+    """None where nobody waits for an answer: to an answer, or a notification."""
+    if line is None:
+        return _refusal(PARSE_ERROR, f"the line is longer than {LINE_BYTES >> 20} MiB, and was not read")
+    try:
+        said: object = json.loads(line)
+    except (ValueError, RecursionError):
+        return _refusal(PARSE_ERROR, f"the line is not JSON, or too deep: {_FORM}")
+    if not isinstance(said, dict):
+        batch = "batches are no part of the protocol: " if isinstance(said, list) else ""
+        return _refusal(INVALID_REQUEST, f"{batch}{_FORM}")
+    members = cast("dict[str, Any]", said)
+    if "id" not in members or ("method" not in members and ("result" in members or "error" in members)):
+        return None
+    return _refusal(INVALID_REQUEST, _FORM, _usable(members["id"]))
+
+
+def _usable(number: object) -> int | str | None:
+    if isinstance(number, str):
+        return number if len(number) <= _ID_CHARS and number.isprintable() else None
+    return number if isinstance(number, int) and not isinstance(number, bool) and abs(number) < _ID_MOST else None
+
+
+def _refusal(code: int, message: str, number: int | str | None = None) -> JSONRPCError:
+    return JSONRPCError(jsonrpc="2.0", id=number, error=ErrorData(code=code, message=message))
