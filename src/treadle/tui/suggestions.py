@@ -33,7 +33,8 @@ KEPT_S: Final = 30.0
 
 _COMMAND: Final = re.compile(r"/(\S*)")
 _ARGUMENT: Final = re.compile(r"/(\S+)[ \t]+(\S*)")
-_MENTION: Final = re.compile(r'(?:^|(?<=\s))@("(?:[^"\\]|\\.)*|[^\s"]*)$')
+_MENTION: Final = re.compile(r'(?<![\w@./\\)\]-])@("[^"]*|[^\s"@]*)$')
+"""Where mentions.py finds them."""
 _MODES: Final[Mapping[str, str]] = {
     "ask": "reads unasked, asks for the rest",
     "accept-edits": "edits files unasked too",
@@ -109,9 +110,9 @@ class Suggestions(Completer):
     # ------------------------------------------------------------ files
 
     def _mentions(self, typed: str) -> Iterator[Completion]:
-        wanted = _unquoted(typed)
-        for path in self.files.find(wanted.removeprefix("./")):
-            yield Completion(_mentioned(path), start_position=-len(typed) - 1, display=one_line(path, 400))
+        for path in self.files.find(typed.removeprefix('"').removeprefix("./")):
+            if '"' not in path:  # no way to write it is agreed on
+                yield Completion(_mentioned(path), start_position=-len(typed) - 1, display=one_line(path, 400))
 
     # ------------------------------------------------------------ drawing
 
@@ -140,16 +141,11 @@ def _row(offered: Completion, wide: int, width: int, theme: Theme, *, is_chosen:
     return line
 
 
-def _unquoted(typed: str) -> str:
-    return re.sub(r"\\(.)", r"\1", typed[1:]) if typed.startswith('"') else typed
-
-
 def _mentioned(path: str) -> str:
-    r"""As `@` takes it: what a space or a quote stands in is quoted, with `\` before quotes and before itself."""
-    if not re.search(r"[\s\"'\\]", path):
+    """As `@` takes it; a directory in quotes is left open, to be typed on in."""
+    if not re.search(r"[\s@]", path):
         return f"@{path}"
-    inside = path.replace("\\", "\\\\").replace('"', '\\"')
-    return f'@"{inside}' + ("" if path.endswith("/") else '"')
+    return f'@"{path}' + ("" if path.endswith("/") else '"')
 
 
 def _models_offline(config: Config) -> list[str]:

@@ -54,7 +54,8 @@ def _drawn(file: ChangedFile, cwd: Path, drawing: Drawing) -> Iterator[Renderabl
         yield Text(f"{path}: changed, and no text", drawing.style("dim"))
     else:
         what = " (new)" if file.before is None else " (removed)" if file.now is None else ""
-        yield differences.drawn(path + what, before, now, drawing, most=LINES_MAX)
+        yield Text(path + what, drawing.style("title"))
+        yield differences.drawn(path, before, now, drawing, most=LINES_MAX)
 
 
 def shown_path(path: str, cwd: Path) -> str:

@@ -30,19 +30,20 @@ async def undo(desk: Desk, rest: str) -> None:
     last = runs[-1] if runs and conversation.goes_back_to is None else await _before(journal, conversation.goes_back_to)
     if last is None:
         raise AgentError("invalid", "there is no prompt to go back before")
+    prompt = await _prompt_of(journal, last)
     would = await undone_since(journal, [last], apply=False)
     for line in _told(would, desk):
         desk.tell(line)
     if any(file.action in PUT_BACK for file in would.files):
         going = sum(file.action in PUT_BACK for file in would.files)
-        if not await confirm(desk.screen, f"Put back {count(going, 'file')} and go back before “{one_line(last.prompt, 60)}”?", yes="Go back", no="Leave it"):
+        if not await confirm(desk.screen, f"Put back {count(going, 'file')} and go back before “{one_line(prompt, 60)}”?", yes="Go back", no="Leave it"):
             return
         done = await undone_since(journal, [last], apply=True)
         for file in done.files:
             if file.action == "refused":
                 desk.tell(f"{shown_path(file.path, desk.cwd)} was left as it is: {plain(file.why)}", "warning")
     conversation.goes_back_to = last.run_id
-    desk.line.give_back(await _prompt_of(journal, last))
+    desk.line.give_back(prompt)
     desk.screen.refresh()
     desk.tell("Gone back: what you send next takes the place of that prompt. What came after it is kept, and /sessions finds it.")
 
@@ -66,10 +67,10 @@ async def _before(journal: Journal, run_id: str | None) -> RunInfo | None:
 
 
 async def _prompt_of(journal: Journal, run: RunInfo) -> str:
-    """As it was typed: what files were mentioned stands in parts of their own."""
+    """As it was typed: the files that it names stand in parts of their own before it."""
     started = (await journal.load(run.run_id)).started
     assert started is not None, "a run begins with run.started"
-    return next((part.text for part in started.input.parts if isinstance(part, TextPart)), "")
+    return next((part.text for part in reversed(started.input.parts) if isinstance(part, TextPart)), "")
 
 
 def _told(would: Rewound, desk: Desk) -> Iterator[str]:
