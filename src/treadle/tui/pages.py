@@ -1,0 +1,212 @@
+"""Blocks as rows of a full-screen view: each is laid out when it is first seen, and a long one piece by piece. Entry: `Pages`.
+
+Keys and the terminal are viewer.py's.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass, field, replace
+from typing import Final, NamedTuple
+
+from treadle.plain import plain
+from treadle.tui.blocks import Answer, Block, Called, Notice, Said, Thought
+from treadle.tui.drawing import Drawing
+from treadle.tui.slot import Line
+from treadle.tui.theme import Theme
+
+LONG_LINES: Final = 400
+"""Of a text; what has more is laid out in pieces, as it is, without Rich."""
+PIECE_LINES: Final = 200
+LINE_CHARS: Final = 10_000
+_MARKS: Final = str.maketrans("", "", "*_`~")
+"""Of Markdown."""
+
+
+class Place(NamedTuple):
+    """A row: of which piece, and the how manieth of it."""
+
+    piece: int
+    row: int
+
+
+@dataclass(slots=True)
+class _Piece:
+    rows: Callable[[Drawing], list[Line]]
+    text: Callable[[], str]
+    """What a search looks through before anything is laid out; empty: nobody knows."""
+    kept: list[Line] | None = field(default=None)
+
+
+class Pages:
+    """Of one width; `resized` gives the same for another one."""
+
+    def __init__(self, theme: Theme, blocks: Sequence[Block], width: int) -> None:
+        self._theme, self._blocks = theme, blocks
+        self._drawing = Drawing(width, theme)
+        self._pieces = [piece for at, block in enumerate(blocks) for piece in _pieces(block, spaced=block.spaced and at > 0)]
+
+    def resized(self, width: int) -> None:
+        self._drawing = Drawing(width, self._theme)
+        for piece in self._pieces:
+            piece.kept = None
+
+    @property
+    def width(self) -> int:
+        return self._drawing.width
+
+    def rows_of(self, piece: int) -> list[Line]:
+        found = self._pieces[piece]
+        if found.kept is None:
+            found.kept = found.rows(self._drawing)
+        return found.kept
+
+    # ------------------------------------------------------------ places
+
+    def shown(self, top: Place, height: int) -> list[tuple[Place, Line]]:
+        """The rows from there on, at most so many."""
+        found: list[tuple[Place, Line]] = []
+        for piece in range(top.piece, len(self._pieces)):
+            rows = self.rows_of(piece)
+            first = top.row if piece == top.piece else 0
+            found += [(Place(piece, row), rows[row]) for row in range(first, min(len(rows), first + height - len(found)))]
+            if len(found) >= height:
+                break
+        return found
+
+    def moved(self, place: Place, by: int) -> Place:
+        """As many rows on, or back; not beyond the ends."""
+        piece, row = place
+        if not self._pieces:
+            return Place(0, 0)
+        piece = min(piece, len(self._pieces) - 1)
+        row = min(row, len(self.rows_of(piece))) + by
+        while row < 0 and piece > 0:
+            piece -= 1
+            row += len(self.rows_of(piece))
+        while row >= len(self.rows_of(piece)) and piece + 1 < len(self._pieces):
+            row -= len(self.rows_of(piece))
+            piece += 1
+        return Place(piece, min(max(row, 0), max(len(self.rows_of(piece)) - 1, 0)))
+
+    def end(self, height: int) -> Place:
+        """Where a screen of that height begins that shows the last row at its bottom."""
+        if not self._pieces:
+            return Place(0, 0)
+        last = len(self._pieces) - 1
+        return self.moved(Place(last, max(len(self.rows_of(last)) - 1, 0)), 1 - height)
+
+    def share(self, place: Place) -> float:
+        """About how much of everything stands above it."""
+        return place.piece / len(self._pieces) if self._pieces else 0.0
+
+    # ------------------------------------------------------------ searching
+
+    def find(self, words: str, start: Place, step: int) -> Place | None:
+        """The next row that holds them, in either direction and around the end; upper and lower case are the same where `words` are lower."""
+        folded = str.casefold if words == words.casefold() else str
+        wanted, number = folded(words), len(self._pieces)
+        for distance in range(number + 1 if number else 0):
+            at = (start.piece + step * distance) % number
+            text = self._pieces[at].text()
+            if text and wanted not in folded(" ".join(text.split())) and wanted not in folded(text):
+                continue
+            rows = _holding(wanted, [folded("".join(piece[1] for piece in line)) for line in self.rows_of(at)])
+            if distance == 0:
+                rows = [row for row in rows if (row - start.row) * step > 0]
+            if rows:
+                return Place(at, rows[0] if step > 0 else rows[-1])
+        return None
+
+
+def _holding(wanted: str, rows: list[str]) -> list[int]:
+    """Rows in which it begins; where a line was broken it may go on in the next one."""
+    after = [*(row.strip() for row in rows[1:]), ""]
+    return [at for at, row in enumerate(rows) if wanted in row or (wanted not in after[at] and wanted in f"{row.rstrip()} {after[at]}")]
+
+
+def _pieces(block: Block, *, spaced: bool) -> Iterator[_Piece]:
+    source = _source(block)
+    if source.count("\n") <= LONG_LINES:
+        yield _Piece(lambda drawing: _drawn(block, drawing, spaced=spaced), lambda: _searched(block, source))
+        return
+    head = _head(block)
+    if head is not None:
+        yield _Piece(lambda drawing: _drawn(head, drawing, spaced=spaced), lambda: "")
+    lines = source.splitlines()
+    for first in range(0, len(lines), PIECE_LINES):
+        yield _long(lines, first, block)
+
+
+def _drawn(block: Block, drawing: Drawing, *, spaced: bool) -> list[Line]:
+    above: list[Line] = [[]] if spaced else []
+    return above + [[*line] for line in drawing.lines(block.draw(drawing, full=True))]
+
+
+def _long(lines: list[str], first: int, block: Block) -> _Piece:
+    """Some lines of a long text."""
+    some = slice(first, first + PIECE_LINES)
+
+    def rows(drawing: Drawing) -> list[Line]:
+        bar, style = f"  {drawing.theme.glyphs.bar} ", drawing.theme.toolkit(_style(block))
+        room = max(drawing.width - len(bar), 1)
+        texts = (plain(line.expandtabs(4))[:LINE_CHARS] for line in lines[some])
+        return [[(style, f"{bar}{each}")] for text in texts for each in _folded(text, room)]
+
+    return _Piece(rows, lambda: "\n".join(lines[some]))
+
+
+def _folded(text: str, room: int) -> Iterator[str]:
+    """Cut hard: it is output, and its blanks are its own."""
+    if text.isascii():
+        yield from (text[at : at + room] for at in range(0, max(len(text), 1), room))
+        return
+    from rich.cells import chop_cells  # noqa: PLC0415  only where a character may be wider than a column
+
+    yield from chop_cells(text, room) or [""]
+
+
+def _source(block: Block) -> str:
+    match block:
+        case Said() | Thought() | Notice():
+            return block.text
+        case Called():
+            return block.result
+        case Answer():
+            return block.source
+        case _:
+            return ""
+
+
+def _searched(block: Block, source: str) -> str:
+    match block:
+        case Called():
+            return f"{block.call.done} {block.call.target}\n{source}"
+        case Answer():  # as it is written, and about as it is drawn
+            return f"{source}\n{source.translate(_MARKS)}"
+        case _:
+            return source
+
+
+def _head(block: Block) -> Block | None:
+    match block:
+        case Called():
+            return replace(block, result="")
+        case Thought():
+            return replace(block, text="")
+        case _:
+            return None
+
+
+def _style(block: Block) -> str:
+    match block:
+        case Said():
+            return "user"
+        case Answer():
+            return "assistant"
+        case Thought():
+            return "reasoning"
+        case Notice():
+            return block.style
+        case _:
+            return "tool.body"
