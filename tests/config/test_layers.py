@@ -690,6 +690,7 @@ def test_rows_stand_in_the_order_of_the_manual(place: Place) -> None:
         "agents",
         "journal",
         "keep_runs",
+        "ui",
         "telemetry",
     ]
 
@@ -700,3 +701,14 @@ def test_layers_collect_problems_without_raising(place: Place) -> None:
     layers.add_file(config_files({"HOME": str(place.home)}, place.inside)[0])
     assert len(layers.problems) == 1
     assert layers.warnings == []
+
+
+def test_a_theme_is_the_projects_to_choose_too(place: Place) -> None:
+    assert place.load().ui.theme == "auto"
+    place.mine("ui: {theme: dark}")
+    assert place.load().ui.theme == "dark"
+    place.says("ui: {theme: none}")
+    loaded = place.load()
+    assert (loaded.ui.theme, loaded.warnings) == ("none", ())
+    place.says("ui: {theme: pink}")
+    assert "ui.theme must be one of auto, dark, light, none, not 'pink'" in place.wrong()

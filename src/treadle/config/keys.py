@@ -196,6 +196,7 @@ SCHEMA: dict[str, Schema] = {
     "agents": Key(modules, "when trusted"),
     "journal": Key(journal),
     "keep_runs": Key(age),
+    "ui": {"theme": Key(one_of("auto", "dark", "light", "none"), free)},
     "telemetry": {"otel": Key(yes_or_no), "content": Key(yes_or_no), "logs": Key(one_of("off", "text", "json")), "log_file": Key(file_path)},
 }
 

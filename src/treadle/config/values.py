@@ -129,6 +129,13 @@ class Telemetry(msgspec.Struct, frozen=True, kw_only=True):
     """None: standard error."""
 
 
+class Ui(msgspec.Struct, frozen=True, kw_only=True):
+    """How the terminal UI looks."""
+
+    theme: Literal["auto", "dark", "light", "none"] = "auto"
+    """auto: as the terminal's background is; none: no colours."""
+
+
 class Row(NamedTuple):
     key: str
     value: object
@@ -155,6 +162,7 @@ class Config(Guarded, frozen=True, kw_only=True):
     journal: str | None = None
     keep_runs: str | None = None
     """An age, like 90d: finished runs that are older are pruned when a runtime that ran something closes. None: kept for ever."""
+    ui: Ui = Ui()
     telemetry: Telemetry = Telemetry()
     home: str | None = None
     """Treadle's own folder, where what providers told of their models is remembered; None: no files are read."""
