@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 
 from treadle.tui import growing
 from treadle.tui.drawing import Drawing
-from treadle.tui.growing import CODE_LINES, LINE_CHARS, TAIL_CHARS, TAIL_LINES, Growing, Piece, Within
+from treadle.tui.growing import CODE_LINES, DEPTH_MAX, LINE_CHARS, TAIL_CHARS, TAIL_LINES, Growing, Piece, Within
 from treadle.tui.markdown import drawn
 from treadle.tui.theme import Theme
 
@@ -142,6 +142,26 @@ def test_an_open_code_block_gives_its_lines_away_and_each_piece_knows_that_it_go
 def test_a_list_is_given_away_item_by_item_with_its_numbers() -> None:
     given = pieces("3. a\n3. b\n\n3. c\n")
     assert [(str(piece), piece.within.number, piece.within.gap) for piece in given] == [("3. a\n", None, False), ("3. b\n\n", 4, False), ("3. c\n", 5, True)]
+
+
+def test_code_in_a_list_is_given_away_in_pieces_too() -> None:
+    growing = Growing()
+    growing.feed("1. Run:\n   ```sh\n" + "   make\n" * 30)
+    assert growing.tail.count("\n") < CODE_LINES
+    assert growing.tail.within == Within(containers=(3,), fence="```sh\n")
+
+
+def test_an_item_of_one_long_line_goes_on_as_an_item() -> None:
+    drawing = Drawing(60, Theme("none", 1, attributes=False))
+    given = pieces("1. " + "Some words. " * 400 + "\n1. next")
+    assert [(piece.within.containers, piece.within.midline) for piece in given[1:3]] == [((3,), True), ((3,), True)]
+    lines = "".join(drawing.ansi(drawn(piece, drawing)) for piece in given).splitlines()
+    assert {line[:3] for line in lines[1:-1]} == {"   "}
+    assert lines[-1] == "2. next"
+
+
+def test_what_is_open_is_no_deeper_than_markdown_goes() -> None:
+    assert max(len(piece.within.containers) for piece in pieces("> " * 10_000)) == DEPTH_MAX
 
 
 def test_a_long_line_is_cut_at_a_sentence_where_no_code_is_open() -> None:

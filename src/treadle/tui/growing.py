@@ -170,8 +170,6 @@ class Growing:
             number = int(listing.attrs.get("start", 1))
         items = [_first(token) for token in tokens[tokens.index(listing) :] if token.type == "list_item_open" and token.level == 1]
         for n, begin in enumerate(items[1:], 1):
-            if self._lines[begin - given].startswith("    ") and not self._within.containers:
-                return  # alone it would be code
             yield from self._give(begin - given)
             given = begin
             self._within = replace(self._within, number=None if number is None else number + n)
