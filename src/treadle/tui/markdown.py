@@ -31,7 +31,7 @@ if TYPE_CHECKING:
 
 __all__ = ["Growing", "Markdown", "Piece", "drawn"]
 
-SOURCE_CHARS: Final = 16_000
+SOURCE_CHARS: Final = 6_000
 """What is longer is drawn as it stands, unless it comes in pieces."""
 WIDTH_LEAST: Final = 12
 """Inside of lists and quotes; what is narrower is indented no more."""
