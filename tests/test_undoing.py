@@ -121,9 +121,10 @@ async def test_what_their_agents_changed_goes_back_with_them(desk: Desk) -> None
     helper = Agent[Any, Any](
         name="helper", description="Helps.", model=ScriptedModel([asks(read("a")), asks(edit("a", "two", "three")), says("ok")]), tools=TOOLS
     )
-    run = await desk.ran(read("a"), edit("a", "one", "two"), call("helper", "h", prompt="Go on."), write("b", "x\n"), tools=(*TOOLS, helper))
+    calls = (read("a"), edit("a", "one", "two"), call("helper", "h", prompt="Go on."), write("b", "x\n"), read("a"), edit("a", "three", "four"))
+    run = await desk.ran(*calls, tools=(*TOOLS, helper))
     (child,) = await desk.journal.children(run.run_id)
-    assert desk.lying() == {"a": "three\n", "b": "x\n"}
+    assert desk.lying() == {"a": "four\n", "b": "x\n"}
     alone = await undone(desk.journal, run, apply=False)
     assert ([file.action for file in alone.files], alone.other_runs) == (["refused", "removed"], (child.run_id,))
     rewound = await undone_since(desk.journal, [run], apply=True)

@@ -332,7 +332,7 @@ async def test_who_holds_a_session_is_told(journal: Journal) -> None:
     await writer.release(waiting=True)
     assert await journal.holder("ada") is None
     again = await journal.take_over("run_1")
-    await again.append([back := resumed(2), fact("b")])
+    await again.append([back := msgspec.structs.replace(resumed(2), at=at(5)), fact("b")])
     held = await journal.holder("ada")
     assert held is not None
     assert (held.run_id, held.since) == ("run_1", back.at)

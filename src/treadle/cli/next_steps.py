@@ -10,7 +10,7 @@ from typing import NamedTuple
 
 from treadle.entries import ApprovalAsked
 from treadle.journal import Journal
-from treadle.plain import one_line
+from treadle.plain import one_line, revealed
 from treadle.run_state import RunState
 
 
@@ -88,7 +88,7 @@ def _question(one: _Waiting, run_id: str) -> str:
     asked = one.asked
     why = "nobody knows whether it took effect" if one.begun and not asked.deferred else one_line(asked.reason)
     where = "" if one.run_id == run_id else f" in {one.run_id}"
-    return f"? {asked.name} {one_line(asked.arguments_json, 80)} waits as {asked.call_id}{where}: {why}"
+    return f"? {asked.name} {one_line(revealed(asked.arguments_json), 80)} waits as {asked.call_id}{where}: {why}"
 
 
 def _command(*words: str) -> str:
