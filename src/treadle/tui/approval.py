@@ -9,11 +9,12 @@ from __future__ import annotations
 import time
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from functools import partial
 from typing import Final, Literal, TypeAlias
 
 from prompt_toolkit.application.current import get_app
 from prompt_toolkit.buffer import Buffer
-from prompt_toolkit.filters import Condition
+from prompt_toolkit.filters import Condition, Filter
 from prompt_toolkit.formatted_text import StyleAndTextTuples
 from prompt_toolkit.key_binding import KeyBindings, KeyPressEvent
 from prompt_toolkit.keys import Keys
@@ -42,6 +43,8 @@ class Said:
 
 @dataclass(frozen=True, slots=True)
 class _Choice:
+    key: str
+    """Always the same for the same answer, whatever else is offered."""
     words: str
     scope: Scope
     pattern: str = ""
@@ -115,10 +118,10 @@ class Approval:
         head: Line = [(style("warning"), cut(f"{self._theme.glyphs.question} {who}asks: {_asks(self._request)}", width))]
         why: Line = [(style("dim"), cut(f"  {one_line(self._request.reason, 400)}", width))]
         choices = [self._choice(n, choice, width) for n, choice in enumerate(self._choices)]
-        help_ = [(style("dim"), cut("    d all of it · Escape no", width))]
+        help_: Line = [(style("dim"), cut("    d all of it · Escape no", width))]
         room = self._rows - len(choices) - 3
         shown = self._shown(width, max(min(room, PREVIEW_LINES), 0))
-        lines = [head, *shown, why, *choices, help_]
+        lines: list[Line] = [head, *shown, why, *choices, help_]
         return lines if len(lines) <= self._rows else [head, *choices][: max(self._rows, 1)]
 
     def _shown(self, width: int, most: int) -> list[Line]:
@@ -127,7 +130,8 @@ class Approval:
         if isinstance(self._preview, Difference):
             drawing = Drawing(width - 2, self._theme)
             drawn = drawing.lines(differences.drawn(self._preview.path, self._preview.before, self._preview.after, drawing, most=most))
-            return [[("", "  "), *line] for line in drawn[:most]]
+            indented: list[Line] = [[("", "  "), *line] for line in drawn[:most]]
+            return indented
         lines = wrapped(self._preview.text, width - 2) or [""]
         style = self._theme.toolkit("tool.target" if self._preview.is_command else "tool.body")
         shown: list[Line] = [[(style, f"  {line}")] for line in (lines if len(lines) <= most else lines[: most - 1])]
@@ -136,7 +140,7 @@ class Approval:
     def _choice(self, n: int, choice: _Choice, width: int) -> Line:
         style = self._theme.toolkit
         mark = self._theme.glyphs.prompt if n == self._at else " "
-        words = f"  {mark} {n + 1} {choice.words}"
+        words = f"  {mark} {choice.key} {choice.words}"
         line: Line = [(style("selected" if n == self._at else "assistant"), words)]
         if choice.pattern:
             line.append((style("pattern"), cut(f" {choice.pattern}", max(width - len(words), 1))))
@@ -148,25 +152,32 @@ class Approval:
         keys = KeyBindings()
         deaf = Condition(lambda: self._clock() < self._deaf_until)
         choosing = Condition(lambda: not self._says_why) & ~deaf
+        saying = Condition(lambda: self._says_why) & ~deaf
+
+        def bind(name: str, when: Filter, act: Callable[[], None]) -> None:
+            def handle(event: KeyPressEvent) -> None:
+                act()
+
+            keys.add(name, filter=when)(handle)
 
         @keys.add(Keys.Any, filter=deaf, eager=True)
+        @keys.add(Keys.Any, filter=choosing)
         def _(event: KeyPressEvent) -> None:
+            """What is no answer was meant for the input, and so may be what comes right behind it."""
             self._deaf_until = self._clock() + DEAF_S
             if event.data.isprintable():
                 self._typed(event.data)
 
         for name, step in (("up", -1), ("down", 1), ("k", -1), ("j", 1), ("s-tab", -1), ("tab", 1)):
-            keys.add(name, filter=choosing)(lambda _, step=step: self._move(step))
-        for n, choice in enumerate(self._choices):
-            keys.add(str(n + 1), filter=choosing)(lambda _, choice=choice: self._take(choice))
-        keys.add("y", filter=choosing)(lambda _: self._take(self._choices[0]))
-        keys.add("n", filter=choosing)(lambda _: self._take(_NO))
-        keys.add("d", filter=choosing)(lambda _: self._view())
-        keys.add("enter", filter=choosing)(lambda _: self._take(self._choices[self._at]))
-        keys.add("enter", filter=~choosing & ~deaf)(lambda _: self._answered.give(Said("no", self._why.text.strip())))
+            bind(name, choosing, partial(self._move, step))
+        for choice in self._choices:
+            bind(choice.key, choosing, partial(self._take, choice))
+        bind("d", choosing, self._view)
+        bind("enter", choosing, lambda: self._take(self._choices[self._at]))
+        bind("enter", saying, lambda: self._answered.give(Said("no", self._why.text.strip())))
         for name in ("escape", "c-c"):
-            keys.add(name, filter=choosing)(lambda _: self._take(_NO))
-            keys.add(name, filter=~choosing & ~deaf)(lambda _: self._back())
+            bind(name, choosing, partial(self._take, _NO))
+            bind(name, saying, self._back)
         return keys
 
     def _move(self, step: int) -> None:
@@ -185,15 +196,15 @@ class Approval:
         get_app().layout.focus(self._text)
 
 
-_NO: Final = _Choice("No", "no")
+_NO: Final = _Choice("n", "No", "no")
 
 
 def _choices(pattern: Sequence[str] | None) -> list[_Choice]:
     wider: list[_Choice] = []
     if pattern:
         words = ", ".join(one_line(rule, 200) for rule in pattern)
-        wider = [_Choice("Yes, and for this session:", "session", words), _Choice("Yes, and always:", "always", words)]
-    return [_Choice("Yes, this once", "once"), *wider, _NO, _Choice("No, and say why", "no", asks_why=True)]
+        wider = [_Choice("s", "Yes, and for this session:", "session", words), _Choice("a", "Yes, and always:", "always", words)]
+    return [_Choice("y", "Yes, this once", "once"), *wider, _NO, _Choice("w", "No, and say why", "no", asks_why=True)]
 
 
 def _asks(request: ApprovalRequest) -> str:

@@ -29,21 +29,19 @@ from treadle.message import Part
 from treadle.model_choice import from_anywhere
 from treadle.runtime import Runtime
 from treadle.tui.approval import Approval
-from treadle.tui.blocks import Block, Drawn, Notice, Said
+from treadle.tui.blocks import Asked, Block, Drawn, Notice, Said
 from treadle.tui.commands.registry import Commands, Unknown, is_command
 from treadle.tui.confirm import confirm
 from treadle.tui.conversation import Conversation, Setting
 from treadle.tui.input import Input
 from treadle.tui.mentions import parts_of
 from treadle.tui.notices import told
-from treadle.tui.pickers.points import pick_point
 from treadle.tui.preview import preview_of
 from treadle.tui.reopening import Reopening
 from treadle.tui.screen import Screen
 from treadle.tui.status import Status
 from treadle.tui.theme import Theme
 from treadle.tui.transcript import Transcript
-from treadle.tui.viewer import view
 from treadle.types import Mode
 
 KEPT_BLOCKS: Final = 1_000
@@ -253,7 +251,7 @@ class Chat:
         if now - self._escaped_at < TWICE_S:
             self._escaped_at = -TWICE_S
             self._note("")
-            self.soon(pick_point, self)
+            self.soon(self._go_back)
         else:
             self._escaped_at = now
             self._note("Escape again: back to an earlier point")
@@ -298,7 +296,17 @@ class Chat:
         self.use_mode(MODES[(MODES.index(mode) + 1) % len(MODES)] if mode in MODES else MODES[0])
 
     def view(self) -> None:
-        self.soon(view, self.screen, "Everything so far", list(self.blocks))
+        self.soon(self._view, "Everything so far", list(self.blocks))
+
+    async def _view(self, title: str, blocks: Sequence[Block], *, at_end: bool = True) -> None:
+        from treadle.tui.viewer import view  # noqa: PLC0415  only where somebody looks
+
+        await view(self.screen, title, blocks, at_end=at_end)
+
+    async def _go_back(self) -> None:
+        from treadle.tui.pickers.points import pick_point  # noqa: PLC0415  only where somebody goes back
+
+        await pick_point(self)
 
     def show_todos(self) -> None:
         self.soon(self._command, "/todos")
@@ -320,10 +328,10 @@ class Chat:
     def redraw(self) -> None:
         self.screen.redraw()
 
-    def soon(self, work: Callable[..., Awaitable[Any]], *arguments: Any) -> None:
+    def soon(self, work: Callable[..., Awaitable[object]], *arguments: Any) -> None:
         """In a task of its own."""
         assert self._group is not None, "keys come while it runs"
-        self._group.start_soon(partial(work, *arguments))
+        self._group.start_soon(_awaited, partial(work, *arguments))
 
     # ------------------------------------------------------------ what commands change
 
@@ -351,7 +359,14 @@ class Chat:
         if request.pattern and self._granted.issuperset(request.pattern):
             return Approve()
         preview = await to_thread.run_sync(preview_of, request.name, request.arguments, self.cwd)
-        slot = Approval(request, preview, self.theme, view=partial(self.soon, self._view_all, request), typed=self.line.buffer.insert_text, columns=lambda: self.screen.columns)
+        slot = Approval(
+            request,
+            preview,
+            self.theme,
+            view=partial(self.soon, self._view_all, request),
+            typed=self.line.buffer.insert_text,
+            columns=lambda: self.screen.columns,
+        )
         said = await self.screen.ask(slot)
         if said.scope == "no":
             return Deny(said.reason)
@@ -370,9 +385,9 @@ class Chat:
             self.tell(f"Allowed this once only: {e.message}", "warning")
 
     async def _view_all(self, request: ApprovalRequest) -> None:
-        from treadle.tui.blocks import Asked  # noqa: PLC0415  only where somebody wants to see it
-
         preview = await to_thread.run_sync(preview_of, request.name, request.arguments, self.cwd)
-        await view(self.screen, f"{request.name}: {request.reason}", [Asked(preview)], at_end=False)
+        await self._view(f"{request.name}: {request.reason}", [Asked(preview)], at_end=False)
 
 
+async def _awaited(work: Callable[[], Awaitable[object]]) -> None:
+    await work()

@@ -6,7 +6,7 @@ them on resize. Reaches into what its class keeps for itself (3.0.53; the pin al
 
 from __future__ import annotations
 
-import os
+from collections.abc import Callable, Mapping
 from typing import TYPE_CHECKING, Any, Final
 
 from prompt_toolkit.data_structures import Point
@@ -33,6 +33,10 @@ class InlineRenderer(Renderer):
         super().__init__(style, output)
         self._reflows = reflows
         self._above: list[str] = []
+        self.holds = False
+        """While the terminal is being resized nothing is drawn: tmux has changed its grid up to a quarter of a second before it says so."""
+        self.noticed: Callable[[], None] = lambda: None
+        """Told of another size that no signal has told of yet."""
 
     def above(self, text: str) -> None:
         """`text`: whole lines, with colours. It is written with the next frame."""
@@ -44,11 +48,14 @@ class InlineRenderer(Renderer):
 
     @override
     def render(self, app: Application[Any], layout: Layout, is_done: bool = False) -> None:
-        output, last = self.output, self._last_screen
+        output, last, size = self.output, self._last_screen, self.output.get_size()
+        if last is not None and size != self._last_size and not is_done:
+            self.noticed()
+        if self.holds and not is_done:
+            return
         output.write_raw(BEGIN_FRAME)
         if last is not None:
-            size = output.get_size()
-            if self._above or layout.container.preferred_height(size.columns, size.rows).preferred < last.height:
+            if size != self._last_size or self._above or layout.container.preferred_height(size.columns, size.rows).preferred < last.height:
                 self._go_to_top()
         if self._above:
             for text in self._above:
@@ -60,27 +67,34 @@ class InlineRenderer(Renderer):
 
     @override
     def erase(self, leave_alternate_screen: bool = True) -> None:
-        """Called when the terminal was resized, and before somebody else may write to it."""
+        """Called before somebody else may write to the terminal."""
         self._go_to_top()
         self.output.flush()
         self.reset(leave_alternate_screen=leave_alternate_screen)
 
     def _go_to_top(self) -> None:
-        """Takes the region away; the cursor stands where its first row began."""
+        """Takes the region away; the cursor stands where its first row began.
+
+        Row by row: tmux keeps in its history what one command clears from the top of the screen.
+        """
+        rows, above = self._rows()
         self.output.write_raw("\r")
-        self.output.cursor_up(self._rows_above_cursor())
-        self.output.erase_down()
+        self.output.cursor_up(above)
+        self.output.write_raw("\x1b[B".join(["\x1b[2K"] * rows))
+        self.output.cursor_up(rows - 1)
         self.output.reset_attributes()
         self.output.enable_autowrap()
         self._cursor_pos, self._last_screen = Point(x=0, y=0), None
 
-    def _rows_above_cursor(self) -> int:
-        """As they stand on the terminal now: rows that were wider than it has become take several."""
-        cells, drawn, columns = self._last_screen, self._last_size, self.output.get_size().columns
-        if cells is None or drawn is None or not self._reflows or columns >= drawn.columns or columns < 1:
-            return self._cursor_pos.y
-        rows = sum(max(1, -(-_width_of(cells, y) // columns)) for y in range(self._cursor_pos.y))
-        return rows + self._cursor_pos.x // columns
+    def _rows(self) -> tuple[int, int]:
+        """How many the region takes on the terminal now, and how many of them stand above the cursor: what was wider than it has become takes several."""
+        cells, drawn, columns, at = self._last_screen, self._last_size, self.output.get_size().columns, self._cursor_pos
+        if cells is None or drawn is None:
+            return at.y + 1, at.y
+        if not self._reflows or columns >= drawn.columns or columns < 1:
+            return max(cells.height, at.y + 1), at.y
+        taken = [max(1, -(-_width_of(cells, y) // columns)) for y in range(cells.height)]
+        return sum(taken), sum(taken[: at.y]) + at.x // columns
 
 
 def _width_of(cells: Cells, y: int) -> int:
@@ -89,6 +103,6 @@ def _width_of(cells: Cells, y: int) -> int:
     return 1 + max((x for x, cell in row.items() if cell.char not in (" ", "\u200b") or cell.style.strip()), default=-1)
 
 
-def reflows(environ: dict[str, str] | os._Environ[str]) -> bool:
+def reflows(environ: Mapping[str, str]) -> bool:
     """Most do; xterm and the console of Linux cut."""
     return "XTERM_VERSION" not in environ and environ.get("TERM") != "linux"

@@ -26,6 +26,8 @@ Line = StyleAndTextTuples
 
 SPARE_ROWS: Final = 2
 QUEUED_MAX: Final = 3
+ROOMY_ROWS: Final = 12
+"""Of a terminal with room for a rule above the input."""
 SPINS_PER_S: Final = 10
 
 
@@ -39,13 +41,15 @@ class Region:
         """What could be typed: at most so many rows."""
         self._above: list[Line] = []
         self._below: list[Line] = []
-        self._tail: tuple[str, int, list[Line]] = ("", 0, [])
+        self._drawn: tuple[str, int, list[Line]] = ("", 0, [])
         """The last one that was drawn: its source, its width, and how it looks."""
 
     def compose(self, asked_rows: int) -> None:
         """`asked_rows`: that the input takes."""
         size = self.size()
         room = max(size.rows - SPARE_ROWS, 2) - asked_rows
+        rule: list[Line] = [[(self._style("rule"), self._theme.glyphs.rule * max(size.columns - 1, 1))]] if size.rows >= ROOMY_ROWS else []
+        room -= len(rule)
         self._below = [self._status.line(size.columns)][: max(room, 0)]
         room -= len(self._below)
         suggestions = self.suggestions(max(room, 0))
@@ -59,8 +63,9 @@ class Region:
             room -= len(kept[-1])
         tail = self._answer(live, size.columns)
         tail = tail[-room:] if room > 0 else []
-        gap: list[Line] = [[]] if room > len(tail) and (tail or any(kept)) else []
-        self._above = [*tail, *gap, *chain.from_iterable(kept)]
+        gap: list[Line] = [[]] if room > len(tail) else []
+        parted: list[Line] = [[]] if room > len(tail) + 1 and tail and any(kept) else []
+        self._above = [*gap, *tail, *parted, *chain.from_iterable(kept), *rule]
 
     def above(self) -> Line:
         return _joined(self._above)
@@ -80,12 +85,12 @@ class Region:
         """The end of what is being written, as Markdown. It is drawn anew only where it has changed."""
         if not live.tail.strip():
             return []
-        if (live.tail, width) != self._tail[:2]:
+        if (live.tail, width) != self._drawn[:2]:
             from treadle.tui import markdown  # noqa: PLC0415  it brings Rich, and the first paint needs none
 
             drawing = self._drawing(width)
-            self._tail = (live.tail, width, [*drawing.lines(markdown.drawn(live.tail, drawing))])
-        return self._tail[2]
+            self._drawn = (live.tail, width, [*drawing.lines(markdown.drawn(live.tail, drawing))])
+        return self._drawn[2]
 
     def _drawing(self, width: int) -> Drawing:
         from treadle.tui.drawing import Drawing  # noqa: PLC0415  as above
@@ -124,7 +129,12 @@ class Region:
         what = cut(one_line(what), max(width - columns(mark) - columns(took) - 1, 4))
         room = width - columns(mark) - columns(what) - columns(took) - 2
         about = cut(one_line(about, 400), room) if room > 3 and about else ""
-        return [(self._style("tool.mark"), mark), (self._style(style), what), (self._style("tool.target"), f" {about}" if about else ""), (self._style("dim"), took)]
+        return [
+            (self._style("tool.mark"), mark),
+            (self._style(style), what),
+            (self._style("tool.target"), f" {about}" if about else ""),
+            (self._style("dim"), took),
+        ]
 
     def _todo(self, live: Live, width: int) -> list[Line]:
         """What is being done, and how many of how many."""

@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Any, Final, TypeVar
 import anyio
 from prompt_toolkit.application import Application, in_terminal
 from prompt_toolkit.application.current import set_app
+from prompt_toolkit.data_structures import Size
 from prompt_toolkit.filters import Condition
 from prompt_toolkit.key_binding import ConditionalKeyBindings, DynamicKeyBindings, KeyBindingsBase, merge_key_bindings
 from prompt_toolkit.layout import ConditionalContainer, DynamicContainer, HSplit, Layout, Window
@@ -38,11 +39,20 @@ T = TypeVar("T")
 
 FRAME_S: Final = 0.05
 """Between two frames that nobody's key asked for."""
+SETTLES_S: Final = 0.3
+"""That a new size must last before something is drawn into it."""
 ESCAPE_S: Final = 0.05
 """How long after an Escape the rest of a key's sequence may come: slow lines need some."""
 CHORD_S: Final = 0.15
 """How long after an Escape a key still is the second half of an Alt chord."""
 _DEPTHS: Final = {1: ColorDepth.DEPTH_1_BIT, 4: ColorDepth.DEPTH_4_BIT, 8: ColorDepth.DEPTH_8_BIT, 24: ColorDepth.DEPTH_24_BIT}
+
+
+def _terminal() -> Vt100_Output:
+    """That never asks where the cursor is: the answer would come among the keys."""
+    given = Vt100_Output.from_pty(sys.stdout, term=os.environ.get("TERM"), enable_bell=False)
+    given.enable_cpr = False
+    return given
 
 
 class Screen:
@@ -71,22 +81,40 @@ class Screen:
             style=Style.from_dict(self.theme.toolkit_styles()),
             key_bindings=bindings,
             input=keyboard,
-            output=output or Vt100_Output.from_pty(sys.stdout, term=os.environ.get("TERM"), enable_cpr=False, enable_bell=False),
+            output=output or _terminal(),
             color_depth=_DEPTHS[self.theme.depth],
             full_screen=False,
             mouse_support=False,
             erase_when_done=True,
         )
-        app.renderer = InlineRenderer(app.renderer.style, app.output, reflows=reflows(os.environ))
+        app.renderer = self._renderer = InlineRenderer(app.renderer.style, app.output, reflows=reflows(os.environ))
+        self._renderer.noticed = self._resized
+        app._on_resize = self._resized  # pyright: ignore[reportPrivateUsage]  else it erases as many rows as there were before
         app.ttimeoutlen, app.timeoutlen = ESCAPE_S, CHORD_S
-        app.before_render += lambda _: self.region.compose(self._rows_asked())
+        app.before_render += self._compose
         return app
 
-    def _rows_asked(self) -> int:
-        """That the input, or the question in its place, would take."""
-        size = self._app.output.get_size()
+    def _compose(self, app: Application[None]) -> None:
+        """What stands around the input, or the question in its place, in the rows that it leaves."""
+        size = app.output.get_size()
         asked = self.line.container if self._slot is None else self._slot.container
-        return asked.preferred_height(size.columns, size.rows).preferred
+        self.region.compose(asked.preferred_height(size.columns, size.rows).preferred)
+
+    def _resized(self) -> None:
+        """Nothing is drawn until the size has stayed the same for a while."""
+        loop = self._app.loop
+        if not self._renderer.holds and loop is not None:
+            self._renderer.holds = True
+            loop.call_later(SETTLES_S, self._settled, self._app.output.get_size())
+
+    def _settled(self, size: Size) -> None:
+        now = self._app.output.get_size()
+        loop = self._app.loop
+        if now != size and loop is not None:
+            loop.call_later(SETTLES_S, self._settled, now)
+        else:
+            self._renderer.holds = False
+            self._app.invalidate()
 
     # ------------------------------------------------------------ life
 
@@ -135,9 +163,7 @@ class Screen:
 
     def put(self, text: str) -> None:
         """`text`: whole lines, drawn already."""
-        renderer = self._app.renderer
-        assert isinstance(renderer, InlineRenderer)
-        renderer.above(text)
+        self._renderer.above(text)
         self.refresh()
 
     def refresh(self) -> None:

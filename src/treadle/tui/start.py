@@ -25,7 +25,7 @@ from treadle.tui.region import Region
 from treadle.tui.screen import Screen
 from treadle.tui.status import Status
 from treadle.tui.suggestions import Suggestions
-from treadle.tui.theme import Theme, theme_of
+from treadle.tui.theme import theme_of
 
 if TYPE_CHECKING:
     from treadle.runtime import Runtime
@@ -117,7 +117,7 @@ class _Beginning:
     def __init__(self, wanted: Wanted) -> None:
         self._wanted = wanted
         config = wanted.config
-        self._theme = theme_of(config.ui.theme, os.environ, sys.stdout.encoding)
+        self._theme = theme_of("auto", os.environ, sys.stdout.encoding)
         self._hands, self._touched = Hands(), anyio.Event()
         self._live = [Live()]
         self._status = Status(theme=self._theme, live=self._living, model=config.models.large, mode=config.defaults.mode)
@@ -129,6 +129,9 @@ class _Beginning:
         self._hands.line, self._hands.close = self._line, self._screen.close
         self._suggestions = suggestions
 
+    def _typed(self, buffer: object) -> None:
+        self._touched.set()
+
     def _living(self) -> Live:
         return self._live[0]
 
@@ -139,7 +142,7 @@ class _Beginning:
             group.start_soon(self._screen.run)
             try:
                 await self._screen.started()
-                self._line.buffer.on_text_changed += lambda _: self._touched.set()
+                self._line.buffer.on_text_changed += self._typed
                 with anyio.move_on_after(LOAD_AFTER_S):
                     await self._touched.wait()
                 await self._chatting()

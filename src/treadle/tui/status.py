@@ -64,7 +64,7 @@ class Status:
             yield ("warning" if share > 0.8 else "status"), f"{tokens(live.context_tokens)}/{tokens(self.window_tokens)} ({share:.0%})"
         elif live.context_tokens:
             yield "status", f"{tokens(live.context_tokens)} tokens"
-        if live.cost_usd is not None or live.cost_is_partial:
-            yield "status", money(live.cost_usd, more=live.cost_is_partial and live.cost_usd is not None)
+        if live.cost_usd is not None:
+            yield "status", money(live.cost_usd, more=live.cost_is_partial)
         if self.session:
             yield "dim", one_line(self.session, 60)

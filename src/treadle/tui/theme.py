@@ -128,6 +128,7 @@ _PLAIN: Final[Mapping[str, str]] = {
     "url": "dim",
     "quote": "italic",
     "mark": "dim",
+    "rule": "dim",
     "table.head": "bold",
 }
 """Without colours. What it names is every style there is."""
@@ -171,6 +172,7 @@ _DARK: Final[Mapping[str, str]] = {
     "link": "underline bright_blue",
     "url": "bright_black",
     "mark": "cyan",
+    "rule": "bright_black",
 }
 _LIGHT: Final[Mapping[str, str]] = {
     **_DARK,
@@ -211,6 +213,7 @@ _LIGHT: Final[Mapping[str, str]] = {
     "link": "underline #0000af",
     "url": "#6c6c6c",
     "mark": "#005f87",
+    "rule": "#a8a8a8",
 }
 _PALETTES: Final[Mapping[str, Mapping[str, str]]] = {
     "dark": MappingProxyType({**_PLAIN, **_DARK}),

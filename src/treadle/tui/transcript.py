@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Iterator, Sequence
-from typing import Final, cast
+from typing import Final
 
 from msgspec import UNSET
 
@@ -309,4 +309,4 @@ def _arguments(text: str) -> object:
 def _as_json(value: object) -> str:
     from treadle.message import encode_json  # noqa: PLC0415  only of typed answers
 
-    return f"```json\n{encode_json(cast('object', value)).decode()}\n```\n"
+    return f"```json\n{encode_json(value).decode()}\n```\n"
