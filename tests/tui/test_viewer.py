@@ -106,9 +106,9 @@ async def test_text_that_rich_draws_is_shown_from_its_beginning():
 
 async def test_nothing_to_see_is_seen():
     async with viewing([]) as stage:
-        stage.press("/x\r", "n", UP, "G")
+        stage.press("/x\r", "n")
         await stage.sees("is not there")
-        stage.press("q")
+        stage.press(UP, "G", "q")
 
 
 # ---------------------------------------------------------------- what is laid out

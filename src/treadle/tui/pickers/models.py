@@ -1,0 +1,73 @@
+"""Which model to ask: the configured ones, and all that the providers have. Who is asked is model_catalog.py's. Entry: `pick_model`."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from typing import TYPE_CHECKING
+
+import anyio
+
+from treadle.abilities import Abilities
+from treadle.config import Config
+from treadle.model_catalog import Answer, look_up, providers
+from treadle.model_catalog import Row as Known
+from treadle.tui.picker import Picker, Row
+from treadle.units import money, tokens
+
+if TYPE_CHECKING:
+    from treadle.tui.desk import Desk
+
+
+async def pick_model(desk: Desk) -> str | None:
+    """Its name, as `--model` takes it. What is known stands there at once; who is configured is asked, and added as it answers."""
+    config = desk.config
+    answers = [Answer(name) for name in providers(config)]
+    for answer in answers:
+        await look_up(config, answer, True)
+    rows = known(config, (row for answer in answers for row in answer.rows))
+    picker = Picker(desk.screen, "Models", rows)
+    there = {row.value for row in rows}
+
+    async def ask(name: str) -> None:
+        await look_up(config, answer := Answer(name), False)
+        new = [row for row in answer.rows if row.name not in there]
+        there.update(row.name for row in new)
+        if new:
+            picker.add(model_row(row) for row in new)
+
+    chosen: str | None = None
+    async with anyio.create_task_group() as group:
+        for answer in answers:
+            group.start_soon(ask, answer.name)
+        chosen = await desk.screen.ask(picker)
+        group.cancel_scope.cancel()
+    return chosen
+
+
+def known(config: Config, found: Iterable[Known]) -> list[Row[str]]:
+    """The configured ones first, each once."""
+    by_name = {row.name: row for row in found}
+    names = {config.models.large: "large", **({} if config.models.small == config.models.large else {config.models.small: "small"})}
+    first = [model_row(by_name[name], size) if name in by_name else Row(name, name, size) for name, size in names.items()]
+    return [*first, *(model_row(row) for name, row in by_name.items() if name not in names)]
+
+
+def model_row(model: Known, size: str = "") -> Row[str]:
+    return Row(model.name, model.name, " · ".join(filter(None, (size, *_facts(model)))))
+
+
+def _facts(model: Known) -> Iterable[str]:
+    if model.abilities.context_tokens:
+        yield f"{tokens(model.abilities.context_tokens)} tokens"
+    if model.input_usd is not None and model.output_usd is not None:
+        yield f"{money(model.input_usd)} in, {money(model.output_usd)} out"
+    yield ", ".join(_abilities(model.abilities))
+
+
+def _abilities(can: Abilities) -> Iterable[str]:
+    if can.images:
+        yield "images"
+    if can.reasoning:
+        yield "thinks"
+    if can.tools is False:
+        yield "no tools"

@@ -1,0 +1,214 @@
+"""The first start: from nothing to a model that answers, in four questions, and what was said is written only at the end.
+
+Which ways there are is wizard_ways.py's. Entry: `is_first`, `first_start`.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable, Mapping, Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, Final, Literal, NamedTuple, TypeAlias, TypeVar
+
+import anyio
+
+from treadle.config import Config, Endpoint, home, load
+from treadle.config.changing import change
+from treadle.config.keys import KeyPath
+from treadle.config.places import CONFIG_NAME
+from treadle.errors import AgentError, ErrorKind
+from treadle.model_catalog import Row as Known
+from treadle.providers.known_models import known_ids
+from treadle.providers.listing import Listed
+from treadle.redaction import Redactor, Secret
+from treadle.tui.blocks import Notice
+from treadle.tui.picker import Picker, Row
+from treadle.tui.pickers.models import model_row
+from treadle.tui.screen import Screen
+from treadle.tui.wizard_entry import Entry
+from treadle.tui.wizard_ways import LOCAL, LOCAL_WITHIN_S, VENDORS, Key, Local, Vendor, asked, endpoint_at, endpoint_of, keys_in, pasted
+from treadle.types import Mode
+
+if TYPE_CHECKING:
+    from treadle.config.document import Plain
+
+T = TypeVar("T")
+Way: TypeAlias = "Key | Literal['paste', 'local', 'demo']"
+MODES: Final[tuple[tuple[Mode, str], ...]] = (
+    ("ask", "asks before it changes files or runs commands"),
+    ("accept-edits", "changes files in this folder unasked, asks before commands"),
+    ("plan", "only reads and plans"),
+)
+BY_HAND: Final = (
+    "Nothing was written. To do it by hand: set ANTHROPIC_API_KEY in the environment (or OPENAI_API_KEY, GEMINI_API_KEY),\n"
+    "or `treadle config set providers.anthropic.api_key -`; the model is models.large. Without a key: `treadle demo`."
+)
+
+
+class _Reached(NamedTuple):
+    """Where a model is asked, and what is to be written for that."""
+
+    endpoint: Endpoint
+    values: list[tuple[KeyPath, Plain]]
+    models: Sequence[Listed]
+
+
+def is_first(config: Config) -> bool:
+    """Whether nobody has said anything yet: no file of the user's own, no model, and no key for the one that stands there by itself."""
+    if config.origin("models", "large").source != "default" or any(setting.origin.source == "file" for setting in config.settings.values()):
+        return False
+    try:
+        config.endpoint(config.models.large.partition(":")[0])
+    except AgentError as e:
+        return e.kind is ErrorKind.AUTH
+    return False
+
+
+async def first_start(
+    screen: Screen,
+    config: Config,
+    *,
+    environ: Mapping[str, str] | None = None,
+    reload: Callable[[], Config] = load,
+    local: Sequence[Local] = LOCAL,
+) -> Config | None:
+    """Asks, writes the user's own file, and gives the configuration that holds then (`reload`). None: the person left, and nothing was written.
+
+    Nobody is asked over the network before the person has said so. Raises AgentError for a file that cannot be written.
+    """
+    return await _Wizard(screen, config, os.environ if environ is None else environ, local).run(reload)
+
+
+class _Wizard:
+    def __init__(self, screen: Screen, config: Config, environ: Mapping[str, str], local: Sequence[Local]) -> None:
+        self._screen, self._config, self._environ, self._local = screen, config, environ, local
+        self._secrets = set(config.secrets())
+
+    async def run(self, reload: Callable[[], Config]) -> Config | None:
+        values = await self._asked()
+        if values is None:
+            self._tell(BY_HAND)
+            return None
+        file = Path(self._config.home or home(self._environ)) / CONFIG_NAME
+        change(file, values)
+        self._tell("\n".join([f"Written to {file}, which you alone can read:", *(f"  {_line(path, value)}" for path, value in values)]))
+        return reload()
+
+    async def _asked(self) -> list[tuple[KeyPath, Plain]] | None:
+        """What is to be written; None: the person left."""
+        while (way := await self._way()) is not None:
+            if way == "demo":
+                self._tell("`treadle demo` shows an agent at work, without a key and without a network. Type it in your shell.")
+                return None
+            try:
+                reached = await self._reached(way)
+            except AgentError as e:
+                self._tell(f"{e.message}\nChoose again, or another way.", "warning")
+                continue
+            return None if reached is None else await self._chosen(reached)
+        return None
+
+    async def _way(self) -> Way | None:
+        found = [Row[Way](f"Use the key in {key.variable}", key, f"{key.vendor.label}, {key.secret}") for key in keys_in(self._environ)]
+        rows = [
+            *found,
+            Row[Way]("Paste a key", "paste", "of Anthropic, OpenAI, Google, OpenRouter and others"),
+            Row[Way]("A server on this machine", "local", "Ollama, llama.cpp, LM Studio, vLLM: asks them whether they are there"),
+            Row[Way]("See it work without a key", "demo", "treadle demo"),
+        ]
+        return await self._pick("No model is set up yet. Which one shall answer?", rows)
+
+    async def _reached(self, way: Way) -> _Reached | None:
+        if way == "local":
+            return await self._on_this_machine()
+        key = await self._pasted() if way == "paste" else way
+        if not isinstance(key, Key):
+            return None
+        self._secrets.add(key.secret.reveal())
+        endpoint = endpoint_of(key, self._config)
+        host = (endpoint.base_url or f"https://{key.vendor.label}").split("/")[2]
+        rows = [
+            Row("Check it now", True, f"one request to {host}, for the models that it has"),
+            Row("Do not check", False, "nobody is asked before your first message"),
+        ]
+        check = await self._pick(f"Is the key right? {key.vendor.label}", rows)
+        if check is None:
+            return None
+        models = await asked(endpoint) if check else [Listed(id=model_id) for model_id in known_ids(endpoint.type, endpoint.base_url)]
+        return _Reached(endpoint, _of_provider(key), models)
+
+    async def _pasted(self) -> Key | None:
+        """Raises AgentError(invalid) for what can be no key."""
+        rows = [Row[Vendor](vendor.label, vendor) for vendor in VENDORS]
+        vendor = await self._pick("Whose key is it?", rows)
+        if vendor is None:
+            return None
+        text = await self._screen.ask(Entry(self._screen, f"Paste the key of {vendor.label}; it is not shown", masked=True))
+        return None if text is None else pasted(vendor, text)
+
+    async def _on_this_machine(self) -> _Reached | None:
+        """Raises AgentError(network) where no server answers."""
+        answers: dict[Local, list[Listed]] = {}
+
+        async def ask(server: Local) -> None:
+            try:
+                answers[server] = await asked(endpoint_at(server), within_s=LOCAL_WITHIN_S)
+            except AgentError:  # nobody is there, or it is something else
+                return
+
+        async with anyio.create_task_group() as group:
+            for server in self._local:
+                group.start_soon(ask, server)
+        there = [(server, answers[server]) for server in self._local if answers.get(server)]
+        if not there:
+            tried = ", ".join(f"{server.label} ({server.address.split('/')[2]})" for server in self._local)
+            raise AgentError("network", f"No server with a model answers on this machine. Tried: {tried}. Start one first.")
+        rows = [Row(server.label, server, f"{server.address}, {len(models)} model{'' if len(models) == 1 else 's'}") for server, models in there]
+        chosen = rows[0].value if len(rows) == 1 else await self._pick("Which server?", rows)
+        if chosen is None:
+            return None
+        values: list[tuple[KeyPath, Plain]] = [(("providers", chosen.name, "type"), "openai-chat"), (("providers", chosen.name, "base_url"), chosen.address)]
+        return _Reached(endpoint_at(chosen), values, answers[chosen])
+
+    async def _chosen(self, reached: _Reached) -> list[tuple[KeyPath, Plain]] | None:
+        """With the model and the mode."""
+        model = await self._model(reached)
+        mode = (
+            None
+            if model is None
+            else await self._pick("How free is it to act? Shift-Tab changes it at any time", [Row[Mode](m, m, about) for m, about in MODES])
+        )
+        if model is None or mode is None:
+            return None
+        small = self._config.models.small
+        if small.partition(":")[0] != reached.endpoint.name:
+            small = model
+        return [*reached.values, (("models", "large"), model), (("models", "small"), small), (("defaults", "mode"), mode)]
+
+    async def _model(self, reached: _Reached) -> str | None:
+        name, default = reached.endpoint.name, self._config.models.large
+        rows = [model_row(Known(f"{name}:{model.id}", model.abilities, model.input_usd, model.output_usd)) for model in reached.models]
+        if rows:
+            return await self._pick("Which model?", sorted(rows, key=lambda row: row.value != default))
+        typed = await self._screen.ask(Entry(self._screen, f"The name of the model, as {name} calls it"))
+        return None if typed is None else f"{name}:{typed.removeprefix(f'{name}:')}"
+
+    async def _pick(self, title: str, rows: Sequence[Row[T]]) -> T | None:
+        return await self._screen.ask(Picker(self._screen, title, rows))
+
+    def _tell(self, text: str, style: str = "dim") -> None:
+        self._screen.print(Notice(Redactor(self._secrets).text(text), style))
+
+
+def _of_provider(key: Key) -> list[tuple[KeyPath, Plain]]:
+    """What must stand in the file for it."""
+    vendor, values = key.vendor, list[tuple["KeyPath", "Plain"]]()
+    if vendor.base_url is not None:
+        values += [(("providers", vendor.name, "type"), "openai-chat"), (("providers", vendor.name, "base_url"), vendor.base_url)]
+    if key.is_written:
+        values.append((("providers", vendor.name, "api_key"), key.secret.reveal()))
+    return values
+
+
+def _line(path: KeyPath, value: Plain) -> str:
+    return f"{'.'.join(path)}: {Secret(str(value)) if path[-1] == 'api_key' else value}"

@@ -1,0 +1,126 @@
+"""Which ways there are to a first model: vendors whose keys are known, keys in the environment, servers on this machine.
+
+What the person is asked is wizard.py's. Nothing here writes; only `asked` connects. Entry: `VENDORS`, `keys_in`, `LOCAL`, `asked`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Final, NamedTuple
+
+import anyio
+
+from treadle.config import Config, Endpoint
+from treadle.config.endpoint import VENDOR_KEYS
+from treadle.config.readers import Wrong, credential
+from treadle.errors import AgentError
+from treadle.providers.listing import Listed
+from treadle.providers.wires import models_at
+from treadle.redaction import Secret
+
+ANSWER_WITHIN_S: Final = 10.0
+LOCAL_WITHIN_S: Final = 2.0
+
+
+class Vendor(NamedTuple):
+    name: str
+    """Of the provider, as models are named after it."""
+    label: str
+    variables: tuple[str, ...]
+    base_url: str | None = None
+    """None: one that Treadle knows by itself, and whose variables it reads."""
+
+
+def _own(name: str, label: str) -> Vendor:
+    return Vendor(name, label, tuple(variable for variable, field in VENDOR_KEYS[name] if field == "api_key"))
+
+
+VENDORS: Final = (
+    _own("anthropic", "Anthropic"),
+    _own("openai", "OpenAI"),
+    _own("gemini", "Google Gemini"),
+    Vendor("openrouter", "OpenRouter", ("OPENROUTER_API_KEY",), "https://openrouter.ai/api/v1"),
+    Vendor("deepseek", "DeepSeek", ("DEEPSEEK_API_KEY",), "https://api.deepseek.com/v1"),
+    Vendor("groq", "Groq", ("GROQ_API_KEY",), "https://api.groq.com/openai/v1"),
+    Vendor("mistral", "Mistral", ("MISTRAL_API_KEY",), "https://api.mistral.ai/v1"),
+    Vendor("xai", "xAI", ("XAI_API_KEY",), "https://api.x.ai/v1"),
+)
+
+
+class Key(NamedTuple):
+    """A key for a vendor, and from where."""
+
+    vendor: Vendor
+    secret: Secret
+    variable: str = ""
+    """Empty: the person pasted it."""
+
+    @property
+    def is_written(self) -> bool:
+        """Whether it must stand in the file: a variable that Treadle reads by itself need not."""
+        return not self.variable or self.vendor.base_url is not None
+
+
+class Local(NamedTuple):
+    name: str
+    label: str
+    address: str
+
+
+LOCAL: Final = (
+    Local("ollama", "Ollama", "http://127.0.0.1:11434/v1"),
+    Local("llamacpp", "llama.cpp", "http://127.0.0.1:8080/v1"),
+    Local("lmstudio", "LM Studio", "http://127.0.0.1:1234/v1"),
+    Local("vllm", "vLLM", "http://127.0.0.1:8000/v1"),
+)
+
+
+def keys_in(environ: Mapping[str, str]) -> list[Key]:
+    """One for each vendor: its first variable that holds a key."""
+    found: list[Key] = []
+    for vendor in VENDORS:
+        usable = (Key(vendor, Secret(key), variable) for variable in vendor.variables if (key := _usable(environ.get(variable, ""))))
+        found += [key for key in [next(usable, None)] if key is not None]
+    return found
+
+
+def _usable(value: str) -> str:
+    try:
+        return credential(value)
+    except Wrong:
+        return ""
+
+
+def pasted(vendor: Vendor, text: str) -> Key:
+    """Raises AgentError(invalid) for what can be no key."""
+    try:
+        return Key(vendor, Secret(credential(text)))
+    except Wrong as e:
+        raise AgentError("invalid", f"that is no key: it must be {e.expected}") from None
+
+
+def endpoint_of(key: Key, config: Config) -> Endpoint:
+    """Where that key leads. Raises AgentError(invalid)."""
+    vendor = key.vendor
+    if vendor.base_url is None:
+        return config.endpoint(vendor.name, api_key=key.secret.reveal())
+    return _endpoint(vendor.name, vendor.base_url, key.secret)
+
+
+def endpoint_at(local: Local) -> Endpoint:
+    return _endpoint(local.name, local.address, None)
+
+
+def _endpoint(name: str, address: str, key: Secret | None) -> Endpoint:
+    return Endpoint(
+        name=name, type="openai-chat", base_url=address, api_key=key, auth_token=None, key_origin="what was given", preamble="", timeout_s=600, headers={}
+    )
+
+
+async def asked(endpoint: Endpoint, *, within_s: float = ANSWER_WITHIN_S) -> list[Listed]:
+    """What its provider has: one question, or one for each page. Raises AgentError."""
+    try:
+        with anyio.fail_after(within_s):
+            return await models_at(endpoint)
+    except TimeoutError:
+        raise AgentError("timeout", f"no answer within {within_s:.0f} s") from None
