@@ -5,8 +5,6 @@ Runs are conversation.py's, events become blocks in transcript.py, the terminal 
 
 from __future__ import annotations
 
-import logging
-import os
 from collections import deque
 from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import dataclass
@@ -20,23 +18,19 @@ from anyio.abc import TaskGroup
 from rich.console import RenderableType
 
 from treadle import events
-from treadle.approvals import for_always
-from treadle.asking import ApprovalRequest, Approve, Deny
-from treadle.config import Config, home
-from treadle.config.places import CONFIG_NAME
+from treadle.config import Config
 from treadle.errors import AgentError
 from treadle.message import Part
 from treadle.model_choice import from_anywhere
 from treadle.runtime import Runtime
-from treadle.tui.approval import Approval
-from treadle.tui.blocks import Asked, Block, Drawn, Notice, Said
+from treadle.tui.acting import Acting
+from treadle.tui.approving import Approving
+from treadle.tui.blocks import Block, Drawn, Notice, Said
 from treadle.tui.commands.registry import Commands, Unknown, is_command
-from treadle.tui.confirm import confirm
 from treadle.tui.conversation import Conversation, Setting
 from treadle.tui.input import Input
 from treadle.tui.mentions import parts_of
 from treadle.tui.notices import told
-from treadle.tui.preview import preview_of
 from treadle.tui.reopening import Reopening
 from treadle.tui.screen import Screen
 from treadle.tui.status import Status
@@ -46,14 +40,8 @@ from treadle.types import Mode
 
 KEPT_BLOCKS: Final = 1_000
 """That the viewer shows."""
-TWICE_S: Final = 1.5
-"""Within which a second Escape, or Ctrl-C, counts as the second."""
 TICK_S: Final = 0.1
 """Between two pictures of a spinner."""
-MODES: Final[tuple[Mode, ...]] = ("ask", "accept-edits", "plan")
-"""Through which Shift-Tab goes; `full` has to be said in words."""
-
-logger = logging.getLogger("treadle")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -75,7 +63,9 @@ class Chat:
     def __init__(self, opened: Open, runtime: Runtime, setting: Setting, session_id: str | None) -> None:
         self._opened, self.runtime = opened, runtime
         self.theme, self.screen, self.line, self.status, self.transcript = opened.theme, opened.screen, opened.line, opened.status, opened.transcript
-        self.conversation = Conversation(runtime, setting, session_id=session_id, approver=self._approve, show=self._happened)
+        self._approving = Approving(self)
+        self.conversation = Conversation(runtime, setting, session_id=session_id, approver=self._approving, show=self._happened)
+        self.acting = Acting(self)
         self.transcript.live.queued = self.conversation.queued
         self.commands = opened.commands
         self.reopening = Reopening(self)
@@ -84,9 +74,8 @@ class Chat:
         """Why nothing can be said just now; empty: it can."""
         self._group: TaskGroup | None = None
         self._more = anyio.Event()
-        self._escaped_at = self._stopped_at = -TWICE_S
-        self._granted: set[str] = set()
-        """Rules that the person has said yes to in this conversation."""
+        self._shown: dict[str, str] = {}
+        """What is queued -> what stands on the screen for it."""
 
     @property
     def config(self) -> Config:
@@ -108,7 +97,7 @@ class Chat:
                     self.tell(warning, "warning")
                 await self.reopening.show()
                 for text in said_before:
-                    self.send(text)
+                    self.said(text)
                 self._group.start_soon(self._work)
                 await self.screen.closed()
             self._group.cancel_scope.cancel()
@@ -123,7 +112,7 @@ class Chat:
 
     async def _say(self, text: str) -> None:
         whole = self.line.whole(text)
-        self.print(Said(text))
+        self.print(Said(self._shown.pop(text, text)))
         parts, notices = await to_thread.run_sync(parts_of, whole, self.cwd)
         for notice in notices:
             self.tell(notice)
@@ -144,7 +133,7 @@ class Chat:
             await run()
         except AgentError as e:
             self.tell(e.message, "error")
-            self._give_back()
+            self.give_back()
         finally:
             self.transcript.live.calm()
             self._refresh_status()
@@ -190,20 +179,21 @@ class Chat:
 
     # ------------------------------------------------------------ what the person says
 
-    def send(self, text: str | None = None, *, shown: str | None = None) -> None:
-        """What was typed, or `text` as if it had been: at once, or after the run that is under way."""
-        said = self.line.take() if text is None else text
-        if not said.strip():
-            return
-        if is_command(said):
-            self.soon(self._command, said)
-            return
+    def said(self, text: str) -> None:
+        """What was typed: a command at once, anything else after the run that is under way."""
+        if is_command(text):
+            self.soon(self._command, text)
+        elif text.strip():
+            self.send(text)
+
+    def send(self, text: str, *, shown: str | None = None) -> None:
         if self.read_only:
-            self.line.give_back(said)
+            self.line.give_back(text)
             self.tell(self.read_only, "warning")
             return
-        self.conversation.queued.append(said)
-        self._more.set()
+        self._shown[text] = shown or text
+        self.conversation.queued.append(text)
+        self.wake()
         self.screen.refresh()
 
     async def _command(self, said: str) -> None:
@@ -222,116 +212,30 @@ class Chat:
         except AgentError as e:
             self.tell(e.message, "error")
 
-    def steer(self) -> None:
-        """What was typed, for the run that is under way; where none is, it is sent."""
-        text = self.line.take()
-        if not text.strip():
-            return
-        if not self.conversation.steer(self.line.whole(text)):
-            self.send(text)
+    def leave(self) -> None:
+        """As Ctrl-D does."""
+        self.acting.leave()
 
     def wake(self) -> None:
         """What is queued may be said now."""
         self._more.set()
 
-    def _give_back(self) -> None:
+    def give_back(self) -> None:
         """What was queued comes back to be edited: after an interruption it may not be meant any more."""
         if self.conversation.queued:
             self.line.give_back("\n".join(self.conversation.queued))
             self.conversation.queued.clear()
 
-    # ------------------------------------------------------------ keys
-
-    def escape(self) -> None:
-        if self.conversation.is_running:
-            self._give_back()
-            self.conversation.interrupt()
-            return
-        now = anyio.current_time()
-        if now - self._escaped_at < TWICE_S:
-            self._escaped_at = -TWICE_S
-            self._note("")
-            self.soon(self._go_back)
-        else:
-            self._escaped_at = now
-            self._note("Escape again: back to an earlier point")
-
-    def interrupt(self) -> None:
-        if not self.line.is_empty:
-            self.line.clear()
-        elif self.conversation.is_running:
-            self._give_back()
-            self.conversation.interrupt()
-        else:
-            now = anyio.current_time()
-            if now - self._stopped_at < TWICE_S:
-                self.screen.close()
-            self._stopped_at = now
-            self._note("Ctrl-C again to quit")
-
-    def leave(self) -> None:
-        if not self.conversation.is_running:
-            self.screen.close()
-            return
-        self.soon(self._leave_anyway)
-
-    async def _leave_anyway(self) -> None:
-        if await confirm(self.screen, "A run is under way. Interrupt it and quit?", yes="Quit", no="Stay"):
-            self.screen.close()
-
-    def _note(self, text: str) -> None:
-        """In the status line, for a moment."""
-        self.status.note = text
-        self.screen.refresh()
-        if text:
-            self.soon(self._forget_note, text)
-
-    async def _forget_note(self, text: str) -> None:
-        await anyio.sleep(TWICE_S)
-        if self.status.note == text:
-            self._note("")
-
-    def cycle_mode(self) -> None:
-        mode = self.conversation.setting.mode
-        self.use_mode(MODES[(MODES.index(mode) + 1) % len(MODES)] if mode in MODES else MODES[0])
-
-    def view(self) -> None:
-        self.soon(self._view, "Everything so far", list(self.blocks))
-
-    async def _view(self, title: str, blocks: Sequence[Block], *, at_end: bool = True) -> None:
+    async def view(self, title: str, blocks: Sequence[Block], *, at_end: bool = True) -> None:
+        """Full screen, all of each block."""
         from treadle.tui.viewer import view  # noqa: PLC0415  only where somebody looks
 
         await view(self.screen, title, blocks, at_end=at_end)
 
-    async def _go_back(self) -> None:
-        from treadle.tui.pickers.points import pick_point  # noqa: PLC0415  only where somebody goes back
-
-        await pick_point(self)
-
-    def show_todos(self) -> None:
-        self.soon(self._command, "/todos")
-
-    def edit(self) -> None:
-        from treadle.tui.editor import edited  # noqa: PLC0415  only where somebody asks for it
-
-        async def work() -> None:
-            try:
-                text = await edited(self.screen, self.line.whole(self.line.buffer.text))
-            except AgentError as e:
-                self.tell(e.message, "error")
-                return
-            self.line.put(text)
-            self.screen.refresh()
-
-        self.soon(work)
-
-    def redraw(self) -> None:
-        self.screen.redraw()
-
-    def soon(self, work: Callable[..., Awaitable[object]], *arguments: Any) -> None:
+    def soon(self, work: Callable[..., Awaitable[object]], *arguments: Any, **named: Any) -> None:
         """In a task of its own."""
         assert self._group is not None, "keys come while it runs"
-        self._group.start_soon(_awaited, partial(work, *arguments))
+        self._group.start_soon(_awaited, partial(work, *arguments, **named))
 
     # ------------------------------------------------------------ what commands change
 
@@ -348,45 +252,10 @@ class Chat:
 
     async def open(self, session_id: str | None) -> None:
         self.conversation.open(session_id)
-        self._granted.clear()
+        self._approving.forget()
         self.transcript.forget()
         await self.reopening.show()
         self._refresh_status()
-
-    # ------------------------------------------------------------ approvals
-
-    async def _approve(self, request: ApprovalRequest) -> Approve | Deny:
-        if request.pattern and self._granted.issuperset(request.pattern):
-            return Approve()
-        preview = await to_thread.run_sync(preview_of, request.name, request.arguments, self.cwd)
-        slot = Approval(
-            request,
-            preview,
-            self.theme,
-            view=partial(self.soon, self._view_all, request),
-            typed=self.line.buffer.insert_text,
-            columns=lambda: self.screen.columns,
-        )
-        said = await self.screen.ask(slot)
-        if said.scope == "no":
-            return Deny(said.reason)
-        if said.scope != "once" and request.pattern:
-            await self._grant(request.pattern, always=said.scope == "always")
-        return Approve()
-
-    async def _grant(self, pattern: tuple[str, ...], *, always: bool) -> None:
-        try:
-            if self.conversation.session_id is not None:
-                self.runtime.allow(self.conversation.session_id, pattern)
-            self._granted.update(pattern)
-            if always:
-                await to_thread.run_sync(for_always, Path(self.config.home or home(os.environ)) / CONFIG_NAME, pattern)
-        except AgentError as e:
-            self.tell(f"Allowed this once only: {e.message}", "warning")
-
-    async def _view_all(self, request: ApprovalRequest) -> None:
-        preview = await to_thread.run_sync(preview_of, request.name, request.arguments, self.cwd)
-        await self._view(f"{request.name}: {request.reason}", [Asked(preview)], at_end=False)
 
 
 async def _awaited(work: Callable[[], Awaitable[object]]) -> None:

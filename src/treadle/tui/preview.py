@@ -11,7 +11,7 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any, Final, NamedTuple, TypeAlias, cast
 
-from treadle.plain import plain
+from treadle.plain import plain, revealed
 
 READ_BYTES: Final = 1_000_000
 TEXT_CHARS: Final = 200_000
@@ -38,20 +38,15 @@ Preview: TypeAlias = Difference | Words
 def preview_of(name: str, arguments: object, cwd: Path) -> Preview:
     """Of a file that cannot be read, or an edit that does not fit it, what was said is shown."""
     if not isinstance(arguments, dict):
-        return Words(plain(str(arguments))[:TEXT_CHARS])
+        return Words(revealed(str(arguments))[:TEXT_CHARS])
     given = cast("dict[str, Any]", arguments)
     if name == "bash" and isinstance(command := given.get("command"), str):
-        return Words(_visible(command)[:TEXT_CHARS], is_command=True)
+        return Words(revealed(command)[:TEXT_CHARS], is_command=True)
     if name in ("write", "edit") and isinstance(path := given.get("path"), str):
         found = _written(given, path, cwd) if name == "write" else _edited(given, path, cwd)
         if found is not None:
             return found
-    return Words(plain(json.dumps(given, indent=2, ensure_ascii=False, default=str))[:TEXT_CHARS])
-
-
-def _visible(command: str) -> str:
-    """What a terminal would obey or hide is shown as it is written in Python."""
-    return "".join(c if c in "\n\t" or plain(c) == c else repr(c)[1:-1] for c in command)
+    return Words(revealed(json.dumps(given, indent=2, ensure_ascii=False, default=str))[:TEXT_CHARS])
 
 
 def _written(given: Mapping[str, Any], path: str, cwd: Path) -> Difference | None:
@@ -74,7 +69,7 @@ def _edited(given: Mapping[str, Any], path: str, cwd: Path) -> Difference | None
 
 
 def _clean(text: str) -> str:
-    return "\n".join(plain(line) for line in text.split("\n"))
+    return revealed(text)
 
 
 def _text_of(path: Path) -> str | None:

@@ -18,7 +18,7 @@ from treadle.todos import standing
 from treadle.tui.blocks import Notice
 from treadle.tui.confirm import confirm
 from treadle.types import now
-from treadle.units import ago, count
+from treadle.units import ago, count, local
 
 if TYPE_CHECKING:
     from treadle.tui.chat import Chat
@@ -92,8 +92,9 @@ class Reopening:
     async def _look_on(self, run: RunInfo) -> None:
         chat = self._chat
         holder = await chat.runtime.journal.holder(run.session_id or "")
-        who = "another process" if holder is None else f"process {holder.pid}"
-        chat.read_only = f"This conversation is being worked on by {who}: you can look on here, or begin a /new one."
+        who = "another process" if holder is None or holder.pid is None else f"process {holder.pid}{f' on {holder.host}' if holder.host else ''}"
+        since = "" if holder is None else f" since {local(holder.since)}"
+        chat.read_only = f"This conversation is being worked on by {who}{since}: you can look on here, or begin a /new one."
         chat.tell(chat.read_only, "warning")
         chat.soon(self._until_over, run)
 

@@ -117,7 +117,7 @@ class _Beginning:
     def __init__(self, wanted: Wanted) -> None:
         self._wanted = wanted
         config = wanted.config
-        self._theme = theme_of("auto", os.environ, sys.stdout.encoding)
+        self._theme = theme_of(config.ui.theme, os.environ, sys.stdout.encoding)
         self._hands, self._touched = Hands(), anyio.Event()
         self._live = [Live()]
         self._status = Status(theme=self._theme, live=self._living, model=config.models.large, mode=config.defaults.mode)
@@ -162,7 +162,7 @@ class _Beginning:
         async with wanted.runtime() as runtime:
             chat = opened(runtime, setting, wanted.session(runtime))
             self._live[0] = chat.transcript.live
-            self._hands.chat = chat
+            self._hands.chat = chat.acting
             await chat.run(self._hands.said, warnings)
 
     def _loaded(self) -> tuple[Callable[..., Chat], Setting, tuple[str, ...]]:

@@ -12,14 +12,15 @@ from typing import Final
 from msgspec import UNSET
 
 from treadle import events
+from treadle.asking import ApprovalRequest
 from treadle.message import Message
 from treadle.plain import one_line
 from treadle.todos import TOOL, written
 from treadle.tui.blocks import Answer, Block, Called, Notice, Said, Thought
 from treadle.tui.calling import Calling, calling
 from treadle.tui.ends import ended
-from treadle.tui.live import Activity, Live
 from treadle.tui.growing import Growing, Piece
+from treadle.tui.live import Activity, Live
 from treadle.types import Outcome
 
 PROGRESS_CHARS: Final = 200
@@ -75,6 +76,11 @@ class Transcript:
         """What is finished by it."""
         self._run = self._run or event.run_id
         return list(self._of_ours(event) if event.run_id == self._run else self._of_child(event))
+
+    def asks_about(self, request: ApprovalRequest) -> None:
+        """The person is being asked: the question itself says what waits."""
+        self.live.activities.pop(request.call_id, None)
+        self.live.activities.pop(f"{request.run_id}:{request.call_id}", None)
 
     def replay(self, message: Message) -> list[Block]:
         """A message of long ago, as it would have been drawn."""

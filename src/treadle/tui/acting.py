@@ -1,0 +1,120 @@
+"""What the keys do in an open chat. Which key does what is keys.py's. Entry: `Acting`."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Final
+
+import anyio
+
+from treadle.errors import AgentError
+from treadle.tui.confirm import confirm
+from treadle.types import Mode
+
+if TYPE_CHECKING:
+    from treadle.tui.chat import Chat
+
+TWICE_S: Final = 1.5
+"""Within which a second Escape, or Ctrl-C, counts as the second."""
+MODES: Final[tuple[Mode, ...]] = ("ask", "accept-edits", "plan")
+"""Through which Shift-Tab goes; `full` has to be said in words."""
+
+
+class Acting:
+    def __init__(self, chat: Chat) -> None:
+        self._chat = chat
+        self._escaped_at = self._stopped_at = -TWICE_S
+
+    def send(self) -> None:
+        self._chat.said(self._chat.line.take())
+
+    def steer(self) -> None:
+        """What was typed, for the run that is under way; where none is, it is sent."""
+        chat = self._chat
+        text = chat.line.take()
+        if text.strip() and not chat.conversation.steer(chat.line.whole(text)):
+            chat.said(text)
+
+    def escape(self) -> None:
+        if self._interrupted():
+            return
+        if self._is_second(self._escaped_at):
+            self._escaped_at = -TWICE_S
+            self._note("")
+            self._chat.soon(self._go_back)
+        else:
+            self._escaped_at = anyio.current_time()
+            self._note("Escape again: back to an earlier point")
+
+    def interrupt(self) -> None:
+        if not self._chat.line.is_empty:
+            self._chat.line.clear()
+        elif not self._interrupted():
+            if self._is_second(self._stopped_at):
+                self._chat.screen.close()
+            self._stopped_at = anyio.current_time()
+            self._note("Ctrl-C again to quit")
+
+    def leave(self) -> None:
+        if self._chat.conversation.is_running:
+            self._chat.soon(self._leave_anyway)
+        else:
+            self._chat.screen.close()
+
+    def cycle_mode(self) -> None:
+        mode = self._chat.conversation.setting.mode
+        self._chat.use_mode(MODES[(MODES.index(mode) + 1) % len(MODES)] if mode in MODES else MODES[0])
+
+    def view(self) -> None:
+        self._chat.soon(self._chat.view, "Everything so far", list(self._chat.blocks))
+
+    def show_todos(self) -> None:
+        self._chat.said("/todos")
+
+    def edit(self) -> None:
+        self._chat.soon(self._edit)
+
+    def redraw(self) -> None:
+        self._chat.screen.redraw()
+
+    # ------------------------------------------------------------
+
+    def _interrupted(self) -> bool:
+        """What is queued comes back to be edited: it may not be meant any more."""
+        if not self._chat.conversation.is_running:
+            return False
+        self._chat.give_back()
+        return self._chat.conversation.interrupt()
+
+    def _is_second(self, before: float) -> bool:
+        return anyio.current_time() - before < TWICE_S
+
+    def _note(self, text: str) -> None:
+        """In the status line, for a moment."""
+        self._chat.status.note = text
+        self._chat.screen.refresh()
+        if text:
+            self._chat.soon(self._forget_note, text)
+
+    async def _forget_note(self, text: str) -> None:
+        await anyio.sleep(TWICE_S)
+        if self._chat.status.note == text:
+            self._note("")
+
+    async def _leave_anyway(self) -> None:
+        if await confirm(self._chat.screen, "A run is under way. Interrupt it and quit?", yes="Quit", no="Stay"):
+            self._chat.screen.close()
+
+    async def _go_back(self) -> None:
+        from treadle.tui.pickers.points import pick_point  # noqa: PLC0415  only where somebody goes back
+
+        await pick_point(self._chat)
+
+    async def _edit(self) -> None:
+        from treadle.tui.editor import edited  # noqa: PLC0415  only where somebody asks for it
+
+        chat = self._chat
+        try:
+            chat.line.put(await edited(chat.screen, chat.line.whole(chat.line.buffer.text)))
+        except AgentError as e:
+            chat.tell(e.message, "error")
+        chat.screen.refresh()

@@ -1,0 +1,62 @@
+"""Asks the person about calls, and keeps what they said for more than one. How the question looks is approval.py's. Entry: `Approving`."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Sequence
+from functools import partial
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from anyio import to_thread
+
+from treadle.approvals import for_always
+from treadle.asking import ApprovalRequest, Approve, Deny
+from treadle.config import home
+from treadle.config.places import CONFIG_NAME
+from treadle.errors import AgentError
+from treadle.tui.approval import Approval
+from treadle.tui.blocks import Asked
+from treadle.tui.preview import preview_of
+
+if TYPE_CHECKING:
+    from treadle.tui.chat import Chat
+
+
+class Approving:
+    """Called as an `on_approval=`."""
+
+    def __init__(self, chat: Chat) -> None:
+        self._chat = chat
+        self._granted: set[str] = set()
+        """Rules that the person has said yes to in this conversation."""
+
+    def forget(self) -> None:
+        """Another conversation begins."""
+        self._granted.clear()
+
+    async def __call__(self, request: ApprovalRequest) -> Approve | Deny:
+        if request.pattern and self._granted.issuperset(request.pattern):  # asked of several calls at once
+            return Approve()
+        chat = self._chat
+        preview = await to_thread.run_sync(preview_of, request.name, request.arguments, chat.cwd)
+        show = partial(chat.soon, chat.view, f"{request.name}: {request.reason}", [Asked(preview)], at_end=False)
+        slot = Approval(request, preview, chat.theme, view=show, typed=chat.line.buffer.insert_text, columns=lambda: chat.screen.columns)
+        chat.transcript.asks_about(request)
+        said = await chat.screen.ask(slot)
+        if said.scope == "no":
+            return Deny(said.reason)
+        if said.scope != "once" and request.pattern:
+            await self._grant(request.pattern, always=said.scope == "always")
+        return Approve()
+
+    async def _grant(self, pattern: Sequence[str], *, always: bool) -> None:
+        chat = self._chat
+        try:
+            if chat.conversation.session_id is not None:
+                chat.runtime.allow(chat.conversation.session_id, pattern)
+            self._granted.update(pattern)
+            if always:
+                await to_thread.run_sync(for_always, Path(chat.config.home or home(os.environ)) / CONFIG_NAME, pattern)
+        except AgentError as e:
+            chat.tell(f"Allowed this once only: {e.message}", "warning")
