@@ -44,27 +44,30 @@ def chat(resume: str | None, **options: Any) -> None:
     with failing():
         config = configured(options, cwd=options["cwd"])
         cwd = options["cwd"].resolve()
-        from treadle.tui.start import Wanted, chat as open_chat  # noqa: PLC0415  --help needs none of it
+        from treadle.tui import start  # noqa: PLC0415  --help needs none of it
 
-        open_chat(
-            Wanted(
+        start.chat(
+            start.Wanted(
                 config=config,
                 cwd=cwd,
                 history=Path(config.home or home(os.environ)) / HISTORY,
-                setting=partial(_setting, config, cwd, options),
-                runtime=lambda: open_runtime(config, journal_url(config, options["journal"]), hooks=module_hooks(config)),
+                reload=partial(configured, options, cwd=options["cwd"]),
+                setting=partial(_setting, cwd, options),
+                runtime=lambda config: open_runtime(config, journal_url(config, options["journal"]), hooks=module_hooks(config)),
                 session=partial(_session, resume),
             )
         )
 
 
-def _setting(config: Config, cwd: Path, options: dict[str, Any]) -> tuple[Setting, tuple[str, ...]]:
+def _setting(cwd: Path, options: dict[str, Any], config: Config) -> tuple[Setting, tuple[str, ...]]:
     from treadle.tui.conversation import Setting  # noqa: PLC0415  it brings the runtime, for which the first frame does not wait
 
     chosen = chosen_agent(config, cwd, options, attended=True)
     said = msgspec.structs.asdict(chosen.limits)
     limits = Limits(**{name: value for name, value in said.items() if config.origin("limits", name).source != "default"})
-    setting = Setting(agent=chosen.agent, cwd=cwd, mode=config.defaults.mode, limits=limits, settings=settings_of(options), inputs=chosen.inputs, others=chosen.others)
+    setting = Setting(
+        agent=chosen.agent, cwd=cwd, mode=config.defaults.mode, limits=limits, settings=settings_of(options), inputs=chosen.inputs, others=chosen.others
+    )
     return setting, (*config.warnings, *chosen.warnings)
 
 

@@ -40,15 +40,17 @@ LOAD_AFTER_S: Final = 0.4
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Wanted:
-    """What the command line says. The two functions are called in a thread, once the first frame stands."""
+    """What the command line says. Its functions are called once the first frame stands."""
 
     config: Config
     cwd: Path
     history: Path | None
     """The file of what was typed; None: none is kept."""
-    setting: Callable[[], tuple[Setting, tuple[str, ...]]]
+    reload: Callable[[], Config]
+    """The configuration again, once the first start has written it."""
+    setting: Callable[[Config], tuple[Setting, tuple[str, ...]]]
     """The agent and all that its runs begin with, and what is to be told of it. Raises AgentError."""
-    runtime: Callable[[], Runtime]
+    runtime: Callable[[Config], Runtime]
     """Raises AgentError."""
     session: Callable[[Runtime], str | None]
     """Which conversation is opened; None: a new one. Raises AgentError."""
@@ -157,26 +159,40 @@ class _Beginning:
 
     async def _chatting(self) -> None:
         """Raises AgentError for what keeps the chat from opening."""
-        wanted = self._wanted
-        opened, setting, warnings = await to_thread.run_sync(self._loaded)
-        async with wanted.runtime() as runtime:
+        wanted, config = self._wanted, await self._first_start()
+        if config is None:
+            return
+        opened, setting, warnings = await to_thread.run_sync(self._loaded, config)
+        async with wanted.runtime(config) as runtime:
             chat = opened(runtime, setting, wanted.session(runtime))
             self._live[0] = chat.transcript.live
             self._hands.chat = chat.acting
             await chat.run(self._hands.said, warnings)
 
-    def _loaded(self) -> tuple[Callable[..., Chat], Setting, tuple[str, ...]]:
+    async def _first_start(self) -> Config | None:
+        """Where nothing is configured and there is no key, the person is asked. None: they left."""
+        config = self._wanted.config
+        if not await to_thread.run_sync(_is_first, config):
+            return config
+        from treadle.tui.wizard import first_start  # noqa: PLC0415  most people are asked once
+
+        written = await first_start(self._screen, config, reload=self._wanted.reload)
+        if written is not None:
+            self._status.model, self._status.mode = written.models.large, written.defaults.mode
+        return written
+
+    def _loaded(self, config: Config) -> tuple[Callable[..., Chat], Setting, tuple[str, ...]]:
         """In a thread, so that keys are heard meanwhile."""
         from treadle.tui.chat import Chat, Open  # noqa: PLC0415  the first frame is there without it
         from treadle.tui.commands.own import own_commands  # noqa: PLC0415  likewise
         from treadle.tui.transcript import Transcript  # noqa: PLC0415  likewise
 
-        setting, warnings = self._wanted.setting()
-        own, remarks = own_commands(self._wanted.config, self._wanted.cwd)
+        setting, warnings = self._wanted.setting(config)
+        own, remarks = own_commands(config, self._wanted.cwd)
         commands = self._suggestions.commands
         commands.use_own(own)
         parts = Open(
-            config=self._wanted.config,
+            config=config,
             theme=self._theme,
             screen=self._screen,
             line=self._line,
@@ -192,3 +208,11 @@ class _Beginning:
             async for _ in signals:
                 self._screen.close()
                 return
+
+
+def _is_first(config: Config) -> bool:
+    if config.origin("models", "large").source != "default":
+        return False
+    from treadle.tui.wizard import is_first  # noqa: PLC0415  only where nobody has named a model
+
+    return is_first(config)
