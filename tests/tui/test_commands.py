@@ -90,6 +90,8 @@ async def test_help_names_every_key_and_command_and_fits_the_width(folder: Path)
             assert max(len(line) for line in told.splitlines()) <= columns
             assert "Shift-Tab" in told
             assert all(f"/{command.name}"[: columns // 4] in told for command in desk.commands)
+            assert columns != 80 or all(command.summary in told for command in desk.commands)
+            assert columns < 80 or "/export [FILE]  write it to a file" in told
             assert columns < 120 or len(told.splitlines()) <= 26
 
 

@@ -35,25 +35,25 @@ _OURS: Final = (
     _Ours("help", "view:show_help", "", "keys and commands"),
     _Ours("model", "settings:choose_model", "[NAME]", "which model is asked"),
     _Ours("mode", "settings:choose_mode", "[MODE]", "what runs unasked"),
-    _Ours("sessions", "conversation:pick", "", "open another conversation", while_running=False),
+    _Ours("sessions", "conversation:pick", "", "open another one", while_running=False),
     _Ours("resume", "conversation:resume", "[ID]", "open one by its id", while_running=False),
     _Ours("new", "conversation:begin", "", "begin a conversation", while_running=False),
     _Ours("rename", "conversation:rename", "TITLE", "give it a title"),
-    _Ours("compact", "conversation:compact", "", "make room in the context"),
+    _Ours("compact", "conversation:compact", "", "make room in context"),
     _Ours("clear", "conversation:clear", "", "forget what was said", while_running=False),
-    _Ours("undo", "going_back:undo", "", "take the last prompt back", while_running=False),
+    _Ours("undo", "going_back:undo", "", "take a prompt back", while_running=False),
     _Ours("diff", "files:show_changes", "", "what changed in files"),
     _Ours("cost", "account:show_cost", "", "tokens and money"),
-    _Ours("context", "account:show_context", "", "how full the context is"),
+    _Ours("context", "account:show_context", "", "how full context is"),
     _Ours("todos", "view:show_todos", "", "the to-do list"),
-    _Ours("agents", "around:show_agents", "", "who can be handed work"),
-    _Ours("mcp", "around:show_servers", "", "MCP servers and their tools"),
-    _Ours("config", "settings:show_config", "", "settings that were made"),
-    _Ours("copy", "files:copy", "[N]", "the answer, or its code block N"),
-    _Ours("export", "export:export", "[FILE]", "write it as Markdown or JSON"),
+    _Ours("agents", "around:show_agents", "", "agents to hand to"),
+    _Ours("mcp", "around:show_servers", "", "MCP servers, tools"),
+    _Ours("config", "settings:show_config", "", "what was set"),
+    _Ours("copy", "files:copy", "[N]", "answer, or block N"),
+    _Ours("export", "export:export", "[FILE]", "write it to a file"),
     _Ours("quit", "conversation:leave", "", "end the chat"),
 )
-"""In the order of `/help`."""
+"""In the order of `/help`; what is said of each fits its cell there."""
 OUR_NAMES: Final = frozenset(one.name for one in _OURS)
 """That no command of the user's can have."""
 
