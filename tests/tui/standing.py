@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import io
+import re
 from collections.abc import AsyncGenerator, Callable
 from contextlib import asynccontextmanager
 from typing import Any
@@ -25,6 +26,8 @@ from treadle.tui.theme import Theme
 
 THEME = Theme("none", 1, True)
 UP, DOWN, ENTER, ESCAPE, PAGE_DOWN, HOME, END = "\x1b[A", "\x1b[B", "\r", "\x1b", "\x1b[6~", "\x1b[H", "\x1b[F"
+
+_COMMANDS = re.compile(r"\x1b\[[0-?]*[ -/]*[@-~]")
 
 
 class Stage:
@@ -56,6 +59,20 @@ class Stage:
         except TimeoutError:
             raise AssertionError(f"{what!r} never stood on the screen, which shows:\n{self.text}") from None
         return self.text
+
+    async def writes(self, what: str) -> None:
+        """Waits until that was written, above the region too; how lines were broken is the same."""
+        try:
+            with anyio.fail_after(5):
+                while " ".join(what.split()) not in self.written:
+                    await anyio.sleep(0)
+        except TimeoutError:
+            raise AssertionError(f"{what!r} was never written, but:\n{self.written[-2000:]}") from None
+
+    @property
+    def written(self) -> str:
+        """Everything up to now, without what commands the terminal."""
+        return " ".join(_COMMANDS.sub("", self.out.getvalue()).split())
 
     def resize(self, columns: int, rows: int) -> None:
         self.size[:] = [rows, columns]

@@ -6,6 +6,8 @@ from collections.abc import Sequence
 
 import anyio
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
 from tests.tui.standing import DOWN, END, ENTER, ESCAPE, HOME, PAGE_DOWN, THEME, UP, Stage, answered, standing
 from treadle.tui.matching import Matching
@@ -152,10 +154,22 @@ async def test_of_ten_thousand_rows_only_those_that_are_seen_are_drawn():
 
 def test_a_list_that_grows_is_searched_anew_and_a_shorter_word_finds_more():
     matching = Matching()
-    matching.add(["alpha", "beta"])
-    assert matching.find("alp") == [0]
-    assert matching.find("a") == [0, 1]
-    matching.add(["alpine"])
-    assert matching.find("alp") == [0, 2]
-    assert matching.find("aln") == [2]
-    assert matching.find("") == [0, 1, 2]
+    matching.add([("alpha", ""), ("beta", "")])
+    assert matching.find("alp") == ([0], [])
+    assert matching.find("a") == ([0, 1], [])
+    matching.add([("alpine", "eta")])
+    assert matching.find("alp") == ([0, 2], [])
+    assert matching.find("aln") == ([], [2])
+    assert matching.find("eta") == ([1, 2], [])
+    assert matching.find("alpt") == ([], [])
+    assert matching.find("") == ([0, 1, 2], [])
+
+
+@given(st.lists(st.text("abc ", max_size=6), max_size=8), st.text("abc ", max_size=6))
+def test_what_is_typed_letter_by_letter_finds_what_is_typed_at_once(labels: list[str], words: str):
+    slow, quick = Matching(), Matching()
+    for matching in (slow, quick):
+        matching.add((label, "") for label in labels)
+    for end in range(len(words)):
+        slow.find(words[:end])
+    assert slow.find(words) == quick.find(words)

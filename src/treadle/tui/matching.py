@@ -6,40 +6,40 @@ Entry: `Matching`.
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 
 
 class Matching:
-    """The texts of a list that only grows. What was typed on looks only through what was found before."""
+    """The rows of a list that only grows. What was typed on looks only through what was found before."""
 
     def __init__(self) -> None:
+        self._labels: list[str] = []
         self._texts: list[str] = []
         self._words = ""
         self._found: list[int] = []
         self._near: list[int] = []
 
-    def add(self, texts: Sequence[str]) -> None:
-        self._texts += [text.casefold() for text in texts]
+    def add(self, rows: Iterable[tuple[str, str]]) -> None:
+        """Label and detail of each."""
+        for label, detail in rows:
+            self._labels.append(label.casefold())
+            self._texts.append(f"{label} {detail}".casefold())
         self._words = "\x00"  # nothing that is typed goes on from it
 
-    def find(self, words: str) -> list[int]:
-        """The places of those that are meant, the surest first, else in their order."""
+    def find(self, words: str) -> tuple[list[int], list[int]]:
+        """The places of those that hold all words, and of those that hold their letters in order in their labels; each in the order of the list."""
         wanted = words.casefold()
         if wanted != self._words or not wanted.strip():
             among = [*self._found, *self._near] if self._words and wanted.startswith(self._words) else range(len(self._texts))
             self._find(wanted.split(), sorted(among))
             self._words = wanted
-        return [*self._found, *self._near]
+        return self._found, self._near
 
     def _find(self, wanted: list[str], among: Sequence[int]) -> None:
-        texts = self._texts
+        texts, labels = self._texts, self._labels
         self._found = [at for at in among if all(word in texts[at] for word in wanted)]
-        sure = set(self._found)
-        if len(sure) == len(among):
-            self._near = []
-            return
-        near = [_in_order(word) for word in wanted]
-        self._near = [at for at in among if at not in sure and all(is_near(texts[at]) for is_near in near)]
+        sure, near = set(self._found), [_in_order(word) for word in wanted]
+        self._near = [at for at in among if at not in sure and all(is_near(labels[at]) for is_near in near)]
 
 
 def _in_order(word: str) -> Callable[[str], object]:

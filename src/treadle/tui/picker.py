@@ -35,7 +35,7 @@ PREVIEW_LINES: Final = 200
 TEXT_CHARS: Final = 1_000
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True)
 class Row(Generic[T]):
     """One that can be chosen."""
 
@@ -89,7 +89,7 @@ class Picker(Generic[T]):
         """More of them, also while it stands on the screen; the cursor stays where it is."""
         new = [*rows]
         self._rows += new
-        self._matching.add([f"{row.label} {row.detail}" for row in new])
+        self._matching.add((row.label, row.detail) for row in new)
         self._match()
         self._screen.refresh()
 
@@ -139,11 +139,12 @@ class Picker(Generic[T]):
         self._match()
 
     def _match(self) -> None:
-        found = [self._rows[at] for at in self._matching.find(self._buffer.text)]
+        found, near = ([self._rows[at] for at in places] for places in self._matching.find(self._buffer.text))
         if self._more[0] and self._more[0] == self._buffer.text.strip():
             there = [row.value for row in found]
             found += [row for row in self._more[1] if row.value not in there]
-        self._shown = found
+        there = [row.value for row in found] if self._more[1] else []
+        self._shown = [*found, *(row for row in near if row.value not in there)]
         self._move(0)
 
     def _current(self) -> Row[T] | None:
