@@ -57,6 +57,7 @@ def bindings(actions: Actions, line: Input) -> KeyBindings:
     for key, action in _PLAIN.items():
         keys.add(key)(_calling(getattr(actions, action)))
     _typing(keys, actions, line)
+    _completing(keys, line)
     return keys
 
 
@@ -77,9 +78,8 @@ def _calling(action: Callable[[], None]) -> Callable[[KeyPressEvent], None]:
 
 
 def _typing(keys: KeyBindings, actions: Actions, line: Input) -> None:
+    """What the input does with keys beside taking letters."""
     buffer = line.buffer
-    completing = Condition(lambda: line.is_completing)
-    chosen = Condition(lambda: buffer.complete_state is not None and buffer.complete_state.current_completion is not None)
 
     @keys.add("enter")
     def _(_: KeyPressEvent) -> None:
@@ -89,14 +89,32 @@ def _typing(keys: KeyBindings, actions: Actions, line: Input) -> None:
         else:
             actions.send()
 
-    @keys.add("enter", filter=chosen)
-    def _(_: KeyPressEvent) -> None:
-        buffer.complete_state = None
-
     @keys.add("c-j")
     @keys.add("escape", "enter")
     def _(_: KeyPressEvent) -> None:
         buffer.insert_text("\n")
+
+    @keys.add("c-d")
+    def _(_: KeyPressEvent) -> None:
+        if line.is_empty:
+            actions.leave()
+        else:
+            buffer.delete()
+
+    @keys.add(Keys.BracketedPaste)
+    def _(event: KeyPressEvent) -> None:
+        line.paste(event.data)
+
+
+def _completing(keys: KeyBindings, line: Input) -> None:
+    """What is offered can be walked through, taken and dismissed; nothing is sent meanwhile that was only chosen."""
+    buffer = line.buffer
+    completing = Condition(lambda: line.is_completing)
+    chosen = Condition(lambda: buffer.complete_state is not None and buffer.complete_state.current_completion is not None)
+
+    @keys.add("enter", filter=chosen)
+    def _(_: KeyPressEvent) -> None:
+        buffer.complete_state = None
 
     @keys.add("tab")
     def _(_: KeyPressEvent) -> None:
@@ -118,14 +136,3 @@ def _typing(keys: KeyBindings, actions: Actions, line: Input) -> None:
     @keys.add("escape", filter=completing)
     def _(_: KeyPressEvent) -> None:
         buffer.cancel_completion()
-
-    @keys.add("c-d")
-    def _(_: KeyPressEvent) -> None:
-        if line.is_empty:
-            actions.leave()
-        else:
-            buffer.delete()
-
-    @keys.add(Keys.BracketedPaste)
-    def _(event: KeyPressEvent) -> None:
-        line.paste(event.data)
