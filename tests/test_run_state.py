@@ -16,6 +16,7 @@ from hypothesis import strategies as st
 
 from tests.doubles import PlayedModel, agent, asks, call, check_history, fails, gives, open_runtime, says, text
 from tests.test_loop_properties import Bench, Case, cases, steps_of
+from treadle.context import Cleared, Summary, read_receipt
 from treadle.entries import (
     ApprovalAsked,
     Compaction,
@@ -91,7 +92,9 @@ def check_state(state: RunState, entries: Sequence[Entry]) -> None:
     whole = [entry for entry in entries if isinstance(entry, ModelResponded) and entry.stop_reason is not None]
     still_open = {call.id for call in state.open_calls}
     assert state.seq == len(entries)
-    assert (state.ledger.turns, state.ledger.usage) == (len(whole), sum((entry.usage for entry in whole), Usage()))
+    receipts = [read_receipt(entry.receipt) for entry in entries if isinstance(entry, Compaction)]
+    summed_up = [receipt.spent.usage for receipt in receipts if isinstance(receipt, Cleared | Summary) and receipt.spent is not None]
+    assert (state.ledger.turns, state.ledger.usage) == (len(whole), sum([entry.usage for entry in whole] + summed_up, Usage()))
     assert state.ledger.tool_calls == len({entry.call_id for entry in entries if isinstance(entry, ToolStarted)})
     closed = state.history[: len(state.history) - bool(still_open)]
     check_history(closed)
