@@ -158,7 +158,7 @@ class Loud:
         print("NOISE")
         os.write(1, b"NOISE\\n")
         subprocess.run([sys.executable, "-c", "import sys; print('NOISE', sys.stdin.read())"])
-        return CallToolResult(content=[TextContent(text="said")])
+        return CallToolResult(content=[TextContent(text="said " + chr(0xD800))])
 
 print("before", flush=True)
 anyio.run(serve_stdio, ToolServer([Loud()]))
@@ -171,7 +171,7 @@ print("after")
         assert process.stdout.readline() == b"before\n"
         session.begin()
         session.ask("tools/call", name="loud", arguments={})
-        assert session.read()["result"]["content"][0]["text"] == "said"
+        assert session.read()["result"]["content"][0]["text"] == "said ?"  # half a surrogate pair
         code, out, err = session.end()
     assert (code, out) == (0, "after\n")
     assert err.count("NOISE") == 3
