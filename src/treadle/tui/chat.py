@@ -148,7 +148,8 @@ class Chat:
                 self.screen.refresh()
 
     def _happened(self, event: events.Event) -> None:
-        self.print(*self.transcript.apply(event))
+        if blocks := self.transcript.apply(event):
+            self.print(*blocks)
         if isinstance(event, events.TurnStart | events.UsageReported | events.RunStart):
             self._refresh_status()
         self.screen.refresh()

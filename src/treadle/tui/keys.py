@@ -26,6 +26,7 @@ KEYS: Final = (
     ("Ctrl-O", "see everything: whole results, diffs, what it thought"),
     ("Ctrl-T", "the to-do list"),
     ("Ctrl-G", "write in $EDITOR"),
+    ("Ctrl-Z", "to the shell; fg comes back"),
     ("Ctrl-L", "draw the screen anew"),
 )
 """For `/help`, in the order in which one learns them."""
@@ -100,6 +101,10 @@ def _typing(keys: KeyBindings, actions: Actions, line: Input) -> None:
             actions.leave()
         else:
             buffer.delete()
+
+    @keys.add("c-z")
+    def _(event: KeyPressEvent) -> None:
+        event.app.suspend_to_background()
 
     @keys.add(Keys.BracketedPaste)
     def _(event: KeyPressEvent) -> None:

@@ -164,6 +164,7 @@ class _Beginning:
             return
         opened, setting, warnings = await to_thread.run_sync(self._loaded, config)
         async with wanted.runtime(config) as runtime:
+            self._suggestions.sessions = runtime.sessions
             chat = opened(runtime, setting, wanted.session(runtime))
             self._live[0] = chat.transcript.live
             self._hands.chat = chat.acting
