@@ -190,7 +190,8 @@ async def test_the_conversation_alone_goes_back_and_earlier_points_stay_after_th
         assert desk.line.take() == "second"
         await desk.say("otherwise")
         async with asking(desk, pick_point):
-            text = await desk.stage.sees("first")
+            text = await desk.stage.sees("Back to before")
+            assert "first" in text
             assert "otherwise" in text
             assert "second" not in text
             desk.stage.press(ESCAPE)
