@@ -59,6 +59,14 @@ def test_turns_of_a_child_count_on_all_above_and_leave_each_its_last_one() -> No
     assert (top.turns, top.turns_spent) == (2, True)
 
 
+def test_a_child_with_one_turn_answers_in_it_and_the_run_above_may_look_first() -> None:
+    top = root(turns=2)
+    assert top.last_turn() is None
+    assert root(turns=1).last_turn() is None, "a person asked for one turn: its tools may run in it, and one more is for the last word"
+    low = child_of(top)
+    assert low.last_turn() is Outcome.TURN_LIMIT
+
+
 def test_no_child_begins_where_only_the_last_turn_is_left() -> None:
     top = root(turns=2)
     turn(top)

@@ -57,6 +57,11 @@ class Account:
         above._below.append(self)
         return True
 
+    @property
+    def is_below(self) -> bool:
+        """Whether another run started this one."""
+        return self._above is not None
+
     def leave(self) -> None:
         """What it held is free again; what it spent stays spent above. Idempotent."""
         for kind in KINDS:

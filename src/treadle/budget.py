@@ -129,7 +129,7 @@ class Ledger:
 
     def last_turn(self, new_bytes: int = 0, dearest: _DearestOf | None = None) -> Outcome | None:
         """The limit that makes the coming turn the last one, where the model must answer without tools. `new_bytes`: as for `output_left`."""
-        if self._account.free(TURNS) < 1 and (self.turns or not self._keeps_last):
+        if self._account.free(TURNS) < 1 and (self.turns or not self._keeps_last or self._account.is_below):
             return Outcome.TURN_LIMIT
         if self._account.free(CALLS) < 1:
             return Outcome.CALL_LIMIT
