@@ -51,9 +51,6 @@ from treadle.types import Mode, now
 if TYPE_CHECKING:
     from treadle.tools.mcp import Standing
 
-if TYPE_CHECKING:
-    from treadle.tools.mcp import Standing
-
 logger = logging.getLogger("treadle")
 
 PRUNE_GRACE_S = 5.0
@@ -317,10 +314,6 @@ class Runtime:
 
     def is_busy(self, session_id: str) -> bool:
         return self._runs.is_busy(session_id)
-
-    def mcp_servers(self, agent: Agent[Any, Any]) -> list[Standing]:
-        """How it is with the servers of an agent: which run, what they offer, what is wrong; none is started for it. Blocks while it reads a file."""
-        return self._assembly.served.standing(agent)
 
     def mcp_servers(self, agent: Agent[Any, Any]) -> list[Standing]:
         """How it is with the servers of an agent: which run, what they offer, what is wrong; none is started for it. Blocks while it reads a file."""
