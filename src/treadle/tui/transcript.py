@@ -79,6 +79,7 @@ class Transcript:
 
     def asks_about(self, request: ApprovalRequest) -> None:
         """The person is being asked: the question itself says what waits."""
+        self.live.asking_since = None
         self.live.activities.pop(request.call_id, None)
         self.live.activities.pop(f"{request.run_id}:{request.call_id}", None)
 
