@@ -110,7 +110,7 @@ class Called:
         head = Text(no_wrap=not full, overflow="ellipsis")
         head.append(f"{mark} ", drawing.style("tool.mark" if self.status == "ok" else "tool.error" if self.status == "unknown" else "dim"))
         head.append(f"{one_line(self.agent)}: " if self.agent else "", drawing.style("dim"))
-        head.append(self.call.done, drawing.style("tool.name"))
+        head.append(one_line(self.name) if self.status == "denied" else self.call.done, drawing.style("tool.name"))
         head.append(f" {self.call.target}" if self.call.target else "", drawing.style("tool.target"))
         head.append("".join(f" {glyphs.dot} {note}" for note in self._notes()), drawing.style("dim"))
         body = self._body(drawing, full=full)

@@ -128,8 +128,6 @@ class Transcript:
                 live.activities[event.call_id] = Activity(call=calling(event.name, event.arguments), since=self._clock(), waits=True)
             case events.ApprovalResolved():
                 live.activities.pop(event.call_id, None)
-                if event.decision == "deny":
-                    yield self._not_run(event.call_id)
             case events.ToolCallStart():
                 name, arguments = self._calls.get(event.call_id, (event.name, ""))
                 live.activities[event.call_id] = Activity(call=calling(name, arguments), since=self._clock())
@@ -146,10 +144,11 @@ class Transcript:
             case events.ChildStart():
                 self._child(event)
             case events.Warned():
-                yield Notice(event.text, "warning")
                 if isinstance(event.call_id, str) and event.call_id in self._calls:
-                    self._calls.pop(event.call_id)
                     self.live.activities.pop(event.call_id, None)
+                    yield self._not_run(event.call_id, event.text.partition("was not run: ")[2].removeprefix("Not run: "))
+                else:
+                    yield Notice(event.text, "warning")
             case events.LimitWarning():
                 yield Notice(f"The limit of {event.limit} is near: {event.left:g} left.", "warning")
             case events.InputAdded():
@@ -229,9 +228,9 @@ class Transcript:
             calls=self._inner.pop(event.call_id, 0),
         )
 
-    def _not_run(self, call_id: str) -> Block:
+    def _not_run(self, call_id: str, why: str = "") -> Block:
         name, arguments = self._calls.pop(call_id, ("call", ""))
-        return Called(call=calling(name, arguments), name=name, result="", status="denied", seconds=0)
+        return Called(call=calling(name, arguments), name=name, result=why, status="denied", seconds=0)
 
     def _end(self, event: events.RunEnd) -> Iterator[Block]:
         stream, self._stream = self._stream, None
