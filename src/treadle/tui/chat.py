@@ -87,8 +87,8 @@ class Chat:
 
     # ------------------------------------------------------------ life
 
-    async def run(self, said_before: list[str], warnings: Sequence[str] = ()) -> None:
-        """`said_before`: what was typed and sent before this was there; `warnings`: for the person, once."""
+    async def run(self, said_before: list[str], warnings: Sequence[str] = (), *, then: Callable[[], None] = lambda: None) -> None:
+        """`said_before`: what was typed and sent before this was there; `warnings`: for the person, once; `then`: called when keys may do their work."""
         async with anyio.create_task_group() as self._group:
             with told(self._warned):
                 self._group.start_soon(self._tick)
@@ -98,6 +98,7 @@ class Chat:
                 await self.reopening.show()
                 for text in said_before:
                     self.said(text)
+                then()
                 self._group.start_soon(self._work)
                 await self.screen.closed()
             self._group.cancel_scope.cancel()

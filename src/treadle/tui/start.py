@@ -62,11 +62,12 @@ def chat(wanted: Wanted) -> None:
 
 
 class Hands:
-    """What keys set going; as long as the chat is not there, what is sent waits for it."""
+    """What keys set going; as long as the chat is not there, it waits for it."""
 
     def __init__(self) -> None:
         self.chat: Actions | None = None
         self.said: list[str] = []
+        self.waiting: list[Callable[[Actions], None]] = []
         self.line: Input | None = None
         self.close: Callable[[], None] = lambda: None
 
@@ -111,6 +112,13 @@ class Hands:
     def _then(self, act: Callable[[Actions], None]) -> None:
         if self.chat is not None:
             act(self.chat)
+        else:
+            self.waiting.append(act)
+
+    def catch_up(self) -> None:
+        """What keys asked for before the chat was there."""
+        for act in self.waiting:
+            self._then(act)
 
 
 class _Beginning:
@@ -168,7 +176,7 @@ class _Beginning:
             chat = opened(runtime, setting, wanted.session(runtime))
             self._live[0] = chat.transcript.live
             self._hands.chat = chat.acting
-            await chat.run(self._hands.said, warnings)
+            await chat.run(self._hands.said, warnings, then=self._hands.catch_up)
 
     async def _first_start(self) -> Config | None:
         """Where nothing is configured and there is no key, the person is asked. None: they left."""
