@@ -38,7 +38,7 @@ def chat(resume: str | None, **options: Any) -> None:
     It needs a terminal; without one, use `treadle run`. /help inside tells of keys and commands. Limits of a run hold for each message; none
     is set where nobody sets one.
     """
-    if not (sys.stdin.isatty() and sys.stdout.isatty()):
+    if not all(stream is not None and stream.isatty() for stream in (sys.stdin, sys.stdout)):
         raise Failed('there is no terminal here: use `treadle run "what to do"`, which needs none')
     check_directory(options["cwd"])
     with failing():

@@ -6,7 +6,6 @@ from typing import TYPE_CHECKING, Final
 
 import anyio
 
-from treadle.errors import AgentError
 from treadle.tui.confirm import confirm
 from treadle.types import Mode
 
@@ -28,11 +27,8 @@ class Acting:
         self._chat.said(self._chat.line.take())
 
     def steer(self) -> None:
-        """What was typed, for the run that is under way; where none is, it is sent."""
-        chat = self._chat
-        text = chat.line.take()
-        if text.strip() and not chat.conversation.steer(chat.line.whole(text)):
-            chat.said(text)
+        if (text := self._chat.line.take()).strip():
+            self._chat.steer(text)
 
     def escape(self) -> None:
         if self._interrupted():
@@ -112,9 +108,11 @@ class Acting:
     async def _edit(self) -> None:
         from treadle.tui.editor import edited  # noqa: PLC0415  only where somebody asks for it
 
-        chat = self._chat
+        line = self._chat.line
+        text = line.whole(line.buffer.text)
+        line.clear()  # what is given back meanwhile stays
         try:
-            chat.line.put(await edited(chat.screen, chat.line.whole(chat.line.buffer.text)))
-        except AgentError as e:
-            chat.tell(e.message, "error")
-        chat.screen.refresh()
+            text = await edited(self._chat.screen, text)
+        finally:
+            line.give_back(text)
+            self._chat.screen.refresh()

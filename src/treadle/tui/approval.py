@@ -154,18 +154,18 @@ class Approval:
         choosing = Condition(lambda: not self._says_why) & ~deaf
         saying = Condition(lambda: self._says_why) & ~deaf
 
-        def bind(name: str, when: Filter, act: Callable[[], None]) -> None:
+        def bind(name: str, when: Filter, act: Callable[[], None], *, eager: bool = False) -> None:
             def handle(event: KeyPressEvent) -> None:
                 act()
 
-            keys.add(name, filter=when)(handle)
+            keys.add(name, filter=when, eager=eager)(handle)
 
         @keys.add(Keys.Any, filter=deaf, eager=True)
         @keys.add(Keys.Any, filter=choosing)
         def _(event: KeyPressEvent) -> None:
             """What is no answer was meant for the input, and so may be what comes right behind it."""
             self._deaf_until = self._clock() + DEAF_S
-            if event.data.isprintable():
+            if event.data.isprintable() or event.key_sequence[-1].key is Keys.BracketedPaste:
                 self._typed(event.data)
 
         for name, step in (("up", -1), ("down", 1), ("k", -1), ("j", 1), ("s-tab", -1), ("tab", 1)):
@@ -176,7 +176,7 @@ class Approval:
         bind("enter", choosing, lambda: self._take(self._choices[self._at]))
         bind("enter", saying, lambda: self._answered.give(Said("no", self._why.text.strip())))
         for name in ("escape", "c-c"):
-            bind(name, choosing, partial(self._take, _NO))
+            bind(name, Condition(lambda: not self._says_why), partial(self._take, _NO), eager=True)
             bind(name, saying, self._back)
         return keys
 

@@ -8,6 +8,7 @@ from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+import anyio
 from anyio import to_thread
 
 from treadle.approvals import for_always
@@ -30,18 +31,24 @@ class Approving:
         self._chat = chat
         self._granted: set[str] = set()
         """Rules that the person has said yes to in this conversation."""
+        self._one = anyio.Semaphore(1)
+        """Of calls that ask at once, the second is asked about once the answer to the first is known: it may hold for both."""
 
     def forget(self) -> None:
         """Another conversation begins."""
         self._granted.clear()
 
     async def __call__(self, request: ApprovalRequest) -> Approve | Deny:
-        if request.pattern and self._granted.issuperset(request.pattern):  # asked of several calls at once
-            return Approve()
+        async with self._one:
+            if request.pattern and self._granted.issuperset(request.pattern):
+                return Approve()
+            return await self._asked(request)
+
+    async def _asked(self, request: ApprovalRequest) -> Approve | Deny:
         chat = self._chat
-        preview = await to_thread.run_sync(preview_of, request.name, request.arguments, chat.cwd)
+        preview = await to_thread.run_sync(partial(preview_of, request.name, request.arguments, chat.cwd, redact=chat.runtime.redact))
         show = partial(chat.soon, chat.view, f"{request.name}: {request.reason}", [Asked(preview)], at_end=False)
-        slot = Approval(request, preview, chat.theme, view=show, typed=chat.line.buffer.insert_text, columns=lambda: chat.screen.columns)
+        slot = Approval(request, preview, chat.theme, view=show, typed=chat.line.paste, columns=lambda: chat.screen.columns)
         chat.transcript.asks_about(request)
         said = await chat.screen.ask(slot)
         if said.scope == "no":

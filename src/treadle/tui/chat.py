@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from collections import deque
 from collections.abc import Awaitable, Callable, Sequence
+from contextlib import suppress
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
@@ -20,8 +21,8 @@ from rich.console import RenderableType
 from treadle import events
 from treadle.config import Config
 from treadle.errors import AgentError
-from treadle.message import Part
 from treadle.model_choice import from_anywhere
+from treadle.plain import one_line
 from treadle.runtime import Runtime
 from treadle.tui.acting import Acting
 from treadle.tui.approving import Approving
@@ -74,6 +75,8 @@ class Chat:
         """Why nothing can be said just now; empty: it can."""
         self._group: TaskGroup | None = None
         self._more = anyio.Event()
+        self._left = ""
+        """The run that the person wants to go on with."""
         self._shown: dict[str, str] = {}
         """What is queued -> what stands on the screen for it."""
 
@@ -92,54 +95,73 @@ class Chat:
         async with anyio.create_task_group() as self._group:
             with told(self._warned):
                 self._group.start_soon(self._tick)
-                self._refresh_status()
-                for warning in warnings:
-                    self.tell(warning, "warning")
-                await self.reopening.show()
-                for text in said_before:
-                    self.said(text)
-                then()
-                self._group.start_soon(self._work)
+                self._group.start_soon(self._open, said_before, warnings, then)
                 await self.screen.closed()
             self._group.cancel_scope.cancel()
 
+    async def _open(self, said_before: list[str], warnings: Sequence[str], then: Callable[[], None]) -> None:
+        self._refresh_status()
+        for warning in warnings:
+            self.tell(warning, "warning")
+        await self._safely(self.reopening.show)
+        for text in said_before:
+            self.said(text)
+        then()
+        await self._work()
+
     async def _work(self) -> None:
-        """Says what is queued, one after the other."""
+        """Runs, one after the other: the one to go on with, then what is queued."""
+        conversation = self.conversation
         while True:
-            while self.conversation.queued and not self.read_only:
-                await self._say(self.conversation.queued.pop(0))
-            self._more = anyio.Event()
-            await self._more.wait()
+            if self._left:
+                run_id, self._left = self._left, ""
+                await self._running(partial(conversation.go_on, run_id))
+            elif conversation.queued and not self.read_only:
+                await self._running(partial(self._say, conversation.queued.pop(0)))
+            else:
+                self._more = anyio.Event()
+                await self._more.wait()
 
     async def _say(self, text: str) -> None:
         whole = self.line.whole(text)
-        self.print(Said(self._shown.pop(text, text)))
+        self.print(Said(self.runtime.redact(self._shown.pop(text, text))))
         parts, notices = await to_thread.run_sync(parts_of, whole, self.cwd)
         for notice in notices:
             self.tell(notice)
-        await self._running(partial(self._begin, parts))
-
-    async def _begin(self, parts: list[Part]) -> None:
         await self.reopening.end_what_is_open()
         await self.conversation.say(parts)
 
-    async def go_on(self, run_id: str) -> None:
-        await self._running(partial(self.conversation.go_on, run_id))
+    def go_on(self, run_id: str) -> None:
+        """With a run that has no end, before anything that is queued."""
+        self._left = run_id
+        self.wake()
 
     async def _running(self, run: Callable[[], Awaitable[object]]) -> None:
-        """What goes wrong is told, and what was to follow comes back to be edited."""
+        """What goes wrong is told, and what did not reach a run comes back to be edited."""
         self.transcript.begin()
         self.screen.title(f"treadle: working in {self.cwd.name}")
+        with self.conversation.beginning():
+            is_over = await self._safely(run)
+        self.transcript.live.calm()
+        if not is_over or self.transcript.steered:
+            self.give_back()
+        self._refresh_status()
+        self.screen.title(f"treadle: {self.cwd.name}")
+
+    async def _safely(self, work: Callable[[], Awaitable[object]]) -> bool:
+        """What goes wrong is told, and ends nothing else: whether it went well."""
         try:
-            await run()
+            await work()
         except AgentError as e:
             self.tell(e.message, "error")
-            self.give_back()
-        finally:
-            self.transcript.live.calm()
-            self._refresh_status()
-            self.screen.title(f"treadle: {self.cwd.name}")
-            self.screen.refresh()
+        except Exception as e:  # noqa: BLE001  the edge of a task: the chat outlives a mistake of ours
+            self._mistaken(e)
+        else:
+            return True
+        return False
+
+    def _mistaken(self, error: Exception) -> None:
+        self.tell(f"This is a mistake in Treadle: {type(error).__name__}: {one_line(str(error), 400)}. What was said is kept: you can go on.", "error")
 
     async def _tick(self) -> None:
         """Spinners turn while something runs."""
@@ -149,19 +171,23 @@ class Chat:
                 self.screen.refresh()
 
     def _happened(self, event: events.Event) -> None:
-        if blocks := self.transcript.apply(event):
-            self.print(*blocks)
+        try:
+            self.print(*self.transcript.apply(event))
+        except Exception as e:  # noqa: BLE001  a run that costs money does not end because it cannot be drawn
+            self._mistaken(e)
         if isinstance(event, events.TurnStart | events.UsageReported | events.RunStart):
             self._refresh_status()
         self.screen.refresh()
 
     def _refresh_status(self) -> None:
+        """A title that cannot be read stays what it was."""
         conversation, status = self.conversation, self.status
         status.model = cast("str", conversation.setting.agent.model or self.config.models.large)
         status.mode = conversation.setting.mode
         status.window_tokens = conversation.window_tokens or status.window_tokens
-        info = conversation.info()
-        status.session = "" if info is None else info.title
+        with suppress(AgentError):
+            info = conversation.info()
+            status.session = "" if info is None else info.title
         self.screen.refresh()
 
     # ------------------------------------------------------------ drawing
@@ -183,14 +209,17 @@ class Chat:
 
     def said(self, text: str) -> None:
         """What was typed: a command at once, anything else after the run that is under way."""
-        if is_command(text):
+        if lost := self.line.lost(text):
+            self.line.give_back(text)
+            self.tell(f"{lost} was pasted in another chat and is not here: paste it again.", "warning")
+        elif is_command(text):
             self.soon(self._command, text)
         elif text.strip():
             self.send(text)
 
     def send(self, text: str, *, shown: str | None = None) -> None:
         if self.read_only:
-            self.line.give_back(text)
+            self.line.give_back(shown or text)
             self.tell(self.read_only, "warning")
             return
         self._shown[text] = shown or text
@@ -209,10 +238,15 @@ class Chat:
             self.line.give_back(said)
             self.tell(f"/{command.name} has to wait for the end of the run: press Escape to interrupt it.", "warning")
             return
-        try:
-            await command.run(self, rest)
-        except AgentError as e:
-            self.tell(e.message, "error")
+        await command.run(self, rest)
+
+    def steer(self, text: str) -> None:
+        """For the run that is under way; where none is, it is sent."""
+        whole = self.line.whole(text)
+        if is_command(text) or not self.conversation.steer(whole):
+            self.said(text)
+        else:
+            self.transcript.steered[self.runtime.redact(whole)] = text
 
     def leave(self) -> None:
         """As Ctrl-D does."""
@@ -223,10 +257,12 @@ class Chat:
         self._more.set()
 
     def give_back(self) -> None:
-        """What was queued comes back to be edited: after an interruption it may not be meant any more."""
-        if self.conversation.queued:
-            self.line.give_back("\n".join(self.conversation.queued))
-            self.conversation.queued.clear()
+        """What no run has heard comes back to be edited: after an interruption it may not be meant any more."""
+        steered, queued = self.transcript.steered, self.conversation.queued
+        if steered or queued:
+            self.line.give_back("\n".join((*steered.values(), *(self._shown.pop(text, text) for text in queued))))
+            steered.clear()
+            queued.clear()
 
     async def view(self, title: str, blocks: Sequence[Block], *, at_end: bool = True) -> None:
         """Full screen, all of each block."""
@@ -235,9 +271,9 @@ class Chat:
         await view(self.screen, title, blocks, at_end=at_end)
 
     def soon(self, work: Callable[..., Awaitable[object]], *arguments: Any, **named: Any) -> None:
-        """In a task of its own."""
+        """In a task of its own; what goes wrong there is told."""
         assert self._group is not None, "keys come while it runs"
-        self._group.start_soon(_awaited, partial(work, *arguments, **named))
+        self._group.start_soon(self._safely, partial(work, *arguments, **named))
 
     # ------------------------------------------------------------ what commands change
 
@@ -254,11 +290,9 @@ class Chat:
 
     async def open(self, session_id: str | None) -> None:
         self.conversation.open(session_id)
+        self._left = ""
+        self.reopening.leave()
         self._approving.forget()
         self.transcript.forget()
         await self.reopening.show()
         self._refresh_status()
-
-
-async def _awaited(work: Callable[[], Awaitable[object]]) -> None:
-    await work()

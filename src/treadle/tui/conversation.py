@@ -5,7 +5,8 @@ It draws nothing: what happens is handed to whoever draws. Entry: `Conversation`
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Generator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
@@ -50,12 +51,23 @@ class Conversation:
         """The run in the place of which the next one begins: what came after its prompt is left behind, in the session that it was said in."""
         self._approver, self._show = approver, show
         self._stream: RunStream[Any] | None = None
+        self._is_beginning = self._stops = False
 
     # ------------------------------------------------------------ running
 
     @property
     def is_running(self) -> bool:
-        return self._stream is not None
+        """Also while one is about to begin."""
+        return self._is_beginning or self._stream is not None
+
+    @contextmanager
+    def beginning(self) -> Generator[None]:
+        """Within, a run begins, is under way, and ends: an interruption of what has not begun holds as soon as it has."""
+        self._is_beginning, self._stops = True, False
+        try:
+            yield
+        finally:
+            self._is_beginning = self._stops = False
 
     @property
     def window_tokens(self) -> int | None:
@@ -86,12 +98,16 @@ class Conversation:
         """With a run that was cut, or that waits for an answer. Raises AgentError where it cannot be taken up."""
         setting = self.setting
         return await self._follow(
-            self.runtime.resume_stream(run_id, setting.agent, mode=setting.mode, cwd=setting.cwd, limits=setting.limits, on_approval=self._approver, on_unknown="wait")
+            self.runtime.resume_stream(
+                run_id, setting.agent, mode=setting.mode, cwd=setting.cwd, limits=setting.limits, on_approval=self._approver, on_unknown="wait"
+            )
         )
 
     async def _follow(self, stream: RunStream[Any]) -> RunResult[Any]:
         async with stream:
             self._stream, self.goes_back_to, self.session_id = stream, None, stream.session_id
+            if self._stops:
+                stream.cancel()
             try:
                 async for event in stream:
                     self._show(event)
@@ -111,10 +127,10 @@ class Conversation:
 
     def interrupt(self) -> bool:
         """Ends the run that is under way; False where there is none."""
-        if self._stream is None:
-            return False
-        self._stream.cancel()
-        return True
+        self._stops = self._is_beginning
+        if self._stream is not None:
+            self._stream.cancel()
+        return self.is_running
 
     # ------------------------------------------------------------ changing
 

@@ -18,10 +18,14 @@ if TYPE_CHECKING:
 
 async def edited(screen: Screen, text: str) -> str:
     """Lends the terminal to $VISUAL, $EDITOR or vi, and gives what was saved. Raises AgentError(invalid) where that cannot be started, or fails."""
-    command = shlex.split(os.environ.get("VISUAL") or os.environ.get("EDITOR") or "vi")
+    said = os.environ.get("VISUAL") or os.environ.get("EDITOR") or "vi"
+    try:
+        command = shlex.split(said)
+    except ValueError as e:
+        raise AgentError("invalid", f"EDITOR={said!r} is no command: {e}") from e
     with tempfile.TemporaryDirectory(prefix="treadle-") as folder:  # for the user alone
         file = Path(folder) / "prompt.md"
-        file.write_text(text)
+        file.write_text(text, "utf-8", "replace")
         async with screen.lent():
             try:
                 done = await anyio.run_process([*command, str(file)], stdin=None, stdout=None, stderr=None, check=False)
@@ -29,4 +33,4 @@ async def edited(screen: Screen, text: str) -> str:
                 raise AgentError("invalid", f"{command[0]!r} cannot be started: {e.strerror or e}. Set EDITOR to your editor") from e
         if done.returncode:
             raise AgentError("invalid", f"{command[0]!r} ended with {done.returncode}: nothing was taken from it")
-        return file.read_text(errors="replace").rstrip("\n")
+        return file.read_text("utf-8", "replace").rstrip("\n")

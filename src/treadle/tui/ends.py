@@ -20,7 +20,7 @@ _WORDS: Final[Mapping[Outcome, str]] = {
     Outcome.INVALID_OUTPUT: "The answer does not fit the schema that was asked for.",
     Outcome.REFUSED: "The model refused to answer.",
     Outcome.CONTEXT_OVERFLOW: "The conversation is larger than the model's window: /compact it, or begin a /new one.",
-    Outcome.APPROVAL_NEEDED: "Waiting for an answer of yours: `treadle chat --resume` asks again.",
+    Outcome.APPROVAL_NEEDED: "Waiting for an answer of yours: /resume asks again.",
     Outcome.CANCELLED: "Interrupted. What it did so far is kept; say how to go on.",
 }
 

@@ -54,9 +54,8 @@ class InlineRenderer(Renderer):
         if self.holds and not is_done:
             return
         output.write_raw(BEGIN_FRAME)
-        if last is not None:
-            if size != self._last_size or self._above or layout.container.preferred_height(size.columns, size.rows).preferred < last.height:
-                self._go_to_top()
+        if last is not None and (size != self._last_size or self._above or layout.container.preferred_height(size.columns, size.rows).preferred < last.height):
+            self._go_to_top()
         if self._above:
             for text in self._above:
                 output.write_raw(text.replace("\n", "\r\n"))

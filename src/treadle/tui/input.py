@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import os
 import re
+from contextlib import suppress
 from pathlib import Path
 from typing import Final
 
@@ -18,6 +19,7 @@ from prompt_toolkit.formatted_text import StyleAndTextTuples
 from prompt_toolkit.history import FileHistory, History, InMemoryHistory
 from prompt_toolkit.layout import BufferControl, Dimension, Window
 from prompt_toolkit.layout.processors import AfterInput, ConditionalProcessor
+from typing_extensions import override
 
 from treadle.plain import plain
 from treadle.tui.theme import Theme
@@ -26,7 +28,7 @@ PASTE_LINES: Final = 10
 PASTE_CHARS: Final = 1_000
 """A paste of more than either shows as a marker."""
 ROWS_MAX: Final = 10
-_MARKER: Final = re.compile(r"\[pasted text #(\d+), [^\]]*\]")
+_MARKER: Final = re.compile(r"\[pasted text #\d+, [\d,]+ (?:lines|characters)\]")
 
 
 class Input:
@@ -34,7 +36,8 @@ class Input:
 
     def __init__(self, theme: Theme, completer: Completer, *, history: Path | None, placeholder: str) -> None:
         """`history`: a file that is made for the user alone; None: what is typed is forgotten with the process."""
-        self._pastes: dict[int, str] = {}
+        self._pastes: dict[str, str] = {}
+        """What markers stand for."""
         self._theme = theme
         self.buffer = Buffer(
             completer=ThreadedCompleter(completer),
@@ -75,16 +78,20 @@ class Input:
         text = text.replace("\r\n", "\n").replace("\r", "\n")
         lines = text.count("\n") + 1
         if lines <= PASTE_LINES and len(text) <= PASTE_CHARS:
-            self.buffer.insert_text(plain(text).replace("\x00", ""))
+            self.buffer.insert_text(plain(text))
             return
-        number = len(self._pastes) + 1
-        self._pastes[number] = text
         size = f"{lines:,} lines" if lines > 1 else f"{len(text):,} characters"
-        self.buffer.insert_text(f"[pasted text #{number}, {size}]")
+        marker = f"[pasted text #{len(self._pastes) + 1}, {size}]"
+        self._pastes[marker] = text
+        self.buffer.insert_text(marker)
 
     def whole(self, text: str) -> str:
         """With what was pasted in the places of its markers."""
-        return _MARKER.sub(lambda found: self._pastes.get(int(found[1]), found[0]), text)
+        return _MARKER.sub(lambda found: self._pastes.get(found[0], found[0]), text)
+
+    def lost(self, text: str) -> str:
+        """The first marker in it of which nobody knows any more what it stood for, as it comes out of the history; empty: there is none."""
+        return next((found[0] for found in _MARKER.finditer(text) if found[0] not in self._pastes), "")
 
     def take(self) -> str:
         """What was typed; the input is empty then, and the history has it."""
@@ -111,6 +118,14 @@ def _history(file: Path | None) -> History:
     try:
         file.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
         os.close(os.open(file, os.O_WRONLY | os.O_CREAT | os.O_APPEND, 0o600))
+        os.chmod(file, 0o600)
     except OSError:  # it is a comfort, and the conversation is kept elsewhere
         return InMemoryHistory()
-    return FileHistory(os.fspath(file))
+    return _Kept(os.fspath(file))
+
+
+class _Kept(FileHistory):
+    @override
+    def store_string(self, string: str) -> None:
+        with suppress(OSError, UnicodeEncodeError):  # a full disk keeps nobody from sending
+            super().store_string(string)

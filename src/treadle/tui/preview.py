@@ -7,11 +7,11 @@ from __future__ import annotations
 
 import json
 import os
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any, Final, NamedTuple, TypeAlias, cast
 
-from treadle.plain import plain, revealed
+from treadle.plain import revealed
 
 READ_BYTES: Final = 1_000_000
 TEXT_CHARS: Final = 200_000
@@ -35,23 +35,30 @@ class Words(NamedTuple):
 Preview: TypeAlias = Difference | Words
 
 
-def preview_of(name: str, arguments: object, cwd: Path) -> Preview:
-    """Of a file that cannot be read, or an edit that does not fit it, what was said is shown."""
+def preview_of(name: str, arguments: object, cwd: Path, *, redact: Callable[[str], str] = str) -> Preview:
+    """Of a file that cannot be read, or an edit that does not fit it, what was said is shown. `redact`: takes secrets out, of files too."""
+    found = _preview_of(name, arguments, cwd)
+    if isinstance(found, Difference):
+        return Difference(redact(found.path), revealed(redact(found.before)), revealed(redact(found.after)))
+    return Words(revealed(redact(found.text))[:TEXT_CHARS], found.is_command)
+
+
+def _preview_of(name: str, arguments: object, cwd: Path) -> Preview:
     if not isinstance(arguments, dict):
-        return Words(revealed(str(arguments))[:TEXT_CHARS])
+        return Words(str(arguments))
     given = cast("dict[str, Any]", arguments)
     if name == "bash" and isinstance(command := given.get("command"), str):
-        return Words(revealed(command)[:TEXT_CHARS], is_command=True)
+        return Words(command, is_command=True)
     if name in ("write", "edit") and isinstance(path := given.get("path"), str):
         found = _written(given, path, cwd) if name == "write" else _edited(given, path, cwd)
         if found is not None:
             return found
-    return Words(revealed(json.dumps(given, indent=2, ensure_ascii=False, default=str))[:TEXT_CHARS])
+    return Words(json.dumps(given, indent=2, ensure_ascii=False, default=str))
 
 
 def _written(given: Mapping[str, Any], path: str, cwd: Path) -> Difference | None:
     content = given.get("content")
-    return Difference(plain(path), _clean(_text_of(cwd / path) or ""), _clean(content)) if isinstance(content, str) else None
+    return Difference(path, _text_of(cwd / path) or "", content) if isinstance(content, str) else None
 
 
 def _edited(given: Mapping[str, Any], path: str, cwd: Path) -> Difference | None:
@@ -62,14 +69,10 @@ def _edited(given: Mapping[str, Any], path: str, cwd: Path) -> Difference | None
     after = before
     for old, new, every in pairs:
         if after is None or not old or old not in after:
-            return Difference(plain(path), _clean("\n".join(old for old, _, _ in pairs)), _clean("\n".join(new for _, new, _ in pairs)))
+            return Difference(path, "\n".join(old for old, _, _ in pairs), "\n".join(new for _, new, _ in pairs))
         after = after.replace(old, new) if every else after.replace(old, new, 1)
     assert before is not None, "there is an edit, or nothing has changed"
-    return Difference(plain(path), _clean(before), _clean(after or ""))
-
-
-def _clean(text: str) -> str:
-    return revealed(text)
+    return Difference(path, before, after or "")
 
 
 def _text_of(path: Path) -> str | None:
@@ -78,5 +81,5 @@ def _text_of(path: Path) -> str | None:
         if not path.is_file() or os.path.getsize(path) > READ_BYTES:
             return None
         return path.read_text()
-    except (OSError, UnicodeDecodeError):
+    except (OSError, ValueError):  # no text, or no name of a file
         return None

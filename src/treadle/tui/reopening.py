@@ -33,6 +33,12 @@ class Reopening:
         self._chat = chat
         self._open = ""
         """A run that has no end, and with which the person did not go on."""
+        self._looking = anyio.CancelScope()
+
+    def leave(self) -> None:
+        """Another conversation is opened, or this one again."""
+        self._open = self._chat.read_only = ""
+        self._looking.cancel()
 
     async def show(self) -> None:
         """Of a new conversation, who is there. Raises nothing: what cannot be read is told."""
@@ -78,7 +84,7 @@ class Reopening:
     async def _offer(self, run: RunInfo, question: str) -> None:
         chat = self._chat
         if await confirm(chat.screen, question, yes="Go on", no="Not now"):
-            chat.soon(chat.go_on, run.run_id)
+            chat.go_on(run.run_id)
             return
         self._open = run.run_id
         chat.tell("It stays open. /resume asks again; your next message ends it first.")
@@ -101,8 +107,21 @@ class Reopening:
     async def _until_over(self, run: RunInfo) -> None:
         """Shows what the other process adds, message by message."""
         chat = self._chat
-        session, seen = chat.conversation.session_id, {message.id for message in await self._of(run)}
-        while chat.conversation.session_id == session and chat.read_only:
+        with anyio.CancelScope() as self._looking:
+            try:
+                ended = await self._watched(run)
+            except AgentError as e:
+                chat.tell(f"What happens there cannot be read any more: {e.message}. /resume tries again.", "error")
+            else:
+                chat.tell("It is over there: you can go on here." if ended else "It stopped there: /resume goes on with it.")
+            chat.read_only = ""
+            chat.wake()
+
+    async def _watched(self, run: RunInfo) -> bool:
+        """Whether it came to an end of its own. Raises AgentError where it cannot be read any more."""
+        chat = self._chat
+        seen = {message.id for message in await self._of(run)}
+        while True:
             await anyio.sleep(POLL_S)
             info = await chat.runtime.journal.info(run.run_id)
             for message in await self._of(run):
@@ -110,7 +129,4 @@ class Reopening:
                     seen.add(message.id)
                     chat.print(*chat.transcript.replay(message))
             if info.status != "running":
-                chat.read_only = ""
-                chat.tell("It is over there: you can go on here." if info.status == "finished" else "It stopped there: /resume goes on with it.")
-                chat.wake()
-                return
+                return info.status == "finished"

@@ -23,6 +23,7 @@ from prompt_toolkit.output import ColorDepth
 from prompt_toolkit.output.vt100 import Vt100_Output
 from prompt_toolkit.styles import Style
 
+from treadle.plain import one_line
 from treadle.tui.inline import InlineRenderer, reflows
 from treadle.tui.region import Region
 from treadle.tui.theme import Theme
@@ -64,7 +65,9 @@ class Screen:
         self.theme, self.region, self.line = theme, region, line
         self._slot: Slot[Any] | None = None
         self._one_slot = anyio.Semaphore(1)
-        self._drawing_due = False
+        self.is_lent = False
+        """To an editor, or a full-screen view."""
+        self._drawing_due = self._is_titled = False
         self._started, self._closed, self._ended = anyio.Event(), anyio.Event(), anyio.Event()
         self._app = self._application(keys, keyboard, output)
         region.size = self._app.output.get_size
@@ -114,6 +117,7 @@ class Screen:
             loop.call_later(SETTLES_S, self._settled, now)
         else:
             self._renderer.holds = False
+            self._open_slot()
             self._app.invalidate()
 
     # ------------------------------------------------------------ life
@@ -137,8 +141,10 @@ class Screen:
         await self._closed.wait()
 
     async def end(self) -> None:
-        """Gives the terminal back: the region goes, what stands above it stays. Idempotent."""
+        """Gives the terminal back: the region goes, what stands above it stays. Raises nothing. Idempotent."""
         if self._app.is_running:
+            if self._is_titled:
+                self.title("")
             if not self._app.is_done:
                 self._app.exit()
             await self._ended.wait()
@@ -186,7 +192,8 @@ class Screen:
     def title(self, text: str) -> None:
         """Of the terminal's window; empty: as it was."""
         if self.theme.depth > 1 or os.environ.get("TERM", "").startswith(("xterm", "screen", "tmux")):
-            self._app.output.set_title(text) if text else self._app.output.clear_title()
+            self._is_titled = bool(text)
+            self._app.output.set_title(one_line(text)) if text else self._app.output.clear_title()
             self._app.output.flush()
 
     def copy(self, text: str) -> None:
@@ -202,7 +209,7 @@ class Screen:
         """Shows a question in the place of the input and waits for its answer; a second one waits until the first is gone."""
         async with self._one_slot:
             self._slot = slot
-            slot.opened(max(self.rows - 4, 1))
+            self._open_slot()
             self._app.layout.focus(slot.focus)
             self._app.invalidate()
             try:
@@ -211,6 +218,10 @@ class Screen:
                 self._slot = None
                 self._app.layout.focus(self.line.window)
                 self._app.invalidate()
+
+    def _open_slot(self) -> None:
+        if self._slot is not None:
+            self._slot.opened(max(self.rows - 4, 1))
 
     @property
     def is_asking(self) -> bool:
@@ -221,4 +232,9 @@ class Screen:
         """The whole terminal for somebody else: an editor, a full-screen view. Blocks wait meanwhile."""
         with set_app(self._app):  # which is how prompt_toolkit knows whose terminal it is
             async with in_terminal():
-                yield
+                self.is_lent = True
+                try:
+                    yield
+                finally:
+                    self.is_lent = False
+                    self._open_slot()  # a question that came meanwhile is seen from now on

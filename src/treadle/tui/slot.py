@@ -38,7 +38,7 @@ class Slot(Protocol[Answer_co]):
         ...
 
     def opened(self, rows: int) -> None:
-        """It stands on the screen from now on, and may take so many rows."""
+        """It stands on the screen from now on, and may take so many rows; again where that has changed, or something else stood before it."""
         ...
 
     async def answer(self) -> Answer_co:

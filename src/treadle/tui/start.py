@@ -9,15 +9,18 @@ import os
 import signal
 import sys
 from collections.abc import Callable
+from contextlib import suppress
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, Final, cast
 
 import anyio
 from anyio import to_thread
 
 from treadle.config import Config
+from treadle.errors import AgentError
+from treadle.plain import one_line
 from treadle.tui.input import Input
 from treadle.tui.keys import Actions, bindings
 from treadle.tui.live import Live
@@ -33,7 +36,7 @@ if TYPE_CHECKING:
     from treadle.tui.conversation import Setting
 
 PLACEHOLDER: Final = "Ask, or say what to do · / commands · @ files"
-ENDING: Final = [signal.SIGTERM, *([signal.SIGHUP] if hasattr(signal, "SIGHUP") else [])]
+ENDING: Final = [signal.SIGTERM, signal.SIGINT, *([signal.SIGHUP] if hasattr(signal, "SIGHUP") else [])]
 LOAD_AFTER_S: Final = 0.4
 """After the first frame, unless a key comes before: loading takes the processor that drawing needs."""
 
@@ -57,8 +60,17 @@ class Wanted:
 
 
 def chat(wanted: Wanted) -> None:
-    """Until the person leaves. Raises AgentError for what keeps it from beginning, when the terminal is as it was."""
-    anyio.run(_Beginning(wanted).run)
+    """Until the person leaves. Raises AgentError for what keeps it from beginning, or ends it, when the terminal is as it was."""
+    try:
+        anyio.run(_Beginning(wanted).run)
+    except Exception as e:
+        error: BaseException = e
+        while isinstance(error, BaseExceptionGroup):
+            error = cast("BaseExceptionGroup[BaseException]", error).exceptions[0]
+        if isinstance(error, AgentError):
+            raise error from None
+        text = f"the chat ended with a mistake in Treadle: {type(error).__name__}: {one_line(str(error), 400)}. What was said is kept: `treadle chat --resume`"
+        raise AgentError("agent", text) from e
 
 
 class Hands:
@@ -149,13 +161,15 @@ class _Beginning:
         failed: Exception | None = None
         async with anyio.create_task_group() as group:
             group.start_soon(self._end_on_signals)
-            group.start_soon(self._screen.run)
+            group.start_soon(self._hold)
             try:
                 await self._screen.started()
                 self._line.buffer.on_text_changed += self._typed
-                with anyio.move_on_after(LOAD_AFTER_S):
-                    await self._touched.wait()
-                await self._chatting()
+                with anyio.CancelScope() as loading:
+                    group.start_soon(self._end_before, loading)
+                    with anyio.move_on_after(LOAD_AFTER_S):
+                        await self._touched.wait()
+                    await self._chatting()
             except Exception as e:  # noqa: BLE001  raised below, where no task group wraps it and the terminal is as it was
                 failed = e
             finally:
@@ -164,6 +178,17 @@ class _Beginning:
                 group.cancel_scope.cancel()
         if failed is not None:
             raise failed
+
+    async def _hold(self) -> None:
+        """The terminal. Where it has gone, the chat ends, as the person's leaving ends it."""
+        with suppress(EOFError, OSError):
+            await self._screen.run()
+
+    async def _end_before(self, loading: anyio.CancelScope) -> None:
+        """Nobody waits for the chat, or for what the first start asks, once the person has left."""
+        await self._screen.closed()
+        if self._hands.chat is None:
+            loading.cancel()
 
     async def _chatting(self) -> None:
         """Raises AgentError for what keeps the chat from opening."""
@@ -214,9 +239,10 @@ class _Beginning:
     async def _end_on_signals(self) -> None:
         """The end of the terminal, or of the system, closes the run first."""
         with anyio.open_signal_receiver(*ENDING) as signals:
-            async for _ in signals:
-                self._screen.close()
-                return
+            async for number in signals:
+                if number != signal.SIGINT or not self._screen.is_lent:  # Ctrl-C in an editor is for the editor
+                    self._screen.close()
+                    return
 
 
 def _is_first(config: Config) -> bool:

@@ -46,10 +46,13 @@ class Transcript:
     def __init__(self, *, clock: Callable[[], float] = time.monotonic) -> None:
         self.live = Live()
         self._clock = clock
-        self._run = ""
-        """The one that the person talks to: the first of a stream."""
         self._stream: _Stream | None = None
-        self._thoughts: list[str] = []
+        self._thought = ""
+        """The beginning of what is being thought."""
+        self._thinks_last = ""
+        """The end of it."""
+        self.steered: dict[str, str] = {}
+        """What the person has said to the run that is under way and has not reached it yet -> as it was typed."""
         self._calls: dict[str, tuple[str, object]] = {}
         """What was asked for and has no result yet: name and arguments."""
         self._agents: dict[str, str] = {}
@@ -63,7 +66,6 @@ class Transcript:
 
     def begin(self) -> None:
         """A run begins."""
-        self._run = ""
         self.live.running_since = self.live.asking_since = self._clock()
 
     def forget(self) -> None:
@@ -74,8 +76,7 @@ class Transcript:
 
     def apply(self, event: events.Event) -> list[Block]:
         """What is finished by it."""
-        self._run = self._run or event.run_id
-        return list(self._of_ours(event) if event.run_id == self._run else self._of_child(event))
+        return list(self._of_ours(event) if event.parent_run_id is UNSET else self._of_child(event))
 
     def asks_about(self, request: ApprovalRequest) -> None:
         """The person is being asked: the question itself says what waits."""
@@ -98,11 +99,11 @@ class Transcript:
                 yield from self._said(event)
             case events.ReasoningStart():
                 live.thinking_since, live.asking_since = self._clock(), None
-                self._thoughts = []
+                self._thought = self._thinks_last = ""
             case events.ReasoningDelta():
                 self._thinks(event.text)
             case events.ReasoningEnd():
-                yield from self._thought()
+                yield from self._has_thought()
             case events.ToolCallDelta():
                 live.asking_since, live.retry = None, ""
                 live.activities.setdefault(event.call_id, Activity(call=Calling(f"Preparing {one_line(event.name)}", "", ""), since=self._clock()))
@@ -152,7 +153,7 @@ class Transcript:
             case events.LimitWarning():
                 yield Notice(f"The limit of {event.limit} is near: {event.left:g} left.", "warning")
             case events.InputAdded():
-                yield Said(event.text, "while it works")
+                yield self._heard(event.text)
             case events.Compacted():
                 yield Notice("Old parts of the conversation were summed up, to make room.")
             case _:
@@ -173,21 +174,22 @@ class Transcript:
                 stream.given = True
 
     def _thinks(self, text: str) -> None:
-        if sum(map(len, self._thoughts[-1:])) < _THOUGHT_KEPT:
-            self._thoughts.append(text)
-        if text.strip():
-            self.live.thought = one_line(f"{self.live.thought} {text}"[-PROGRESS_CHARS:], PROGRESS_CHARS)
+        if len(self._thought) < _THOUGHT_KEPT:
+            self._thought += text
+        self._thinks_last = (self._thinks_last + text)[-PROGRESS_CHARS:]
+        self.live.thought = one_line(self._thinks_last, PROGRESS_CHARS)
 
-    def _thought(self) -> Iterator[Block]:
+    def _has_thought(self) -> Iterator[Block]:
         since, self.live.thinking_since, self.live.thought = self.live.thinking_since, None, ""
         if since is not None:
-            yield Thought(self._clock() - since, "".join(self._thoughts))
+            yield Thought(self._clock() - since, self._thought)
         self.live.asking_since = self._clock()
 
     def _whole(self, message: Message) -> Iterator[Block]:
         """What deltas have said of it is not said again."""
         stream, self._stream = self._stream, None
         self.live.tail, self.live.asking_since = "", None
+        self._forget_prepared()
         if message.text:
             self.answer = message.text
         if stream is not None and stream.message_id == message.id:
@@ -200,11 +202,20 @@ class Transcript:
         """What an attempt had said is void; where some of it stands above, that is told."""
         stream, self._stream = self._stream, None
         self.live.tail = ""
-        self.live.activities = {call_id: activity for call_id, activity in self.live.activities.items() if call_id in self._calls}
+        self._forget_prepared()
         self.live.thinking_since, self.live.asking_since = None, self._clock()
         self.live.retry = f"{event.kind}: trying again" + (f" in {event.wait_s:.0f} s" if event.wait_s >= 1 else "")
         if stream is not None and stream.given:
             yield Notice("The answer above was cut off; it begins again.")
+
+    def _forget_prepared(self) -> None:
+        """Calls that were being written, and never were asked for."""
+        self.live.activities = {key: activity for key, activity in self.live.activities.items() if key in self._calls}
+
+    def _heard(self, text: str) -> Block:
+        """What reached the run: the person's words, or our own to the model."""
+        typed = self.steered.pop(text, None)
+        return Notice(f"The model was told: {text}") if typed is None else Said(typed, "while it works")
 
     def _paid(self, event: events.UsageReported) -> None:
         live = self.live
@@ -238,9 +249,8 @@ class Transcript:
             yield from self._answers(stream, stream.growing.finish())
         for call_id in [call_id for call_id, activity in self.live.activities.items() if call_id in self._calls and not activity.waits]:
             yield self._not_run(call_id)
-        self._calls.clear()
-        self._agents.clear()
-        self._above.clear()
+        for known in (self._calls, self._agents, self._above, self._inner):
+            known.clear()
         self.live.calm()
         if event.outcome is Outcome.COMPLETED:
             if event.output is not None and event.output is not UNSET and not isinstance(event.output, str):
@@ -252,7 +262,7 @@ class Transcript:
 
     def _child(self, event: events.ChildStart) -> None:
         self._agents[event.child_run_id] = event.agent
-        owners = [call_id for call_id in self.live.activities if call_id not in self._above.values()]
+        owners = [call_id for call_id, activity in self.live.activities.items() if not activity.agent and call_id not in self._above.values()]
         if owners:
             self._above[event.child_run_id] = owners[-1]
 
@@ -261,30 +271,39 @@ class Transcript:
         agent, key = self._agents.get(event.run_id, ""), f"{event.run_id}:{getattr(event, 'call_id', '')}"
         match event:
             case events.ChildStart():
-                self._child(event)
+                self._agents[event.child_run_id] = event.agent
+                if (owner := self._above.get(event.run_id)) is not None:
+                    self._above[event.child_run_id] = owner
             case events.ToolCallAsked():
                 self._calls[key] = (event.name, event.arguments)
             case events.ApprovalRequested():
+                self._calls.setdefault(key, (event.name, event.arguments))
                 self.live.activities[key] = Activity(call=calling(event.name, event.arguments), since=self._clock(), agent=agent, waits=True)
             case events.ToolCallStart():
                 name, arguments = self._calls.get(key, (event.name, ""))
                 self.live.activities[key] = Activity(call=calling(name, arguments), since=self._clock(), agent=agent)
                 if (owner := self._above.get(event.run_id)) is not None:
                     self._inner[owner] = self._inner.get(owner, 0) + 1
-            case events.ToolCallEnd() | events.ApprovalResolved():
-                self._calls.pop(key, None)
+            case events.ApprovalResolved():
                 self.live.activities.pop(key, None)
+            case events.ToolCallEnd():
+                self._forget(key)
             case events.UsageReported():
                 before = self.live.context_tokens
                 self._paid(event)
                 self.live.context_tokens = before
             case events.Warned():
+                self._forget(key)
                 yield Notice(f"{agent}: {event.text}" if agent else event.text, "warning")
             case events.RunEnd():
-                for left in [key for key in self.live.activities if key.startswith(f"{event.run_id}:")]:
-                    del self.live.activities[left]
+                for left in [key for key in (*self._calls, *self.live.activities) if key.startswith(f"{event.run_id}:")]:
+                    self._forget(left)
             case _:
                 return
+
+    def _forget(self, key: str) -> None:
+        self._calls.pop(key, None)
+        self.live.activities.pop(key, None)
 
     # ------------------------------------------------------------ long ago
 
