@@ -87,7 +87,8 @@ class Growing:
     def tail(self) -> Piece:
         """What is not given away yet."""
         source = "".join([*self._lines, self._part])
-        return Piece(source, replace(self._within, gap=self._has_gap(source)))
+        gap = self._has_gap(source)
+        return Piece(source, self._within if gap == self._within.gap else replace(self._within, gap=gap))
 
     def feed(self, text: str) -> list[Piece]:
         """What is finished now, in order."""

@@ -6,7 +6,7 @@ It is at most two rows lower than the terminal, whatever there is to show; what 
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Iterable
+from collections.abc import Callable
 from itertools import chain
 from typing import TYPE_CHECKING, Final
 
@@ -39,8 +39,9 @@ class Region:
         self.size: Callable[[], Size] = lambda: Size(rows=24, columns=80)
         self.suggestions: Callable[[int], list[Line]] = lambda rows: []
         """What could be typed: at most so many rows."""
-        self._above: list[Line] = []
-        self._below: list[Line] = []
+        self.above: list[Line] = []
+        self.below: list[Line] = []
+        """What stands around the input, as `compose` has put it together."""
         self._drawn: tuple[str, int, list[Line]] = ("", 0, [])
         """The last one that was drawn: its source, its width, and how it looks."""
 
@@ -50,10 +51,10 @@ class Region:
         room = max(size.rows - SPARE_ROWS, 2) - asked_rows
         rule: list[Line] = [[(self._style("rule"), self._theme.glyphs.rule * max(size.columns - 1, 1))]] if size.rows >= ROOMY_ROWS else []
         room -= len(rule)
-        self._below = [self._status.line(size.columns)][: max(room, 0)]
-        room -= len(self._below)
+        self.below = [self._status.line(size.columns)][: max(room, 0)]
+        room -= len(self.below)
         suggestions = self.suggestions(max(room, 0))
-        self._below = [*suggestions, *self._below]
+        self.below = [*suggestions, *self.below]
         room -= len(suggestions)
         live = self._live()
         parts = [self._activities(live, size.columns), self._todo(live, size.columns), self._queued(live, size.columns)]
@@ -65,19 +66,7 @@ class Region:
         tail = tail[-room:] if room > 0 else []
         gap: list[Line] = [[]] if room > len(tail) else []
         parted: list[Line] = [[]] if room > len(tail) + 1 and tail and any(kept) else []
-        self._above = [*gap, *tail, *parted, *chain.from_iterable(kept), *rule]
-
-    def above(self) -> Line:
-        return _joined(self._above)
-
-    def rows_above(self) -> int:
-        return len(self._above)
-
-    def below(self) -> Line:
-        return _joined(self._below)
-
-    def rows_below(self) -> int:
-        return len(self._below)
+        self.above = [*gap, *tail, *parted, *chain.from_iterable(kept), *rule]
 
     # ------------------------------------------------------------ above the input
 
@@ -89,7 +78,7 @@ class Region:
             from treadle.tui import markdown  # noqa: PLC0415  it brings Rich, and the first paint needs none
 
             drawing = self._drawing(width)
-            self._drawn = (live.tail, width, [*drawing.lines(markdown.drawn(live.tail, drawing))])
+            self._drawn = (live.tail, width, [[*line] for line in drawing.lines(markdown.drawn(live.tail, drawing))])
         return self._drawn[2]
 
     def _drawing(self, width: int) -> Drawing:
@@ -157,12 +146,3 @@ class Region:
 
     def _style(self, name: str) -> str:
         return self._theme.toolkit(name)
-
-
-def _joined(lines: Iterable[Line]) -> Line:
-    whole: Line = []
-    for n, line in enumerate(lines):
-        if n:
-            whole.append(("", "\n"))
-        whole += line
-    return whole

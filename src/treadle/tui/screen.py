@@ -18,7 +18,6 @@ from prompt_toolkit.data_structures import Size
 from prompt_toolkit.filters import Condition
 from prompt_toolkit.key_binding import ConditionalKeyBindings, DynamicKeyBindings, KeyBindingsBase, merge_key_bindings
 from prompt_toolkit.layout import ConditionalContainer, DynamicContainer, HSplit, Layout, Window
-from prompt_toolkit.layout.controls import FormattedTextControl
 from prompt_toolkit.output import ColorDepth
 from prompt_toolkit.output.vt100 import Vt100_Output
 from prompt_toolkit.styles import Style
@@ -26,6 +25,7 @@ from prompt_toolkit.styles import Style
 from treadle.plain import one_line
 from treadle.tui.inline import InlineRenderer, reflows
 from treadle.tui.region import Region
+from treadle.tui.rows import Rows
 from treadle.tui.theme import Theme
 
 if TYPE_CHECKING:
@@ -74,8 +74,7 @@ class Screen:
 
     def _application(self, keys: KeyBindingsBase, keyboard: Keyboard | None, output: Output | None) -> Application[None]:
         asking = Condition(lambda: self._slot is not None)
-        above = Window(FormattedTextControl(self.region.above), height=self.region.rows_above, wrap_lines=False, always_hide_cursor=True)
-        below = Window(FormattedTextControl(self.region.below), height=self.region.rows_below, wrap_lines=False, always_hide_cursor=True)
+        above, below = Rows(lambda: self.region.above), Rows(lambda: self.region.below)
         slot = DynamicContainer(lambda: self._slot.container if self._slot is not None else Window(height=0))
         root = HSplit([above, ConditionalContainer(self.line.container, ~asking), ConditionalContainer(slot, asking), below])
         bindings = merge_key_bindings([ConditionalKeyBindings(keys, ~asking), DynamicKeyBindings(lambda: self._slot.keys if self._slot else None)])
@@ -161,6 +160,8 @@ class Screen:
 
     def print(self, *blocks: Block) -> None:
         """Writes them above the region, once, with the next frame."""
+        if not blocks:  # most deltas finish none
+            return
         from treadle.tui.drawing import Drawing  # noqa: PLC0415  it brings Rich, and the first paint needs none
 
         drawing = Drawing(self.columns, self.theme)
