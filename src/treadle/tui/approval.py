@@ -31,6 +31,7 @@ from treadle.tui.theme import Theme
 
 DEAF_S: Final = 0.5
 PREVIEW_LINES: Final = 10
+PATH_LINES: Final = 3
 
 Scope: TypeAlias = Literal["once", "session", "always", "no"]
 
@@ -117,25 +118,35 @@ class Approval:
         who = f"{one_line(self._request.agent, 40)} " if self._request.parent_run_id else ""
         head: Line = [(style("warning"), cut(f"{self._theme.glyphs.question} {who}asks: {_asks(self._request)}", width))]
         why: Line = [(style("dim"), cut(f"  {one_line(self._request.reason, 400)}", width))]
-        choices = [self._choice(n, choice, width) for n, choice in enumerate(self._choices)]
         help_: Line = [(style("dim"), cut("    d all of it · Escape no", width))]
-        room = self._rows - len(choices) - 3
-        shown = self._shown(width, max(min(room, PREVIEW_LINES), 0))
-        lines: list[Line] = [head, *shown, why, *choices, help_]
-        return lines if len(lines) <= self._rows else [head, *choices][: max(self._rows, 1)]
+        heads = [head] if self._rows > 2 else []
+        choices = self._offered(width, self._rows - len(heads) - 1)
+        room = self._rows - len(heads) - len(choices)
+        shown = self._shown(width, min(max(room - 2, min(room, 1)), PREVIEW_LINES))
+        room -= len(shown)
+        return [*heads, *shown, *[why][: max(room, 0)], *choices, *[help_][: max(room - 1, 0)]]
+
+    def _offered(self, width: int, most: int) -> list[Line]:
+        """The choices, or as many around the marked one as fit; one always does."""
+        most = max(most, 1)
+        first = max(min(self._at - most // 2, len(self._choices) - most), 0)
+        return [self._choice(n, choice, width) for n, choice in enumerate(self._choices) if first <= n < first + most]
 
     def _shown(self, width: int, most: int) -> list[Line]:
         if most == 0:
             return []
-        if isinstance(self._preview, Difference):
-            drawing = Drawing(width - 2, self._theme)
-            drawn = drawing.lines(differences.drawn(self._preview.path, self._preview.before, self._preview.after, drawing, most=most))
-            indented: list[Line] = [[("", "  "), *line] for line in drawn[:most]]
-            return indented
-        lines = wrapped(self._preview.text, width - 2) or [""]
-        style = self._theme.toolkit("tool.target" if self._preview.is_command else "tool.body")
-        shown: list[Line] = [[(style, f"  {line}")] for line in (lines if len(lines) <= most else lines[: most - 1])]
-        return shown if len(lines) <= most else [*shown, [(self._theme.toolkit("dim"), f"  … {len(lines) - most + 1} more lines: d")]]
+        if not isinstance(self._preview, Difference):
+            return self._words(wrapped(self._preview.text, width - 2) or [""], most, "tool.target" if self._preview.is_command else "tool.body")
+        path = self._words(wrapped(self._preview.path, width - 2), min(most, PATH_LINES), "tool.target")
+        if (room := most - len(path)) == 0:
+            return path
+        drawing = Drawing(width - 2, self._theme)
+        drawn = drawing.lines(differences.drawn(self._preview.path, self._preview.before, self._preview.after, drawing, most=room))
+        return [*path, *([("", "  "), *line] for line in drawn[:room])]
+
+    def _words(self, lines: Sequence[str], most: int, style: str) -> list[Line]:
+        shown: list[Line] = [[(self._theme.toolkit(style), f"  {line}")] for line in (lines if len(lines) <= most else lines[: max(most - 1, 1)])]
+        return shown if len(lines) <= most or most < 2 else [*shown, [(self._theme.toolkit("dim"), f"  … {len(lines) - most + 1} more lines: d")]]
 
     def _choice(self, n: int, choice: _Choice, width: int) -> Line:
         style = self._theme.toolkit

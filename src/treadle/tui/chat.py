@@ -37,7 +37,7 @@ from treadle.tui.screen import Screen
 from treadle.tui.status import Status
 from treadle.tui.theme import Theme
 from treadle.tui.transcript import Transcript
-from treadle.types import Mode
+from treadle.types import Mode, Outcome
 
 KEPT_BLOCKS: Final = 1_000
 """That the viewer shows."""
@@ -129,7 +129,9 @@ class Chat:
         for notice in notices:
             self.tell(notice)
         await self.reopening.end_what_is_open()
-        await self.conversation.say(parts)
+        result = await self.conversation.say(parts)
+        if result.outcome is Outcome.ERROR:
+            self.give_back()
 
     def go_on(self, run_id: str) -> None:
         """With a run that has no end, before anything that is queued."""

@@ -114,7 +114,7 @@ class Region:
         spinner, now = self._theme.glyphs.spinner, self._clock()
         lasted = now - since
         mark = f"{spinner[int(now * SPINS_PER_S) % len(spinner)]} "
-        took = f"  {lasting(round(lasted))}" if lasted >= 1 else ""
+        took = f"  {f'{lasted:.0f} s' if lasted < 59.5 else lasting(lasted)}" if lasted >= 1 else ""
         what = cut(one_line(what), max(width - columns(mark) - columns(took) - 1, 4))
         room = width - columns(mark) - columns(what) - columns(took) - 2
         about = cut(one_line(about, 400), room) if room > 3 and about else ""

@@ -28,10 +28,11 @@ class Place:
         self.cwd.mkdir()
         self.own = self.home / ".treadle"
         self._stack = stack
-        self.configures("")
+        written(self.own / "config.yaml", f"{provider.config}defaults: {{sandbox: 'off'}}\n")
 
-    def configures(self, more: str) -> None:
-        written(self.own / "config.yaml", f"{self.provider.config}defaults: {{sandbox: 'off'}}\n{more}")
+    def confines(self) -> None:
+        """Commands run in a sandbox. What a person allows for longer than once holds only in there."""
+        written(self.own / "config.yaml", self.provider.config)
 
     @property
     def environment(self) -> dict[str, str]:

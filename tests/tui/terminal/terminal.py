@@ -13,7 +13,7 @@ from types import TracebackType
 from typing import Final, Self
 
 TMUX: Final = shutil.which("tmux") or ""
-DEADLINE_S: Final = 15.0
+DEADLINE_S: Final = 5.0
 """For what takes a moment: only a test that fails waits so long."""
 LOOKS_S: Final = 0.03
 """Between two looks at the screen."""
@@ -106,6 +106,15 @@ class Terminal:
     def sees_no_more(self, what: str) -> str:
         return self._waits(lambda screen: what not in screen, self.screen)
 
+    def shows_within(self, seconds: float, what: Sight, *, press: str) -> bool:
+        """Whether it stands there so soon after a key: for what takes no keys just after it has appeared."""
+        self.press(press)
+        try:
+            self._waits(what, self.screen, seconds)
+        except AssertionError:
+            return False
+        return True
+
     def has(self, what: Sight) -> str:
         """Waits until it stands on the screen or above it, and gives all of that."""
         return self._waits(what, self.everything)
@@ -114,12 +123,12 @@ class Terminal:
         self._waits(lambda _: what in self.raw(), lambda: repr(self.raw()[-2_000:]))
         return self.raw()
 
-    def _waits(self, what: Sight, look: Callable[[], str]) -> str:
+    def _waits(self, what: Sight, look: Callable[[], str], seconds: float = DEADLINE_S) -> str:
         there: Callable[[str], object] = (lambda seen: what in seen) if isinstance(what, str) else what
-        until = time.monotonic() + DEADLINE_S
+        until = time.monotonic() + seconds
         while not there(seen := look()):
-            gone = _GONE in seen
-            assert not gone and time.monotonic() < until, f"{what!r} {'will never stand' if gone else 'never stood'} there:\n{seen}"
+            assert _GONE not in seen, f"the program has ended, and {what!r} will never stand there:\n{seen}"
+            assert time.monotonic() < until, f"{what!r} never stood there:\n{seen}"
             time.sleep(LOOKS_S)
         return seen
 
