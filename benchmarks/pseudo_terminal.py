@@ -1,0 +1,92 @@
+"""A pseudo-terminal with a process in it: every byte that it writes with its time, keys for it, its CPU and its memory. Entry: `Terminal`."""
+
+from __future__ import annotations
+
+import contextlib
+import fcntl
+import os
+import select
+import signal
+import struct
+import subprocess
+import termios
+import time
+from collections.abc import Callable, Sequence
+from pathlib import Path
+from typing import Self
+
+from processes import Failed
+
+
+class Terminal:
+    """A context manager: the process is ended with it. It is read only while somebody waits for something, so wait."""
+
+    def __init__(self, argv: Sequence[str], *, env: dict[str, str], cwd: Path, columns: int = 100, rows: int = 30) -> None:
+        self._ours, theirs = os.openpty()
+        fcntl.ioctl(theirs, termios.TIOCSWINSZ, struct.pack("HHHH", rows, columns, 0, 0))
+        self.started = time.monotonic()
+        self._process = subprocess.Popen(argv, stdin=theirs, stdout=theirs, stderr=theirs, env=env, cwd=cwd, start_new_session=True)
+        os.close(theirs)
+        self.written = bytearray()
+        self.arrived = self.started
+        """When the last byte came."""
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *exc: object) -> None:
+        os.close(self._ours)
+        with contextlib.suppress(ProcessLookupError):
+            self._process.send_signal(signal.SIGTERM)
+        try:
+            self._process.wait(10)
+        except subprocess.TimeoutExpired:
+            self._process.kill()
+            self._process.wait()
+
+    def type(self, text: str) -> float:
+        """When it was."""
+        os.write(self._ours, text.encode())
+        return time.monotonic()
+
+    def wait(self, until: Callable[[], bool], *, what: str, seconds: float = 60.0) -> None:
+        """Reads until it holds. Raises Failed where it never does."""
+        end = time.monotonic() + seconds
+        while not until():
+            if not self._read(end - time.monotonic()):
+                raise Failed(f"{what} never came; the last that was written: {bytes(self.written[-300:])!r}")
+
+    def see(self, text: str, *, after: int = 0, seconds: float = 60.0) -> float:
+        """Seconds since the start until that text stood in what was written from `after` on."""
+        wanted = text.encode()
+        self.wait(lambda: wanted in self.written[after:], what=repr(text), seconds=seconds)
+        return self.arrived - self.started
+
+    def pass_time(self, seconds: float) -> None:
+        end = time.monotonic() + seconds
+        while (left := end - time.monotonic()) > 0:
+            self._read(left)
+
+    def calm(self, seconds: float = 0.3) -> None:
+        """Until nothing has been written for that long."""
+        while self._read(seconds):
+            pass
+
+    def _read(self, seconds: float) -> bool:
+        if seconds <= 0 or not select.select([self._ours], [], [], seconds)[0]:
+            return False
+        try:
+            self.written += os.read(self._ours, 65536)
+        except OSError:
+            raise Failed(f"the process has ended; the last that was written: {bytes(self.written[-300:])!r}") from None
+        self.arrived = time.monotonic()
+        return True
+
+    def cpu_s(self) -> float:
+        """Of the process and all its threads, to the microsecond (Linux: the clock of another process)."""
+        return time.clock_gettime((~self._process.pid << 3) | 2)
+
+    def memory_mb(self, what: str = "VmRSS") -> float:
+        """`what`: VmRSS now, VmHWM the most there was."""
+        status = Path(f"/proc/{self._process.pid}/status").read_text()
+        return next(int(line.split()[1]) for line in status.splitlines() if line.startswith(what)) / 1024
