@@ -236,7 +236,7 @@ async def test_undo_puts_files_back_and_the_prompt_into_the_input(folder: Path, 
         assert (folder / "a.txt").read_text() == "one\nthree\n"
         assert desk.conversation.goes_back_to is None
         told = await desk.command("/undo", "y")
-        assert "a.txt goes back to what it was" in told
+        assert "a.txt: as it was before" in told
         assert (folder / "a.txt").read_text() == "one\ntwo\n"
         assert desk.conversation.goes_back_to == last
         assert desk.line.take() == "change it"
@@ -254,7 +254,7 @@ async def test_undo_said_again_goes_back_further_also_through_a_fork(folder: Pat
         await desk.command("/undo")
         assert desk.line.take() == "say three"
         told = await desk.command("/undo", "y")
-        assert "new.txt is removed" in told
+        assert "new.txt: removed: it was not there" in told
         assert desk.line.take() == "write it"
         assert not (folder / "new.txt").exists()
         with pytest.RaisesGroup(pytest.RaisesExc(AgentError, match="no prompt to go back before")):
@@ -265,7 +265,7 @@ async def test_undo_leaves_a_file_that_somebody_else_has_changed_since(folder: P
     async with a_desk(folder, WRITES, url=journal(tmp_path)) as desk:
         await desk.say("write it")
         (folder / "a.txt").write_text("mine\n")
-        assert "a.txt stays as it is, because it was changed since" in await desk.command("/undo", "y")
+        assert "a.txt: it was changed since" in await desk.command("/undo", "y")
         assert (folder / "a.txt").read_text() == "mine\n"
         assert not (folder / "new.txt").exists()
 

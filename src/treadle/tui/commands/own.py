@@ -15,7 +15,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Final, NamedTuple
 
 from treadle.config import Config, Project, Trust, project_of, trust_of
-from treadle.config.file import UNPRINTABLE, Broken, read_bytes
+from treadle.config.file import Broken, decoded, read_bytes
 from treadle.config.places import FOLDER
 from treadle.config.trust import COMMANDS_NAME, Standing, command
 from treadle.plain import one_line
@@ -134,12 +134,7 @@ def _data(path: Path, folder: Path, *, own: bool) -> bytes | None:
 
 def _read(data: bytes) -> _Text:
     """Raises Broken."""
-    try:
-        text = data.decode("utf-8-sig").replace("\r\n", "\n")
-    except UnicodeDecodeError as e:
-        raise Broken(data.count(b"\n", 0, e.start) + 1, f"is not UTF-8 text: byte {data[e.start]:#04x}") from e
-    if strange := UNPRINTABLE.search(text):
-        raise Broken(text.count("\n", 0, strange.start()) + 1, f"holds the character {strange[0]!r}, which nobody sees")
+    text = decoded(data, "holds the character {!r}, which nobody sees").replace("\r\n", "\n")
     read = _with_front_matter(text) if _FENCE.match(text) else _Text("", "", text.strip(), ())
     if not read.body:
         raise Broken(text.count("\n") + 1, "holds no prompt: write what is to be said")

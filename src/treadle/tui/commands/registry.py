@@ -41,7 +41,7 @@ _OURS: Final = (
     _Ours("rename", "conversation:rename", "TITLE", "give it a title"),
     _Ours("compact", "conversation:compact", "", "make room in context"),
     _Ours("clear", "conversation:clear", "", "forget what was said", while_running=False),
-    _Ours("undo", "going_back:undo", "", "take a prompt back", while_running=False),
+    _Ours("undo", "undo:undo", "", "take a prompt back", while_running=False),
     _Ours("diff", "files:show_changes", "", "what changed in files"),
     _Ours("cost", "account:show_cost", "", "tokens and money"),
     _Ours("context", "account:show_context", "", "how full context is"),
