@@ -364,6 +364,19 @@ async def test_without_a_key_for_the_small_model_the_runs_own_sums_up() -> None:
     assert state.used_up == {model.name: 7}, "so that a script goes on at its place"
 
 
+@pytest.mark.parametrize(("name", "why"), [("nowhere:tiny", "nowhere"), ("script:/not/there.json", "/not/there.json"), ("openai:gpt-mini", "OPENAI_API_KEY")])
+async def test_a_small_model_that_cannot_be_used_is_told_once_and_the_runs_own_sums_up(name: str, why: str) -> None:
+    more = [asks(call("look", f"d{i}", at=i), text=LONG) for i in range(4)]
+    model = ScriptedModel(rambling(OVERFLOW, says("A record of it."), *more, OVERFLOW, says("Another record."), says("done")))
+    async with open_runtime(config=Config(models=Models(small=name))) as rt, rt.stream(agent(model, gives("look")), "go") as stream:
+        seen = [event async for event in stream]
+        result = stream.result
+    assert result.text == "done"
+    (warning,) = [event.text for event in seen if isinstance(event, events.Warned)]
+    assert warning.startswith(f"models.small cannot be used, so {model.name} sums up what is old itself: ")
+    assert why in warning
+
+
 async def test_with_nothing_to_leave_out_it_is_too_long_at_once() -> None:
     async with open_runtime() as rt:
         result = await rt.run(agent(ScriptedModel([OVERFLOW, says("never")])), "go")

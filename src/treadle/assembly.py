@@ -6,7 +6,6 @@ It starts nothing. Entry: `Assembly`.
 from __future__ import annotations
 
 from collections.abc import AsyncGenerator, Mapping, Sequence
-from contextlib import suppress
 from dataclasses import replace
 from functools import partial
 from pathlib import Path
@@ -27,7 +26,7 @@ from treadle.journal import Journal
 from treadle.journals.memory import MemoryJournal
 from treadle.message import MediaPart, Message, Part, TextPart, encode_json
 from treadle.model import Model
-from treadle.model_choice import Asker, Chosen, ModelChoice
+from treadle.model_choice import Asker, Chosen, ModelChoice, missed_small
 from treadle.plan import Caller, Plan, Resumption
 from treadle.recovery import Answers, missing_tool
 from treadle.redaction import Redactor, mask_logs
@@ -233,10 +232,14 @@ class Assembly:
 
     async def _summarisers(self, own: Chosen, asker: Asker) -> AsyncGenerator[Summariser, None]:
         """The small model; where it cannot be had, or fails, the run's own."""
-        with suppress(AgentError):  # no key for it
+        missed = ""
+        try:
             small = await self._choice.choose(self.config.models.small, asker, Limits())
+        except AgentError as e:
+            missed = missed_small(self.config, own.name, e)
+        else:
             yield Summariser(small.model, small.name, small.prices, small.windows(small.name))
-        yield Summariser(own.model, own.name, own.prices, own.windows(own.name))
+        yield Summariser(own.model, own.name, own.prices, own.windows(own.name), missed)
 
 
 def _typed(agent: Agent[Any, Any]) -> Settings:

@@ -44,6 +44,8 @@ class Summariser(NamedTuple):
     prices: Callable[[str], Pricing]
     """By the name of who answers."""
     context_tokens: int | None = None
+    missed: str = ""
+    """Why another one is not asked, where people are to know."""
 
 
 async def nobody() -> AsyncGenerator[Summariser, None]:

@@ -67,6 +67,7 @@ class Run:
         self._verdict = Verdict(plan)
         self._model = ModelTurn(plan, toolbox.definitions, feed, self._append, toolbox.traced, clock=clock, retries=retries)
         self.room = self._model.room
+        self.room.warn = lambda text: feed.say(Warned, {"text": text})
         self._calls = OpenCalls(self.state)
         """The open calls of the last response."""
         toolbox.late = self.inbox.late.hear

@@ -11,7 +11,9 @@ from typing import NamedTuple
 
 from treadle.config import Config
 from treadle.config.keys import STAND_INS
+from treadle.config.values import Models as Sizes
 from treadle.entries import Fork
+from treadle.errors import AgentError, ErrorKind
 from treadle.journal import Journal
 from treadle.model import Model
 from treadle.price_list import Prices
@@ -111,6 +113,13 @@ def _place(model: Model, state: RunState | None) -> None:
     """A script that was made anew goes on where the run left it."""
     if state is not None and isinstance(place := getattr(model, "place", None), int):
         model.place = max(place, state.used_up.get(model.name, 0))  # pyright: ignore[reportAttributeAccessIssue]  it has one
+
+
+def missed_small(config: Config, own: str, error: AgentError) -> str:
+    """What people are told where the small model cannot be had, and `own` is asked; nothing where nobody named one, and it lacks its key."""
+    if error.kind is ErrorKind.AUTH and config.models.small == Sizes().small and config.origin("models", "small").source == "default":
+        return ""
+    return f"models.small cannot be used, so {own} sums up what is old itself: {error.message}"
 
 
 def from_anywhere(model: str) -> str:

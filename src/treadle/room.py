@@ -5,9 +5,12 @@ What is done for it is compaction.py's. Entry: `RunRoom`.
 
 from __future__ import annotations
 
+from collections.abc import AsyncGenerator, Callable
+from contextlib import aclosing
+
 from treadle.calls import Append
 from treadle.clock import Clock
-from treadle.compaction import Compactor
+from treadle.compaction import Compactor, Summariser
 from treadle.context import text_bytes, tokens_in
 from treadle.json_text import decode_json, encode_json
 from treadle.model import ToolDefinition
@@ -23,8 +26,11 @@ class RunRoom:
     def __init__(self, plan: Plan, tools: tuple[ToolDefinition, ...], append: Append, *, clock: Clock, retries: RetryPolicy, traced: Traced) -> None:
         self._plan, self._state, self._tools, self._append = plan, plan.state, tools, append
         self._compactor = Compactor(
-            plan.state, context=plan.windows, fixed=self._fixed, summarisers=plan.summarisers, retries=retries, clock=clock, traced=traced
+            plan.state, context=plan.windows, fixed=self._fixed, summarisers=self._summarisers, retries=retries, clock=clock, traced=traced
         )
+        self._warned = False
+        self.warn: Callable[[str], None] = lambda text: None
+        """Tells people."""
         self.wanted = False
         """Somebody asked for it, and no request has come since."""
         self.was_short = False
@@ -63,6 +69,15 @@ class RunRoom:
     def answered(self, stop: StopReason) -> None:
         """A response came."""
         self.was_short &= stop is StopReason.CONTEXT_OVERFLOW
+
+    async def _summarisers(self) -> AsyncGenerator[Summariser, None]:
+        """Those of the plan; why one of them is missed is told once in a run."""
+        async with aclosing(self._plan.summarisers()) as summarisers:
+            async for summariser in summarisers:
+                if summariser.missed and not self._warned:
+                    self._warned = True
+                    self.warn(summariser.missed)
+                yield summariser
 
     def _fixed(self) -> int:
         """Tokens of what stands in every request besides the history."""

@@ -89,3 +89,16 @@ mcp_servers:
             "the MCP server 'dead' cannot be used: it could not be connected to: the program '/no/such/program' cannot be started: No such file or directory",
         ),
     ]
+
+
+# ---------------------------------------------------------------- the model that sums up
+
+
+@pytest.mark.parametrize(("name", "why"), [("openai:gpt-mini", "OPENAI_API_KEY"), ("script:gone.json", "there is no such file"), ("", "")])
+def test_a_small_model_that_could_not_sum_up_is_noted_where_somebody_chose_it(cli: Cli, name: str, why: str):
+    if name:
+        config = cli.home / ".treadle" / "config.yaml"
+        config.parent.mkdir(exist_ok=True)
+        config.write_text(f'models:\n  small: "{name}"\n')
+    findings = [one for one in json.loads(cli("doctor", "--offline", "--json").out) if one["what"] == "small model"]
+    assert [(one["state"], why in one["text"], "own model instead" in one["text"]) for one in findings] == ([("note", True, True)] if name else [])

@@ -78,6 +78,7 @@ def _findings(offline: bool, *, full: bool) -> Iterator[Finding]:
     for warning in config.warnings:
         yield Finding("configuration", "note", warning)
     yield from _model(config, offline)
+    yield from _small_model(config)
     yield _journal(config)
     yield _program("bash", "the bash tool cannot work without it", needed=True)
     yield _program("rg", "grep uses its own, slower search: install ripgrep, or pip install 'treadle[ripgrep]'", needed=False)
@@ -153,6 +154,21 @@ def _model(config: Config, offline: bool) -> Iterator[Finding]:
     yield Finding("connection", "ok", f"our own, to {endpoint.base_url or 'the vendor'}, as {endpoint.type}{sdk}")
     if not offline:
         yield anyio.run(_ask, config, name)
+
+
+def _small_model(config: Config) -> Iterator[Finding]:
+    """Where long conversations cannot be summed up by it; that of nobody's choice may lack its key."""
+    name, instead = config.models.small, "Long conversations are summed up by the run's own model instead; set models.small to another"
+    try:
+        provider, rest = config.split(name)
+        if provider in ("script", "tape", "record"):
+            if provider != "record" and not Path(rest).is_file():
+                yield Finding("small model", "note", f"{name}: there is no such file. {instead}")
+            return
+        config.endpoint(provider)
+    except AgentError as e:
+        if e.kind is not ErrorKind.AUTH or config.origin("models", "small").source != "default":
+            yield Finding("small model", "note", f"{name}: {e.message}. {instead}")
 
 
 async def _ask(config: Config, name: str) -> Finding:
