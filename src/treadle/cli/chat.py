@@ -12,7 +12,7 @@ import click
 import msgspec
 
 from treadle.cli.agent_option import agent_options, chosen_agent, module_hooks
-from treadle.cli.exits import Failed, failing
+from treadle.cli.exits import Failed, failing, silence
 from treadle.cli.help import HELP
 from treadle.cli.journal_option import journal_url, open_runtime
 from treadle.cli.run_options import chat_options, check_directory, configured, settings_of
@@ -57,6 +57,10 @@ def chat(resume: str | None, **options: Any) -> None:
                 session=partial(_session, resume),
             )
         )
+    try:
+        sys.stdout.flush()
+    except OSError:  # the terminal has gone
+        silence(sys.stdout)
 
 
 def _setting(cwd: Path, options: dict[str, Any], config: Config) -> tuple[Setting, tuple[str, ...]]:
