@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from typing import TYPE_CHECKING, Any, Final
 
-from prompt_toolkit.data_structures import Point
+from prompt_toolkit.data_structures import Point, Size
 from prompt_toolkit.renderer import Renderer
 from typing_extensions import override
 
@@ -35,6 +35,8 @@ class InlineRenderer(Renderer):
         self._above: list[str] = []
         self.holds = False
         """While the terminal is being resized nothing is drawn: tmux has changed its grid up to a quarter of a second before it says so."""
+        self.settled: Size | None = None
+        """The size that a resizing has come to."""
         self.noticed: Callable[[], None] = lambda: None
         """Told of another size that no signal has told of yet."""
 
@@ -49,7 +51,7 @@ class InlineRenderer(Renderer):
     @override
     def render(self, app: Application[Any], layout: Layout, is_done: bool = False) -> None:
         output, last, size = self.output, self._last_screen, self.output.get_size()
-        if last is not None and size != self._last_size and not is_done:
+        if last is not None and size not in (self._last_size, self.settled) and not is_done:
             self.noticed()
         if self.holds and not is_done:
             return

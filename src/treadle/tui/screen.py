@@ -115,7 +115,7 @@ class Screen:
         if now != size and loop is not None:
             loop.call_later(SETTLES_S, self._settled, now)
         else:
-            self._renderer.holds = False
+            self._renderer.holds, self._renderer.settled = False, now
             self._open_slot()
             self._app.invalidate()
 
