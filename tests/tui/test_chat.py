@@ -141,3 +141,27 @@ async def test_a_marker_of_another_chats_paste_is_not_sent(tmp_path: Path) -> No
         await chatting.stage.writes("[pasted text #1, 40 lines] was pasted in another chat and is not here: paste it again.")
         assert chatting.chat.line.buffer.text == "look at [pasted text #1, 40 lines]"
         assert not chatting.chat.conversation.queued
+
+
+async def test_a_conversation_that_another_drives_can_only_be_looked_at_until_a_new_one(tmp_path: Path) -> None:
+    url = f"sqlite:///{tmp_path / 'journal.db'}"
+    async with a_chat(tmp_path, [asks(call("note", "n", text="x"))], url=url, mode="ask", tools=[note]) as first:
+        first.says("go")
+        await first.until(lambda: first.chat.screen.is_asking)
+        async with a_chat(tmp_path, [says("never asked")], url=url, session=first.chat.conversation.session_id) as second:
+            await second.stage.writes("This conversation is being worked on by process")
+            second.says("let me in")
+            assert second.chat.line.take() == "let me in"
+            assert not second.chat.conversation.queued
+            await second.chat.open(None)
+            second.says("hello")
+            await second.stage.writes("never asked")
+
+
+async def test_what_was_left_open_elsewhere_stays_open_when_another_conversation_is_opened(tmp_path: Path) -> None:
+    async with a_chat(tmp_path, [says("hello")]) as chatting:
+        chatting.chat.reopening._open = "run_of_another"  # pyright: ignore[reportPrivateUsage]  what an offer that was declined leaves
+        await chatting.chat.open(None)
+        chatting.says("hi")
+        await chatting.stage.writes("hello")
+        assert await outcomes(chatting) == ["completed"]

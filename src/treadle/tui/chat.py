@@ -189,7 +189,7 @@ class Chat:
         status.window_tokens = conversation.window_tokens or status.window_tokens
         with suppress(AgentError):
             info = conversation.info()
-            status.session = "" if info is None else info.title
+            status.session = "" if info is None else self.runtime.redact(info.title)
         self.screen.refresh()
 
     # ------------------------------------------------------------ drawing
