@@ -24,7 +24,7 @@ class Terminal:
     def __init__(self, argv: Sequence[str], *, env: dict[str, str], cwd: Path, columns: int = 100, rows: int = 30) -> None:
         self._ours, theirs = os.openpty()
         fcntl.ioctl(theirs, termios.TIOCSWINSZ, struct.pack("HHHH", rows, columns, 0, 0))
-        self.started = time.monotonic()
+        self.started, self.cwd = time.monotonic(), cwd
         self._process = subprocess.Popen(argv, stdin=theirs, stdout=theirs, stderr=theirs, env=env, cwd=cwd, start_new_session=True)
         os.close(theirs)
         self.written = bytearray()
@@ -46,8 +46,12 @@ class Terminal:
 
     def type(self, text: str) -> float:
         """When it was."""
+        now = time.monotonic()
         os.write(self._ours, text.encode())
-        return time.monotonic()
+        return now
+
+    def signal(self, number: signal.Signals) -> None:
+        self._process.send_signal(number)
 
     def wait(self, until: Callable[[], bool], *, what: str, seconds: float = 60.0) -> None:
         """Reads until it holds. Raises Failed where it never does."""

@@ -11,6 +11,7 @@ from __future__ import annotations
 import argparse
 import os
 import re
+import signal
 import statistics
 import subprocess
 import sys
@@ -18,6 +19,7 @@ import tempfile
 import time
 from collections.abc import Generator, Sequence
 from contextlib import contextmanager
+from dataclasses import dataclass
 from pathlib import Path
 
 from processes import Failed, command
@@ -54,14 +56,16 @@ def model() -> Generator[str]:
 
 
 @contextmanager
-def chatting(url: str) -> Generator[Terminal]:
+def chatting(url: str, *, timed: bool = False) -> Generator[Terminal]:
+    """`timed`: chat_timed.py tells of it in `clock`, in the working directory."""
     with tempfile.TemporaryDirectory(prefix="treadle-bench-") as folder:
         home, work = Path(folder, "home"), Path(folder, "work")
         home.mkdir()
         work.mkdir()
         env = {"PATH": os.environ["PATH"], "HOME": str(home), "LANG": "C.UTF-8", "TERM": "xterm-256color"}
         env |= {"ANTHROPIC_API_KEY": "none", "ANTHROPIC_BASE_URL": url}
-        argv = [command(), "chat", "--mode", "full", "--model", MODEL]
+        chat = [sys.executable, str(Path(__file__).with_name("chat_timed.py")), str(work / "clock")] if timed else [command()]
+        argv = [*chat, "chat", "--mode", "full", "--model", MODEL]
         with Terminal(argv, env=env, cwd=work) as terminal:
             yield terminal
 
@@ -94,14 +98,28 @@ def echo(terminal: Terminal, keys: str, *, between_s: float = 0.13) -> list[floa
     return taken
 
 
+@dataclass(frozen=True)
+class Spent:
+    """In one streamed answer: milliseconds for each frame, and bytes."""
+
+    whole: float
+    drawing: float
+    folding: float
+    size: float
+    per_second: float
+    """Milliseconds of CPU for a second of streaming."""
+
+
 def streaming(terminal: Terminal, when: str) -> None:
-    """One answer to measure the drawing, one to type into."""
+    """Some answers to measure the drawing, one to type into."""
     terminal.calm()
-    _spend_a_stream(terminal)  # what is loaded with the first code and the first table
-    figures = [_spend_a_stream(terminal) for _ in range(3)]
-    row(f"CPU of a frame, {when}", [cpu for cpu, _, _ in figures], "ms")
-    row(f"CPU of a second of it, {when}", [cpu * frames / TOKENS * PER_SECOND for cpu, frames, _ in figures], "ms")
-    row(f"bytes of a frame, {when}", [size for _, _, size in figures], "")
+    _stream(terminal)  # what is loaded with the first code and the first table
+    figures = [_stream(terminal) for _ in range(5)]
+    row(f"CPU of a frame: drawing it, {when}", [one.drawing for one in figures], "ms", "at most 2")
+    row(f"folding the events before it, {when}", [one.folding for one in figures], "ms")
+    row(f"the whole process for each frame, {when}", [one.whole for one in figures], "ms")
+    row(f"CPU of a second of it, {when}", [one.per_second for one in figures], "ms")
+    row(f"bytes of a frame, {when}", [one.size for one in figures], "")
     terminal.type(f"stream {TOKENS}\r")
     terminal.pass_time(0.5)
     taken = echo(terminal, KEYS)
@@ -111,14 +129,25 @@ def streaming(terminal: Terminal, when: str) -> None:
     terminal.calm()
 
 
-def _spend_a_stream(terminal: Terminal) -> tuple[float, int, float]:
-    at, before = len(terminal.written), terminal.cpu_s()
+def _stream(terminal: Terminal) -> Spent:
+    at, before, clock = len(terminal.written), terminal.cpu_s(), _clock(terminal)
     terminal.type(f"stream {TOKENS}\r")
     terminal.pass_time(TOKENS / PER_SECOND + 0.1)
     terminal.calm(0.4)
     spent, written = terminal.cpu_s() - before, terminal.written[at:]
     frames = written.count(FRAME)
-    return spent / frames * 1e3, frames, len(written) / frames
+    drawing, _, folding = (after - then for after, then in zip(_clock(terminal), clock, strict=True))
+    return Spent(spent / frames * 1e3, drawing / frames * 1e3, folding / frames * 1e3, len(written) / frames, spent / TOKENS * PER_SECOND * 1e3)
+
+
+def _clock(terminal: Terminal) -> list[float]:
+    file = terminal.cwd / "clock"
+    before = file.stat().st_size if file.exists() else 0
+    terminal.signal(signal.SIGUSR1)
+    terminal.pass_time(0.1)
+    if not file.exists() or file.stat().st_size == before:
+        raise Failed("chat_timed.py told nothing")
+    return [float(figure) for figure in file.read_text().splitlines()[-1].split()]
 
 
 def much_output(terminal: Terminal) -> None:
@@ -165,7 +194,7 @@ def bare(url: str) -> None:
 
 
 def open_chat(url: str, messages: int) -> None:
-    with chatting(url) as terminal:
+    with chatting(url, timed=True) as terminal:
         terminal.see(READY)
         terminal.pass_time(3)
         row("memory, when all is loaded", [terminal.memory_mb()], "MB", "at most 80")
