@@ -377,6 +377,25 @@ async def test_a_small_model_that_cannot_be_used_is_told_once_and_the_runs_own_s
     assert why in warning
 
 
+@pytest.mark.parametrize("url", ["memory:", "sqlite"])
+async def test_everything_of_a_session_is_as_it_was_said_and_each_summary_stands_where_it_was_made(url: str, tmp_path: Path) -> None:
+    model = ScriptedModel([says("Hello."), *rambling(OVERFLOW, says("A record of it."), says("done"), says("Bye."))])
+    async with Runtime.open(url if url == "memory:" else f"sqlite:///{tmp_path}/runs.db") as rt:
+        session = rt.session("ada", agent=agent(model, gives("look")))
+        for words in ("Hi.", "Go.", "And?"):
+            await session.send(words)
+        told, view = rt.sessions.everything("ada"), rt.sessions.get_messages("ada")
+        ids = [message.id for message in told]
+        (mark,) = [at for at, message in enumerate(told) if message.is_summary]
+        assert len({*ids}) == len(ids)
+        assert {message.id for message in view} < {*ids}
+        assert [message.text for message in told if message.role == "user" and not message.is_summary] == ["Hi.", "Go.", "And?"]
+        assert [call.id for message in told for call in message.tool_calls] == ["c0", "c1", "c2", "c3"]
+        assert [message.text for message in told[mark + 1 :]] == ["done", "And?", "Bye."]
+        assert rt.sessions.clear_messages("ada")
+        assert (rt.sessions.everything("ada"), rt.sessions.everything("nobody")) == ([], [])
+
+
 async def test_with_nothing_to_leave_out_it_is_too_long_at_once() -> None:
     async with open_runtime() as rt:
         result = await rt.run(agent(ScriptedModel([OVERFLOW, says("never")])), "go")

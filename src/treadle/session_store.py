@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Protocol, cast
 
 import msgspec
 
-from treadle.context import Said, folded
+from treadle.context import Said, Summary, folded
 from treadle.errors import AgentError
 from treadle.message import Message, decode_message, encode_message
 from treadle.types import new_id, now
@@ -101,6 +101,10 @@ class Sessions(Protocol):
 
     def get_messages(self, session_id: str, *, before: str | None = None) -> Sequence[Message]:
         """A copy of what is in view, oldest first; empty where there is no such session. `before`: as that run of it found it."""
+        ...
+
+    def everything(self, session_id: str) -> Sequence[Message]:
+        """What was said since it was last cleared, oldest first, also what left the view; a summary stands behind what it sums up."""
         ...
 
     def clear_messages(self, session_id: str) -> bool:
@@ -200,13 +204,24 @@ class SessionStore:
             packed: Sequence[bytes] = [] if found is None else found.found.get(before or "", (*found.packed,))
         return _unpacked(packed)
 
+    def everything(self, session_id: str) -> Sequence[Message]:
+        with self._lock:
+            found = self._sessions.get(session_id)
+            left, packed = ((), ()) if found is None else ((*found.left,), (*found.packed,))
+        if not left:
+            return _unpacked(packed)
+        first: dict[str, Message] = {}
+        for message in _unpacked((*left, *packed)):
+            first.setdefault(message.id, message)  # as it was said: what is in view may have lost its results
+        return [*first.values()]
+
     def remember(self, session_id: str, said: Sequence[Said]) -> None:
         with self._lock:
             found = self._sessions.get(session_id)
             messages = [one for one in said if isinstance(one, Message)]
             if found is not None and len(messages) < len(said):
                 view = folded(_unpacked(found.packed), said)
-                found.left += [*found.packed, _packed(messages)]
+                found.left += [*found.packed, _packed(spoken(said))]
                 found.packed, found.count, messages = [_packed(view)], len(view), []
             self.add_messages(session_id, messages)
 
@@ -254,6 +269,11 @@ def _packed(messages: Sequence[Message]) -> bytes:
 
 def _unpacked(packed: Iterable[bytes]) -> list[Message]:
     return [decode_message(data) for piece in packed for data in _encoded.decode(zlib.decompress(piece))]
+
+
+def spoken(said: Iterable[Said]) -> list[Message]:
+    """The messages, and each summary where it was made."""
+    return [one if isinstance(one, Message) else one.message for one in said if isinstance(one, Message | Summary)]
 
 
 def excerpt_of(text: str, word: str) -> str:

@@ -57,6 +57,21 @@ def test_a_conversation_is_exported_as_messages(cli: Cli) -> None:
     assert (cli.workspace / "out.jsonl").read_text() == lines
 
 
+def test_what_left_the_view_is_exported_too_and_counted_where_the_rest_is_shown(cli: Cli) -> None:
+    turns = [{"text": "long " * 3000, "tool_calls": [{"id": f"c{n}", "name": "glob", "arguments": {"pattern": f"{n}"}}]} for n in range(4)]
+    full = {"error": {"kind": "context_overflow", "status": 400}}
+    script = cli.script(*turns, full, {"text": "A record of it."}, {"text": "done"})
+    assert cli("run", "Look.", "--model", script, "--mode", "full").code == 0
+    everything = [Message.from_json(line) for line in cli("sessions", "export", "last").out.splitlines()]
+    view = [Message.from_json(line) for line in cli("sessions", "export", "last", "--view").out.splitlines()]
+    assert len([call for message in everything for call in message.tool_calls]) == 4
+    assert [message.is_summary for message in everything].count(True) == 1
+    left = len({message.id for message in everything} - {message.id for message in view})
+    assert left > 0
+    assert f"{left} older messages left the view: treadle sessions export session_" in cli("sessions", "show", "last").out
+    assert cli("sessions", "show", "last", "--json").json["left_view"] == left
+
+
 def test_words_are_found_in_all_conversations(cli: Cli) -> None:
     for prompt in ("the red fox", "the blue whale"):
         assert cli("run", prompt, "--model", cli.script({"text": "I see."})).code == 0

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator
 from dataclasses import asdict, replace
 from datetime import UTC, datetime
 from pathlib import Path
@@ -91,26 +91,38 @@ def _style(column: int, _: str) -> Style:
 @click.option("-v", "verbose", is_flag=True, help="Also the model's reasoning, and results in full.")
 @journal_option
 def show(session: str, as_json: bool, verbose: bool, journal: str | None) -> None:
-    """Show what was said in a conversation, as far as its next run is shown it. What is older is found by `sessions search`."""
+    """Show what was said in a conversation, as far as its next run is shown it. The rest is in `sessions export`, and found by `sessions search`."""
 
     async def work(place: Place) -> None:
         info = find_session(place.journal.sessions, session)
         messages = place.journal.sessions.get_messages(info.id)
+        shown = {message.id for message in messages}
+        left = sum(message.id not in shown and not message.is_summary for message in place.journal.sessions.everything(info.id))
         if as_json:
-            put_json({**_row(info, place.secrets), "messages": [parse_json(encode_message(message).decode()) for message in messages]}, place.secrets)
+            put_json(
+                {**_row(info, place.secrets), "left_view": left, "messages": [parse_json(encode_message(message).decode()) for message in messages]},
+                place.secrets,
+            )
             return
-        info = replace(info, title=place.secrets.shortened(info.title))
-        for line in _drawn(info, messages, lambda text: plain(place.secrets.text(text)), Ink(), verbose=verbose):
+        ink = Ink()
+
+        def clean(text: str) -> str:
+            return plain(place.secrets.text(text))
+
+        for line in _head(replace(info, title=place.secrets.shortened(info.title)), len(messages), left, clean, ink):
             put(line)
+        for message in messages:
+            for line in _said(message, clean, ink, verbose=verbose):
+                put(line)
 
     on_journal(journal, work, absent=lambda _: _none(session))
 
 
-def _drawn(info: SessionInfo, messages: Sequence[Message], clean: Callable[[str], str], ink: Ink, *, verbose: bool) -> Iterator[str]:
+def _head(info: SessionInfo, messages: int, left: int, clean: Callable[[str], str], ink: Ink) -> Iterator[str]:
     yield f"{ink(one_line(clean(info.title)), 'bold')}  {ink(one_line(info.id), 'cyan')}"
-    yield ink(f"{count(len(messages), 'message')}, began {local(info.created_at)}, changed {local(info.updated_at)}", "dim")
-    for message in messages:
-        yield from _said(message, clean, ink, verbose=verbose)
+    yield ink(f"{count(messages, 'message')}, began {local(info.created_at)}, changed {local(info.updated_at)}", "dim")
+    if left:
+        yield ink(f"{count(left, 'older message')} left the view: treadle sessions export {one_line(info.id)}", "dim")
 
 
 def _said(message: Message, clean: Callable[[str], str], ink: Ink, *, verbose: bool) -> Iterator[str]:
@@ -223,13 +235,18 @@ def search(words: tuple[str, ...], as_json: bool, limit: int, journal: str | Non
 @sessions.command(context_settings=HELP, short_help="Print a conversation as JSON lines.")
 @session_argument
 @click.option("-o", "output_file", type=click.Path(path_type=Path), metavar="FILE", help="Write to FILE instead of standard output.")
+@click.option("--view", is_flag=True, help="Only what the model of its next run is shown.")
 @journal_option
-def export(session: str, output_file: Path | None, journal: str | None) -> None:
-    """Print a conversation as JSON lines, one for each message, as it is stored."""
+def export(session: str, output_file: Path | None, view: bool, journal: str | None) -> None:
+    """Print a conversation as JSON lines, one for each message, as it is stored.
+
+    Also what the model is no longer shown. A line whose id begins with `summary_` stands where what is before it was summed up.
+    """
 
     async def work(place: Place) -> bytes:
         info = find_session(place.journal.sessions, session)
-        return b"".join(encode_message(message) + b"\n" for message in place.journal.sessions.get_messages(info.id))
+        store = place.journal.sessions
+        return b"".join(encode_message(message) + b"\n" for message in (store.get_messages if view else store.everything)(info.id))
 
     write_out(on_journal(journal, work, absent=lambda _: _none(session)), output_file)
 

@@ -15,7 +15,7 @@ from treadle.journals.sqlite.database import Cursor
 from treadle.journals.sqlite.readers import Readers
 from treadle.journals.sqlite.removal import sweep
 from treadle.journals.sqlite.rows import storable, time_of
-from treadle.journals.sqlite.view import view
+from treadle.journals.sqlite.view import everything, view
 from treadle.journals.sqlite.workers import Workers
 from treadle.journals.sqlite.writer import Writer
 from treadle.message import Message, encode_message
@@ -144,6 +144,11 @@ class SqliteSessions:
                 return [] if place is None else view(db, place[0], self, before=place[1])
             num = number_of(db, session_id)
             return [] if num is None else view(db, num, self)
+
+    def everything(self, session_id: str) -> Sequence[Message]:
+        with self._readers.snapshot() as db:
+            num = number_of(db, session_id)
+            return [] if num is None else everything(db, num, self)
 
     def clear_messages(self, session_id: str) -> bool:
         """Their runs stay in the journal."""

@@ -16,7 +16,7 @@ from treadle.journals.sqlite.rows import bodies, entries_of, micros, records
 from treadle.loading import load
 from treadle.message import Message, decode_message
 from treadle.run_state import RunState
-from treadle.session_store import Sessions
+from treadle.session_store import Sessions, spoken
 
 _ENTRIES = """
 select kind, session_entries.run, body, runs.id, schema, finished, fork_of
@@ -54,6 +54,13 @@ def view(db: Cursor, session: int, sessions: Sessions, *, before: int | None = N
         if needs.but_the_first(piece):
             return _on(pieces, needs, db, session, end, sessions)
     return _folded(reversed(pieces))
+
+
+def everything(db: Cursor, session: int, sessions: Sessions) -> list[Message]:
+    """Since it was cleared, or a fork brought another past."""
+    end = 1 << 62
+    base = cast("int", db.execute(_BASE, (session, end)).get)
+    return [message for piece in _pieces(db, session, end, sessions, "asc", start=base) for message in spoken(piece.said)]
 
 
 class _Needs:
