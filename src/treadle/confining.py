@@ -47,6 +47,11 @@ class Confining:
         if not (standing := await sandbox.standing()).works:
             raise AgentError("invalid", f"defaults.sandbox is on, and no sandbox works: {standing.text}. Mend that, or set it to auto")
 
+    async def works_for(self, agent: Agent[Any, Any]) -> bool:
+        """Whether its commands can be confined here, or it has none."""
+        sandbox = self.sandbox_for(agent)
+        return not any(map(has_commands, agent.own_tools)) if sandbox is None else (await sandbox.standing()).works
+
     def sandbox_for(self, agent: Agent[Any, Any]) -> Sandbox | None:
         """None where nobody needs or wants it. It is found, and begins to find out whether it works, when it is first asked for."""
         if self._wanted == "off" or not any(map(has_commands, agent.own_tools)):

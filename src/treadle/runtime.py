@@ -315,6 +315,10 @@ class Runtime:
     def is_busy(self, session_id: str) -> bool:
         return self._runs.is_busy(session_id)
 
+    async def is_confined(self, agent: Agent[Any, Any]) -> bool:
+        """Whether a sandbox that works here confines what its commands do unasked; True where it has none."""
+        return await self._assembly.toolboxes.confining.works_for(agent)
+
     def mcp_servers(self, agent: Agent[Any, Any]) -> list[Standing]:
         """How it is with the servers of an agent: which run, what they offer, what is wrong; none is started for it. Blocks while it reads a file."""
         return self._assembly.served.standing(agent)

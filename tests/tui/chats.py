@@ -11,7 +11,7 @@ import anyio
 
 from tests.tui.standing import THEME, Stage, standing
 from treadle.agent import Agent
-from treadle.config import load
+from treadle.config import Config, load
 from treadle.runtime import Runtime
 from treadle.testing import ScriptedModel
 from treadle.tools.coding import default_tools
@@ -45,10 +45,17 @@ class Chatting:
 
 @asynccontextmanager
 async def a_chat(
-    folder: Path, script: Sequence[Any] = (), *, url: str = "memory:", mode: Mode = "full", session: str | None = None, **agent: Any
+    folder: Path,
+    script: Sequence[Any] = (),
+    *,
+    url: str = "memory:",
+    mode: Mode = "full",
+    session: str | None = None,
+    config: Config | None = None,
+    **agent: Any,
 ) -> AsyncGenerator[Chatting]:
     """`folder`: the working directory; `session`: the conversation that is opened."""
-    config = load(cwd=folder)
+    config = config or load(cwd=folder)
     given: dict[str, Any] = {"model": ScriptedModel([*script]), "tools": default_tools(), "instructions": "Help.", **agent}
     made = Agent[Any, Any](name="helper", **given)
     async with Runtime.open(url, config=config) as runtime, standing() as stage:

@@ -12,6 +12,7 @@ from tests.doubles import asks, call, says
 from tests.tui.chats import Chatting, a_chat
 from treadle import tool
 from treadle.asking import ApprovalRequest
+from treadle.config import load
 from treadle.errors import AgentError
 from treadle.events import Event, UsageReported
 from treadle.tui.approving import Approving
@@ -165,3 +166,13 @@ async def test_what_was_left_open_elsewhere_stays_open_when_another_conversation
         chatting.says("hi")
         await chatting.stage.writes("hello")
         assert await outcomes(chatting) == ["completed"]
+
+
+async def test_a_mode_that_runs_everything_says_where_there_is_no_sandbox(tmp_path: Path) -> None:
+    config = load(cwd=tmp_path, flags={"--no-sandbox": "off"})
+    async with a_chat(tmp_path, [says("hello")], config=config) as chatting:
+        await chatting.until(lambda: not chatting.chat.status.confined)
+        shown = "".join(text for _, text, *_ in chatting.chat.status.line(80))
+        assert " FULL NO SANDBOX " in shown
+        chatting.chat.use_mode("ask")
+        assert "SANDBOX" not in "".join(text for _, text, *_ in chatting.chat.status.line(80))

@@ -11,7 +11,7 @@ from contextlib import suppress
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
-from typing import Any, Final, cast
+from typing import Any, Final
 
 import anyio
 from anyio import to_thread
@@ -103,11 +103,17 @@ class Chat:
         self._refresh_status()
         for warning in warnings:
             self.tell(warning, "warning")
+        self.soon(self._look_at_sandbox)
         await self._safely(self.reopening.show)
         for text in said_before:
             self.said(text)
         then()
         await self._work()
+
+    async def _look_at_sandbox(self) -> None:
+        """Whether what the mode lets through is confined stands beside it."""
+        self.status.confined = await self.runtime.is_confined(self.conversation.setting.agent)
+        self.screen.refresh()
 
     async def _work(self) -> None:
         """Runs, one after the other: the one to go on with, then what is queued."""
@@ -184,7 +190,8 @@ class Chat:
     def _refresh_status(self) -> None:
         """A title that cannot be read stays what it was."""
         conversation, status = self.conversation, self.status
-        status.model = cast("str", conversation.setting.agent.model or self.config.models.large)
+        model = conversation.setting.agent.model or self.config.models.large
+        status.model = model if isinstance(model, str) else model.name
         status.mode = conversation.setting.mode
         status.window_tokens = conversation.window_tokens or status.window_tokens
         with suppress(AgentError):

@@ -55,7 +55,7 @@ class Status:
         live = self.live()
         if self.note:
             yield "warning", self.note
-        loud = self.mode in UNSAFE or not self.confined
+        loud = self.mode in UNSAFE
         words = f" {self.mode.upper()}{'' if self.confined else ' NO SANDBOX'} " if loud else self.mode
         yield ("mode.unsafe" if loud else "mode.safe"), words
         yield "status", one_line(self.model, MODEL_CHARS) or "no model"
