@@ -3,13 +3,14 @@ r"""What of a text may be shown on a terminal, and how wide it is there. Colours
 What a terminal would obey is dropped: control characters, C0 and C1; sequences whole (CSI, and the strings of OSC, DCS, SOS, PM and APC up to
 the terminator that ends them on their line); characters that turn the direction of text or that nobody sees. What is meant to be decided
 about is shown with all of it instead. Source: ECMA-48; xterm's ctlseqs; Unicode TR 36 and 39, and its Default_Ignorable_Code_Point.
-Entry: `plain`, `one_line`, `revealed`, `columns`, `cut`, `wrapped`.
+Entry: `plain`, `one_line`, `revealed`, `encodable`, `columns`, `cut`, `wrapped`.
 """
 
 from __future__ import annotations
 
 import re
 import unicodedata
+from functools import lru_cache
 
 LINE_CHARS = 120
 
@@ -27,6 +28,11 @@ _CSI = r"(?:\x1b\[|\x9b)[0-?]*[ -/]*[@-~]"
 _STRING = r"(?:\x1b[\]PX^_]|[\x90\x98\x9d-\x9f])[^\x00-\x08\x0a-\x1f\x7f-\x9f]*(?:\x07|\x1b\\|\x9c)"
 _ESCAPE = r"\x1b[ -/]*[0-~]"
 _SHOWN_BY_NONE = re.compile(f"{_STRING}|{_CSI}|{_ESCAPE}|[{_CONTROLS}{_HIDDEN}]")
+_SPELLED = str.maketrans(
+    "\u2026\u2013\u2014\u2018\u2019\u201c\u201d\u2022\u00b7\u2192\u00d7\u2500\u2502\u22ee\u00a0",
+    "~--''\"\"*->x-|: ",
+)
+"""One column for one column."""
 _SURROGATE = re.compile(f"[{_SURROGATES}]")
 
 
@@ -49,6 +55,22 @@ def revealed(text: str) -> str:
 def _named(odd: re.Match[str]) -> str:
     code = ord(odd[0])
     return f"\\x{code:02x}" if code < 0x100 else f"\\u{code:04x}" if code < 0x10000 else f"\\U{code:08x}"
+
+
+def encodable(text: str, encoding: str) -> str:
+    """What a terminal of that encoding cannot show is spelled in ASCII, or becomes `?`, as wide as it was."""
+    if text.isascii():
+        return text
+    return "".join(c if c.isascii() or _can(c, encoding) else "?" * _columns_of(c) for c in text.translate(_SPELLED))
+
+
+@lru_cache(maxsize=4096)
+def _can(character: str, encoding: str) -> bool:
+    try:
+        character.encode(encoding)
+    except (UnicodeEncodeError, LookupError):
+        return False
+    return True
 
 
 def columns(text: str) -> int:

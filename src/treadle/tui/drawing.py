@@ -19,18 +19,13 @@ from rich.segment import Segment
 from rich.style import Style
 from rich.theme import Theme as RichTheme
 
-from treadle.plain import plain
+from treadle.plain import encodable, plain
 from treadle.tui.theme import STYLES, Theme, toolkit_style
 
 TAB_COLUMNS: Final = 4
 _SYSTEMS: Final = {4: ColorSystem.STANDARD, 8: ColorSystem.EIGHT_BIT, 24: ColorSystem.TRUECOLOR}
 _CODES: Final = (("bold", 1), ("dim", 2), ("italic", 3), ("underline", 4), ("reverse", 7), ("strike", 9))
 _NAMES: Final = ("black", "red", "green", "yellow", "blue", "magenta", "cyan", "white")
-_SPELLED_PLAIN: Final = str.maketrans(
-    "\u2026\u2013\u2014\u2018\u2019\u201c\u201d\u2022\u00b7\u2192\u00d7\u2500\u2502\u22ee\u00a0",
-    "~--''\"\"*->x-|: ",
-)
-"""One column for one column."""
 
 Row: TypeAlias = list[tuple[str, Style | None]]
 Line: TypeAlias = list[Segment]
@@ -100,7 +95,7 @@ class Drawing:
 
     def _clean(self, text: str) -> str:
         text = plain(text).replace("\n", " ").replace("\t", " " * TAB_COLUMNS)
-        return text if self._pens.unicode else _encodable(text, self.theme.encoding)
+        return text if self._pens.unicode else encodable(text, self.theme.encoding)
 
 
 class _Pens:
@@ -206,18 +201,3 @@ def _folded(row: Row, width: int) -> Iterator[Row]:
             used += wide
         kept.append((text[begin:], style))
     yield kept
-
-
-def _encodable(text: str, encoding: str) -> str:
-    """What the terminal cannot show becomes `?`, as wide as it was."""
-    text = text.translate(_SPELLED_PLAIN)
-    return "".join(c if c.isascii() or _can(c, encoding) else "?" * get_character_cell_size(c) for c in text)
-
-
-@lru_cache(maxsize=4096)
-def _can(character: str, encoding: str) -> bool:
-    try:
-        character.encode(encoding)
-    except (UnicodeEncodeError, LookupError):
-        return False
-    return True

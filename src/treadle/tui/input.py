@@ -11,6 +11,7 @@ from contextlib import suppress
 from pathlib import Path
 from typing import Final
 
+from prompt_toolkit.application.current import get_app
 from prompt_toolkit.buffer import Buffer
 from prompt_toolkit.completion import Completer, ThreadedCompleter
 from prompt_toolkit.document import Document
@@ -21,7 +22,7 @@ from prompt_toolkit.layout import BufferControl, Dimension, Window
 from prompt_toolkit.layout.processors import AfterInput, ConditionalProcessor
 from typing_extensions import override
 
-from treadle.plain import plain
+from treadle.plain import cut, plain
 from treadle.tui.theme import Theme
 
 PASTE_LINES: Final = 10
@@ -47,7 +48,7 @@ class Input:
             enable_history_search=False,
         )
         empty = Condition(lambda: not self.buffer.text)
-        hint = ConditionalProcessor(AfterInput(placeholder, style=theme.toolkit("dim")), empty)
+        hint = ConditionalProcessor(AfterInput(lambda: cut(placeholder, get_app().output.get_size().columns - 3), style=theme.toolkit("dim")), empty)
         self.window = Window(
             BufferControl(self.buffer, input_processors=[hint], focusable=True),
             height=self._height,

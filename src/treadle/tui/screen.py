@@ -21,8 +21,9 @@ from prompt_toolkit.layout import ConditionalContainer, DynamicContainer, HSplit
 from prompt_toolkit.output import ColorDepth
 from prompt_toolkit.output.vt100 import Vt100_Output
 from prompt_toolkit.styles import Style
+from typing_extensions import override
 
-from treadle.plain import one_line
+from treadle.plain import encodable, one_line
 from treadle.tui.inline import InlineRenderer, reflows
 from treadle.tui.region import Region
 from treadle.tui.rows import Rows
@@ -49,10 +50,23 @@ CHORD_S: Final = 0.15
 _DEPTHS: Final = {1: ColorDepth.DEPTH_1_BIT, 4: ColorDepth.DEPTH_4_BIT, 8: ColorDepth.DEPTH_8_BIT, 24: ColorDepth.DEPTH_24_BIT}
 
 
-def _terminal() -> Vt100_Output:
+class _Spelling(Vt100_Output):
+    """Writes only what the terminal can show."""
+
+    spelled_in = ""
+
+    @override
+    def write(self, data: str) -> None:
+        super().write(encodable(data, self.spelled_in))
+
+
+def _terminal(theme: Theme) -> Vt100_Output:
     """That never asks where the cursor is: the answer would come among the keys."""
-    given = Vt100_Output.from_pty(sys.stdout, term=os.environ.get("TERM"), enable_bell=False)
+    kind = Vt100_Output if theme.unicode else _Spelling
+    given = kind.from_pty(sys.stdout, term=os.environ.get("TERM"), enable_bell=False)
     given.enable_cpr = False
+    if isinstance(given, _Spelling):
+        given.spelled_in = theme.encoding
     return given
 
 
@@ -83,7 +97,7 @@ class Screen:
             style=Style.from_dict(self.theme.toolkit_styles()),
             key_bindings=bindings,
             input=keyboard,
-            output=output or _terminal(),
+            output=output or _terminal(self.theme),
             color_depth=_DEPTHS[self.theme.depth],
             full_screen=False,
             mouse_support=False,

@@ -28,7 +28,7 @@ from treadle.tui.region import Region
 from treadle.tui.screen import Screen
 from treadle.tui.status import Status
 from treadle.tui.suggestions import Suggestions
-from treadle.tui.theme import theme_of
+from treadle.tui.theme import encoding_of, theme_of
 
 if TYPE_CHECKING:
     from treadle.runtime import Runtime
@@ -139,7 +139,7 @@ class _Beginning:
     def __init__(self, wanted: Wanted) -> None:
         self._wanted = wanted
         config = wanted.config
-        self._theme = theme_of(config.ui.theme, os.environ, sys.stdout.encoding)
+        self._theme = theme_of(config.ui.theme, os.environ, encoding_of(os.environ, sys.stdout.encoding))
         self._hands, self._touched = Hands(), anyio.Event()
         self._live = [Live()]
         self._status = Status(theme=self._theme, live=self._living, model=config.models.large, mode=config.defaults.mode)

@@ -1,6 +1,6 @@
 """How things look: named styles in three themes, and the signs that are drawn, with Unicode or without.
 
-Not here: anything that draws; importing this brings neither Rich nor prompt_toolkit. Entry: `theme_of`, `Theme`.
+Not here: anything that draws; importing this brings neither Rich nor prompt_toolkit. Entry: `theme_of`, `encoding_of`, `Theme`.
 """
 
 from __future__ import annotations
@@ -299,6 +299,15 @@ def theme_of(setting: Setting, environ: Mapping[str, str], encoding: str | None)
     if setting == "none" or depth == 1:
         return Theme("none", 1, attributes, encoding)
     return Theme(_background(environ) if setting == "auto" else setting, depth, attributes, encoding)
+
+
+def encoding_of(environ: Mapping[str, str], encoding: str | None) -> str | None:
+    """Of the terminal: what `sys.stdout` has, unless the person has asked for the C locale, for which Python takes UTF-8 whatever the terminal can."""
+    said = environ.get("LC_ALL") or environ.get("LANG")
+    chosen = "" if environ.get("LC_ALL") else environ.get("LC_CTYPE", "")
+    by_python = chosen in ("", "C", "POSIX", "C.UTF-8", "C.utf8", "UTF-8")
+    asked = any(environ.get(name) for name in ("PYTHONIOENCODING", "PYTHONUTF8"))
+    return "ascii" if said in ("C", "POSIX") and by_python and not asked else encoding
 
 
 def _depth(environ: Mapping[str, str]) -> tuple[Depth, bool]:

@@ -49,6 +49,12 @@ class Place:
         terminal.sees(SAYS)
         return terminal
 
+    def chat_with(self, question: str, *arguments: str) -> Terminal:
+        """One that begins with a question."""
+        terminal = self.runs("chat", *arguments)
+        terminal.sees(question)
+        return terminal
+
 
 @pytest.fixture
 def provider() -> Iterator[Provider]:

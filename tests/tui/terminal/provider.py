@@ -6,6 +6,7 @@ import json
 import queue
 import threading
 from collections.abc import Iterator
+from contextlib import suppress
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from types import TracebackType
 from typing import Any, Final, Self
@@ -94,15 +95,13 @@ class Provider:
                 provider._turns.put(turn)
                 turn.status.wait()
                 status, body = turn.error or (200, b"")
-                self.send_response(status)
-                self.send_header("content-type", "application/json" if turn.error else "text/event-stream")
-                self.end_headers()
-                self.wfile.write(body)
-                for chunk in turn.chunks() if turn.error is None else ():
-                    try:
+                with suppress(OSError):  # the client has gone
+                    self.send_response(status)
+                    self.send_header("content-type", "application/json" if turn.error else "text/event-stream")
+                    self.end_headers()
+                    self.wfile.write(body)
+                    for chunk in turn.chunks() if turn.error is None else ():
                         self.wfile.write(chunk)
-                    except OSError:  # the client has gone
-                        return
 
             def log_message(self, format: str, *args: object) -> None:
                 """Nobody reads it."""

@@ -119,6 +119,10 @@ class Terminal:
         """Waits until it stands on the screen or above it, and gives all of that."""
         return self._waits(what, self.everything)
 
+    def waits_for(self, what: Callable[[], object]) -> None:
+        """Of what happens elsewhere, while the program goes on."""
+        self._waits(lambda _: what(), self.screen)
+
     def has_written(self, what: bytes) -> bytes:
         self._waits(lambda _: what in self.raw(), lambda: repr(self.raw()[-2_000:]))
         return self.raw()
