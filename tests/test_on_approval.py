@@ -120,7 +120,7 @@ async def test_changed_arguments_are_judged_anew(tmp_path: Any) -> None:
     assert not list(tmp_path.iterdir())
 
 
-@pytest.mark.parametrize("answer", [None, True, "yes", Approve(cast("Any", "x")), Approve({"a": object()}), RuntimeError("gone home")])
+@pytest.mark.parametrize("answer", [None, True, "yes", Approve({"a": object()}), RuntimeError("gone home")])
 async def test_what_is_no_answer_leaves_the_call_open_and_the_run_waits(answer: Any) -> None:
     sent, rt, (approver, _) = Sent(), open_runtime(), answering(answer)
     seen: list[Any] = []

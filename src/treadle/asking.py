@@ -36,6 +36,14 @@ class Approve:
     arguments: Mapping[str, Any] | None = None
     """What it is to be called with instead, all of it; None: what the model said. It is validated and judged as any call."""
 
+    def __post_init__(self) -> None:
+        """Raises AgentError(invalid): they are an object of JSON, whose values are looked at where they are written."""
+        given = cast("object", self.arguments)
+        if given is None:
+            return
+        if not isinstance(given, Mapping) or not all(isinstance(name, str) for name in cast("Mapping[object, object]", given)):
+            raise AgentError("invalid", f"Approve({given!r:.200}): give all arguments by their names, like Approve({{'path': 'a.txt'}}), or nothing")
+
 
 @dataclass(frozen=True, slots=True)
 class Deny:
