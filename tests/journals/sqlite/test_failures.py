@@ -6,7 +6,7 @@ import asyncio
 import gc
 import os
 import sys
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import anyio
@@ -343,4 +343,31 @@ async def test_an_error_that_cannot_be_told_is_told_as_what_went_wrong_then(path
     disk.sync_fails = None
     monkeypatch.undo()
     assert await writers[0].append([fact("b")]) == 2
+    await journal.aclose()
+
+
+async def test_what_cannot_be_undone_keeps_nobody_waiting(path: Path) -> None:
+    journal = SqliteJournal.open(path)
+    writer = journal._writer  # pyright: ignore[reportPrivateUsage]  no caller of today has such a fault
+
+    def fails(db: object) -> None:
+        raise ValueError("the work")
+
+    def fails_too() -> None:
+        raise RuntimeError("its undoing")
+
+    told: list[str] = []
+
+    async def write(undo: Callable[[], None] | None) -> None:
+        try:
+            await writer.write(fails, undo=undo)
+        except (ValueError, RuntimeError) as e:
+            told.append(str(e))
+
+    with anyio.fail_after(10):
+        async with anyio.create_task_group() as group:
+            for undo in (fails_too, None, fails_too):
+                group.start_soon(write, undo)
+        assert sorted(told) == ["its undoing", "its undoing", "the work"]
+        assert await writer.write(lambda db: 1) == 1
     await journal.aclose()

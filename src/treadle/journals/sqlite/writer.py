@@ -74,8 +74,11 @@ class _Write(Generic[T]):
     def failed(self, error: BaseException, *, undo: bool = True) -> None:
         if self.error is None:
             self.error = error
-            if undo and self.undo is not None:
-                self.undo()
+            try:
+                if undo and self.undo is not None:
+                    self.undo()
+            except BaseException as e:  # noqa: BLE001  a fault of ours, told in its place: whoever waits would wait for ever
+                self.error = e
 
     def outcome(self) -> T:
         if self.error is not None:
