@@ -129,3 +129,13 @@ async def test_a_thought_is_one_line_and_its_words_are_whole() -> None:
     assert "Let me think about everything that matters here." in lines
     (thought,) = [block for block in folded(seen.events) if isinstance(block, Thought)]
     assert thought.text == "Let me think about everything that matters here."
+
+
+@pytest.mark.anyio
+async def test_what_a_tool_gave_is_shown_and_not_obeyed() -> None:
+    seen = await watch([asks(call("look")), says("done")], gives("look", "a\x1b[2Jb\x1b]0;title\x07c\x9b31md\u202ee\nsecond"))
+    (called,) = [block for block in folded(seen.events) if isinstance(block, Called)]
+    for full in (False, True):
+        drawn = DRAWING.ansi(called.draw(DRAWING, full=full))
+        assert "abcde" in drawn
+        assert "second" in drawn
