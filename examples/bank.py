@@ -77,6 +77,7 @@ async def main() -> None:
             result = await rt.resume(last.run_id, agent, deps=bank)
     print(result.text)
     print(bank.balances())
+    bank.db.close()
 
 
 asyncio.run(main())
