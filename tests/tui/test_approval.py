@@ -35,13 +35,13 @@ async def said(*steps: str | float, pattern: Sequence[str] | None = PATTERN, com
                 group.start_soon(ask)
                 await stage.sees("may it run this command?")
                 for step in steps:
-                    if isinstance(step, float):
+                    if not isinstance(step, str):
                         now[0] += step
-                    else:
-                        heard = len(typed)
-                        stage.press(step)
-                        while len(typed) == heard and not given:
-                            await anyio.sleep(0)
+                        continue
+                    heard = len(typed)
+                    stage.press(step)
+                    while len(typed) == heard and not given:
+                        await anyio.sleep(0)
     return given[0], "".join(typed)
 
 
