@@ -115,8 +115,7 @@ class Approval:
     def _drawn(self) -> list[Line]:
         """The choices always fit; of what is asked about, as much as there is room for."""
         width, style = max(self._columns() - 1, 10), self._theme.toolkit
-        who = f"{one_line(self._request.agent, 40)} " if self._request.parent_run_id else ""
-        head: Line = [(style("warning"), cut(f"{self._theme.glyphs.question} {who}asks: {_asks(self._request)}", width))]
+        head: Line = [(style("warning"), cut(f"{self._theme.glyphs.question} {one_line(self._request.agent, 40)} asks: {_asks(self._request)}", width))]
         why: Line = [(style("dim"), cut(f"  {one_line(self._request.reason, 400)}", width))]
         help_: Line = [(style("dim"), cut("    d all of it · Escape no", width))]
         heads = [head] if self._rows > 2 else []

@@ -58,7 +58,7 @@ def test_a_question_shows_the_command_and_what_can_be_said(chat: Terminal, provi
 › Make it
 
 ───────────────────────────────────────────────────────────────────────────────
-? asks: may it run this command?
+? treadle asks: may it run this command?
   touch made.txt && echo done
   'made.txt' is written, and mode ask asks before that
   › y Yes, this once
