@@ -22,7 +22,15 @@ async def said(*steps: str | float, pattern: Sequence[str] | None = PATTERN, com
     """What was answered, and what went to the input. A number lets so many seconds pass."""
     now, given, typed = [100.0], list[Said](), list[str]()
     request = ApprovalRequest(
-        run_id="r", session_id="s", parent_run_id=None, agent="a", call_id="c", name="bash", arguments={}, reason="it runs", pattern=pattern and tuple(pattern)
+        run_id="r",
+        session_id="s",
+        parent_run_id=None,
+        agent="a",
+        call_id="c",
+        name="bash",
+        arguments={},
+        reason="it runs",
+        pattern=tuple(pattern) if pattern else None,
     )
     async with standing() as stage:
         slot = Approval(request, Words(command), THEME, view=lambda: None, typed=typed.append, columns=lambda: 80, clock=lambda: now[0])
