@@ -4,12 +4,12 @@ BIN := $(if $(wildcard .venv/bin/python),.venv/bin/,)
 .PHONY: fmt check test docs chaos guards benchmarks pictures peers lock
 
 fmt:
-	$(BIN)ruff check --fix src tests benchmarks examples
-	$(BIN)ruff format src tests benchmarks examples
+	$(BIN)ruff check --fix src tests benchmarks examples docs/pictures
+	$(BIN)ruff format src tests benchmarks examples docs/pictures
 
 check:
-	$(BIN)ruff format --check src tests benchmarks examples
-	$(BIN)ruff check src tests benchmarks examples
+	$(BIN)ruff format --check src tests benchmarks examples docs/pictures
+	$(BIN)ruff check src tests benchmarks examples docs/pictures
 	$(BIN)pyright
 	$(BIN)mypy
 	$(BIN)lint-imports --no-cache
