@@ -9,7 +9,7 @@ import json
 import math
 import re
 import threading
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from typing import Any, TypeAlias, TypeVar, cast
 
 import msgspec
@@ -56,7 +56,7 @@ def decode_json(data: bytes, kind: type[T]) -> T:
     try:
         return cast("T", (_decoders.get(kind) or _decoder_of(kind)).decode(data))
     except msgspec.DecodeError:
-        return msgspec.convert(parse_json(data.decode()), kind)
+        return msgspec.convert(_parsed(data.decode(), parse_float=_finite), kind)
     except RecursionError as e:
         raise ValueError("the text is nested too deeply") from e
 
@@ -74,9 +74,20 @@ def met(kind: type[T]) -> type[T]:
 
 def parse_json(text: JsonText) -> object:
     """Fresh Python values. Raises ValueError where the text is no JSON, or deeper than 200 levels."""
+    return _parsed(text)
+
+
+def _finite(text: str) -> float:
+    """A number of a value of ours: what no float can hold would be written as null."""
+    if not math.isfinite(number := float(text)):
+        raise ValueError(f"{text[:40]} is more than a number can be")
+    return number
+
+
+def _parsed(text: JsonText, *, parse_float: Callable[[str], float] | None = None) -> object:
     if text.count("[") + text.count("{") > LEVELS_MAX and is_deeper(text, LEVELS_MAX):
         raise ValueError(f"the text is nested too deeply: {LEVELS_MAX} levels are read")
-    return json.loads(text)
+    return json.loads(text, parse_float=parse_float)
 
 
 # ---------------------------------------------------------------- by its shape
