@@ -23,6 +23,8 @@ from treadle.plain import encodable, plain
 from treadle.tui.theme import STYLES, Theme, toolkit_style
 
 TAB_COLUMNS: Final = 4
+WIDENING: Final = "\ufe0f"
+"""Makes what stands before it an emoji, which some terminals draw wider."""
 _SYSTEMS: Final = {4: ColorSystem.STANDARD, 8: ColorSystem.EIGHT_BIT, 24: ColorSystem.TRUECOLOR}
 _CODES: Final = (("bold", 1), ("dim", 2), ("italic", 3), ("underline", 4), ("reverse", 7), ("strike", 9))
 _NAMES: Final = ("black", "red", "green", "yellow", "blue", "magenta", "cyan", "white")
@@ -194,7 +196,7 @@ def _folded(row: Row, width: int) -> Iterator[Row]:
     for text, style in row:
         begin = 0
         for at, character in enumerate(text):
-            wide = get_character_cell_size(character)
+            wide = 1 if character == WIDENING else get_character_cell_size(character)
             if used + wide > width and used:
                 yield [*kept, (text[begin:at], style)]
                 kept, used, begin = [], 0, at
