@@ -10,22 +10,23 @@ FOREIGN = {"rich", "pygments", "markdown_it", "aiohttp", "sqlite3", "apsw", "ant
 HEART = {"treadle.runtime", "treadle.runs", "treadle.session", "treadle.loop", "treadle.sandboxes", "treadle.providers.anthropic", "treadle.tools.coding"}
 LATER = {f"treadle.tui.{name}" for name in ("chat", "transcript", "blocks", "drawing", "markdown", "growing", "viewer", "picker", "wizard")}
 FRAME = """
-import anyio, sys
+import sys
 import treadle.cli.chat
 from dataclasses import fields
 from pathlib import Path
 from treadle.config import load
-from treadle.tui.start import Wanted, _Beginning
+from treadle.tui import start
 
-async def draw():
-    given = dict.fromkeys((field.name for field in fields(Wanted)), None)  # what is called later is not called here
-    app = _Beginning(Wanted(**{**given, "config": load(cwd=Path.cwd()), "cwd": Path.cwd()}))._screen._app
+async def draw(beginning):
+    app = beginning._screen._app
     app.before_render.fire()
     app.renderer.render(app, app.layout)
     app.output.flush()
     print("\\nloaded:", *sys.modules)
 
-anyio.run(draw)
+start._Beginning.run = draw
+given = dict.fromkeys((field.name for field in fields(start.Wanted)), None)  # what is called later is not called here
+start.chat(start.Wanted(**{**given, "config": load(cwd=Path.cwd()), "cwd": Path.cwd()}))
 """
 
 
