@@ -32,6 +32,8 @@ from treadle.tui.theme import Theme
 DEAF_S: Final = 0.5
 PREVIEW_LINES: Final = 10
 PATH_LINES: Final = 3
+SPOKEN_LINES: Final = 200
+SPOKEN: Final = "Say a letter and press Enter; behind w stands why not."
 
 Scope: TypeAlias = Literal["once", "session", "always", "no"]
 
@@ -155,6 +157,30 @@ class Approval:
         if choice.pattern:
             line.append((style("pattern"), cut(f" {choice.pattern}", max(width - len(words), 1))))
         return line
+
+    # ------------------------------------------------------------ in words
+
+    def spoken(self) -> list[str]:
+        """The question, whole, for a terminal on which nothing can be drawn; in its last line what can be said."""
+        width = max(self._columns() - 1, 10)
+        head = f"{one_line(self._request.agent, 40)} asks: {_asks(self._request)}"
+        said = [f"{choice.key} {choice.words} {choice.pattern}".rstrip() for choice in self._choices]
+        return [
+            head,
+            *("".join(text for _, text, *_ in line) for line in self._shown(width, SPOKEN_LINES)),
+            f"  {one_line(self._request.reason, 400)}",
+            *said,
+            SPOKEN,
+        ]
+
+    def hears(self, line: str) -> bool:
+        """`line`: the letter of a choice, and behind one that says no, the reason. Whether it was that; then the answer is given."""
+        letter, _, rest = line.strip().partition(" ")
+        for choice in self._choices:
+            if choice.key == letter.lower() and (choice.scope == "no" or not rest):
+                self._answered.give(Said(choice.scope, rest.strip()))
+                return True
+        return False
 
     # ------------------------------------------------------------ keys
 

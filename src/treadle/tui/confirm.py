@@ -72,6 +72,19 @@ class Confirm:
     async def answer(self) -> bool:
         return await self._answered.wait()
 
+    # ------------------------------------------------------------ in words
+
+    def spoken(self) -> list[str]:
+        """The question, for a terminal on which nothing can be drawn; in its last line what can be said."""
+        return [*self._question.splitlines(), f"Say y ({self._words[0]}) or n ({self._words[1]}) and press Enter."]
+
+    def hears(self, line: str) -> bool:
+        """Whether it was an answer; then it is given."""
+        said = {"y": True, "yes": True, "n": False, "no": False}.get(line.strip().lower())
+        if said is not None:
+            self._answered.give(said)
+        return said is not None
+
     # ------------------------------------------------------------ keys
 
     def _bindings(self) -> KeyBindings:

@@ -28,7 +28,7 @@ from treadle.tui.region import Region
 from treadle.tui.screen import Screen
 from treadle.tui.status import Status
 from treadle.tui.suggestions import Suggestions
-from treadle.tui.theme import encoding_of, theme_of
+from treadle.tui.theme import Theme, encoding_of, theme_of
 
 if TYPE_CHECKING:
     from treadle.runtime import Runtime
@@ -61,8 +61,9 @@ class Wanted:
 
 def chat(wanted: Wanted) -> None:
     """Until the person leaves. Raises AgentError for what keeps it from beginning, or ends it, when the terminal is as it was."""
+    theme = theme_of(wanted.config.ui.theme, os.environ, encoding_of(os.environ, sys.stdout.encoding))
     try:
-        anyio.run(_Beginning(wanted).run)
+        anyio.run(_Beginning(wanted, theme).run if theme.attributes else partial(_in_lines, wanted, theme))
     except Exception as e:
         error: BaseException = e
         while isinstance(error, BaseExceptionGroup):
@@ -71,6 +72,13 @@ def chat(wanted: Wanted) -> None:
             raise error from None
         text = f"the chat ended with a mistake in Treadle: {type(error).__name__}: {one_line(str(error), 400)}. What was said is kept: `treadle chat --resume`"
         raise AgentError("agent", text) from e
+
+
+async def _in_lines(wanted: Wanted, theme: Theme) -> None:
+    """Where nothing can be drawn."""
+    from treadle.tui.lines import converse  # noqa: PLC0415  few terminals are like that
+
+    await converse(wanted, theme)
 
 
 class Hands:
@@ -136,10 +144,9 @@ class Hands:
 class _Beginning:
     """The first frame, and what is loaded behind it."""
 
-    def __init__(self, wanted: Wanted) -> None:
-        self._wanted = wanted
+    def __init__(self, wanted: Wanted, theme: Theme) -> None:
+        self._wanted, self._theme = wanted, theme
         config = wanted.config
-        self._theme = theme_of(config.ui.theme, os.environ, encoding_of(os.environ, sys.stdout.encoding))
         self._hands, self._touched = Hands(), anyio.Event()
         self._live = [Live()]
         self._status = Status(theme=self._theme, live=self._living, model=config.models.large, mode=config.defaults.mode)

@@ -13,7 +13,7 @@ from types import TracebackType
 from typing import Final, Self
 
 TMUX: Final = shutil.which("tmux") or ""
-DEADLINE_S: Final = 5.0
+DEADLINE_S: Final = 15.0
 """For what takes a moment: only a test that fails waits so long."""
 LOOKS_S: Final = 0.03
 """Between two looks at the screen."""
@@ -106,9 +106,10 @@ class Terminal:
     def sees_no_more(self, what: str) -> str:
         return self._waits(lambda screen: what not in screen, self.screen)
 
-    def shows_within(self, seconds: float, what: Sight, *, press: str) -> bool:
+    def shows_within(self, seconds: float, what: Sight, *, press: str = "") -> bool:
         """Whether it stands there so soon after a key: for what takes no keys just after it has appeared."""
-        self.press(press)
+        if press:
+            self.press(press)
         try:
             self._waits(what, self.screen, seconds)
         except AssertionError:

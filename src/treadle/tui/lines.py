@@ -1,0 +1,272 @@
+"""The chat on a terminal that can only print, and for a screen reader: whole lines out, whole lines in, questions in words. Nothing is ever drawn over.
+
+Not here: what a run is and how its events become blocks (chat.py, transcript.py). Entry: `converse`.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import shutil
+import signal
+import sys
+import threading
+import time
+from collections.abc import AsyncGenerator, Callable
+from contextlib import asynccontextmanager, suppress
+from typing import TYPE_CHECKING, Any, Final, Protocol, TypeVar, runtime_checkable
+
+import anyio
+from prompt_toolkit.completion import DummyCompleter
+from prompt_toolkit.input import DummyInput
+from prompt_toolkit.key_binding import KeyBindings
+from prompt_toolkit.output import DummyOutput
+from typing_extensions import override
+
+from treadle.errors import AgentError
+from treadle.plain import encodable, plain
+from treadle.tui.blocks import Block, Said
+from treadle.tui.chat import Chat, Open
+from treadle.tui.commands.own import own_commands
+from treadle.tui.commands.registry import Commands
+from treadle.tui.input import Input
+from treadle.tui.region import Region
+from treadle.tui.screen import FRAME_S, Screen
+from treadle.tui.status import Status
+from treadle.tui.transcript import Transcript
+
+if TYPE_CHECKING:
+    from treadle.tui.slot import Slot
+    from treadle.tui.start import Wanted
+    from treadle.tui.theme import Theme
+
+T = TypeVar("T")
+
+DEAF_S: Final = 0.5
+"""After a question has been printed: a line that comes sooner is no answer to it."""
+ENDS: Final = 2
+HELLO: Final = "Write what to do, and press Enter. /help lists the commands, Ctrl-C interrupts, Ctrl-D ends."
+NEEDS_DRAWING: Final = "that needs a terminal that can be drawn on, and TERM says that this one cannot: name what you mean behind the command, or set TERM"
+
+
+@runtime_checkable
+class Spoken(Protocol):
+    """A slot that can be asked in words."""
+
+    def spoken(self) -> list[str]:
+        """The question, whole, and what can be said."""
+        ...
+
+    def hears(self, line: str) -> bool:
+        """Whether the line was an answer; then it is given."""
+        ...
+
+
+async def converse(wanted: Wanted, theme: Theme) -> None:
+    """Until the person leaves. Raises AgentError for what keeps it from beginning."""
+    setting, warnings = wanted.setting(wanted.config)
+    own, remarks = own_commands(wanted.config, wanted.cwd)
+    transcript = Transcript()
+    status = Status(theme=theme, live=lambda: transcript.live)
+    line = _Typed(theme)
+    screen = Lines(theme, line, Region(theme, lambda: transcript.live, status))
+    line.tell = screen.say
+    async with wanted.runtime(wanted.config) as runtime:
+        opened = Open(config=wanted.config, theme=theme, screen=screen, line=line, status=status, transcript=transcript, commands=Commands(own))
+        chat = Chat(opened, runtime, setting, wanted.session(runtime))
+        screen.is_free = lambda: not chat.conversation.is_running and not chat.conversation.queued
+        screen.say(HELLO)
+        async with anyio.create_task_group() as group:
+            group.start_soon(_interrupt, chat, status)
+            group.start_soon(_hear, chat, screen)
+            await chat.run([], (*warnings, *remarks))
+            group.cancel_scope.cancel()
+    screen.finish()
+
+
+async def _hear(chat: Chat, screen: Lines) -> None:
+    """What is said, line by line."""
+    send, said = anyio.create_memory_object_stream[str | None](float("inf"))
+    loop = asyncio.get_running_loop()
+
+    def give(line: str | None) -> None:
+        with suppress(anyio.ClosedResourceError, anyio.BrokenResourceError):  # the chat is over
+            send.send_nowait(line)
+
+    def heard(line: str | None) -> bool:
+        try:
+            loop.call_soon_threadsafe(give, line)
+        except RuntimeError:  # the chat is over, and its loop closed
+            return False
+        return True
+
+    threading.Thread(target=_read, args=(heard,), daemon=True).start()  # it still waits for a line when the chat is over
+    with send, said:
+        async for line in said:
+            _take(chat, screen, line)
+
+
+def _read(heard: Callable[[str | None], bool]) -> None:
+    """In a thread of its own, until nobody hears any more, or the input has ended twice: the first end may be answered by a question. None: an end."""
+    ends = 0
+    while ends < ENDS:
+        try:
+            line = input()
+        except (EOFError, OSError, ValueError):  # Ctrl-D, or the terminal has gone
+            line, ends = None, ends + 1
+        if not heard(line):
+            return
+
+
+def _take(chat: Chat, screen: Lines, said: str | None) -> None:
+    if said is None:
+        if screen.is_asking or screen.is_free():
+            screen.close()
+        else:
+            chat.leave()
+    elif not screen.hears(said) and said.strip():
+        screen.echoes = said if screen.is_free() else ""
+        chat.said(plain(said))
+
+
+async def _interrupt(chat: Chat, status: Status) -> None:
+    """Ctrl-C: the run, and where none is, what is said of it."""
+    with anyio.open_signal_receiver(signal.SIGINT) as signals:
+        async for _ in signals:
+            chat.acting.interrupt()
+            if status.note:
+                chat.tell(status.note)
+
+
+class _Typed(Input):
+    """There is nothing that could be edited: what comes back is told."""
+
+    def __init__(self, theme: Theme) -> None:
+        super().__init__(theme, DummyCompleter(), history=None, placeholder="")
+        self.tell: Callable[[str], None] = lambda text: None
+
+    @override
+    def give_back(self, text: str) -> None:
+        self.tell(f"Not sent: {text}")
+
+
+class Lines(Screen):
+    """A screen that prints what it is given, and asks in words."""
+
+    def __init__(self, theme: Theme, line: Input, region: Region) -> None:
+        super().__init__(theme, region, line, KeyBindings(), keyboard=DummyInput(), output=DummyOutput())
+        self.is_free: Callable[[], bool] = lambda: False
+        """Nothing runs, and nothing waits to."""
+        self.echoes = ""
+        """What stands on the screen already, because it has just been typed."""
+        self._question: Spoken | None = None
+        self._asked_at = 0.0
+        self._one_question = anyio.Semaphore(1)
+        self._at_prompt = self._prompt_due = False
+
+    # ------------------------------------------------------------ out
+
+    @property
+    @override
+    def columns(self) -> int:
+        return shutil.get_terminal_size().columns
+
+    @property
+    @override
+    def rows(self) -> int:
+        return shutil.get_terminal_size().lines
+
+    @override
+    def print(self, *blocks: Block) -> None:
+        shown = [block for block in blocks if not (isinstance(block, Said) and block.text == self.echoes)]
+        if len(shown) < len(blocks):
+            self.echoes = ""
+        super().print(*shown)
+
+    @override
+    def put(self, text: str) -> None:
+        self._write(("\n" if self._at_prompt else "") + text)
+        self._at_prompt = False
+        self.refresh()
+
+    def say(self, text: str) -> None:
+        """Lines of our own."""
+        self.put(encodable(plain(text), self.theme.encoding) + "\n")
+
+    def _write(self, text: str) -> None:
+        try:
+            sys.stdout.write(text)
+            sys.stdout.flush()
+        except OSError:  # the terminal has gone
+            self.close()
+
+    @override
+    def refresh(self) -> None:
+        """A prompt stands there soon, where the person is to speak."""
+        if not self._prompt_due:
+            self._prompt_due = True
+            asyncio.get_running_loop().call_later(FRAME_S, self._prompt)
+
+    def _prompt(self) -> None:
+        self._prompt_due = False
+        if not self._at_prompt and (self._question is not None or self.is_free()) and not self._closed.is_set():
+            self._at_prompt = True
+            self._write("> ")
+
+    def finish(self) -> None:
+        """The line with the prompt is left."""
+        if self._at_prompt:
+            self._write("\n")
+
+    @override
+    def redraw(self) -> None:
+        """Nothing is drawn."""
+
+    @override
+    def title(self, text: str) -> None:
+        """It has none."""
+
+    @override
+    def copy(self, text: str) -> None:
+        raise AgentError("invalid", "this terminal has no clipboard: /export writes the conversation into a file")
+
+    @override
+    @asynccontextmanager
+    async def lent(self) -> AsyncGenerator[None]:
+        raise AgentError("invalid", NEEDS_DRAWING)
+        yield
+
+    # ------------------------------------------------------------ questions
+
+    @override
+    async def ask(self, slot: Slot[T]) -> T:
+        if not isinstance(slot, Spoken):
+            raise AgentError("invalid", NEEDS_DRAWING)
+        async with self._one_question:
+            self.say("\n".join(["", *slot.spoken()]))
+            self._question, self._asked_at = slot, time.monotonic()
+            try:
+                return await _answer(slot)
+            finally:
+                self._question = None
+                self.refresh()
+
+    @property
+    @override
+    def is_asking(self) -> bool:
+        return self._question is not None
+
+    def hears(self, said: str) -> bool:
+        """Whether the line was for a question, as an answer or as what is none."""
+        self._at_prompt = False
+        self.refresh()
+        if self._question is None:
+            return False
+        if time.monotonic() - self._asked_at < DEAF_S:
+            self.say(f"Not sent, because it came together with a question: {said}")
+        elif not self._question.hears(said):
+            self.say("That is no answer. " + self._question.spoken()[-1])
+        return True
+
+
+async def _answer(slot: Any) -> Any:
+    return await slot.answer()
