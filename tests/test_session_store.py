@@ -307,3 +307,8 @@ def test_threads_that_need_a_current_session_make_one(store: SessionStore) -> No
     with ThreadPoolExecutor(8) as pool:
         assert len(set(pool.map(current, range(8)))) == 1
     assert len(store.list()) == 1
+
+
+def test_a_title_is_what_the_person_said_and_not_the_file_that_goes_along() -> None:
+    assert title_of("<file path='a.py'>\nx = 1\n</file>\n<file path='b.py'>\ny\n</file>Mend it") == "Mend it"
+    assert title_of("<file path='a.py'>\nx = 1\n</file>") == "<file path='a.py'>"

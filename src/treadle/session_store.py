@@ -5,6 +5,7 @@ Who runs in a session, and when, is the runtime's business (runtime.py); what of
 
 from __future__ import annotations
 
+import re
 import threading
 import zlib
 from collections.abc import Iterable, Sequence
@@ -23,6 +24,9 @@ NEW_SESSION = "New Session"
 TITLE_CHARS = 60
 JOINER = "\u200d"
 """Holds emoji together; cannot be shown by itself."""
+
+_FILES = re.compile(r"\A(?:\s*<file path=.*?\n</file>\s*)+", re.DOTALL)
+"""As they go along with a prompt (attaching.py)."""
 
 _encoded = msgspec.msgpack.Decoder(list[bytes])
 
@@ -285,7 +289,8 @@ def excerpt_of(text: str, word: str) -> str:
 
 
 def title_of(text: str) -> str:
-    """The first line that says something, at most 60 characters of it, without what cannot be shown."""
+    """The first line that says something, at most 60 characters of it, without what cannot be shown. What a person says of files goes before these."""
+    text = _FILES.sub("", text) or text
     line = next((shown for line in text.splitlines() if (shown := _shown(line))), NEW_SESSION)
     return line if len(line) <= TITLE_CHARS else line[: TITLE_CHARS - 1].rstrip() + "…"
 

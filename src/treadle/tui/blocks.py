@@ -5,6 +5,7 @@ Not here: colours (theme.py), Markdown, diffs. Entry: `Block` and its kinds.
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from typing import Final, Protocol
@@ -24,6 +25,10 @@ BODY_LINES: Final = 10
 SAID_LINES: Final = 12
 """Of what a person pasted."""
 LINE_CHARS: Final = 2_000
+
+
+_FAILED: Final = re.compile(r"\[exit code [1-9]\d*\]\s*\Z")
+"""How `bash` ends what it says of a command that did not succeed."""
 
 
 class Block(Protocol):
@@ -106,9 +111,10 @@ class Called:
 
     def draw(self, drawing: Drawing, *, full: bool = False) -> RenderableType:
         glyphs = drawing.theme.glyphs
-        mark = {"ok": glyphs.tick, "unknown": glyphs.question}.get(self.status, glyphs.cross)
+        good = self.status == "ok" and not (self.name == "bash" and _FAILED.search(self.result, max(len(self.result) - 40, 0)))
+        mark = glyphs.tick if good else glyphs.question if self.status == "unknown" else glyphs.cross
         head = Text(no_wrap=not full, overflow="ellipsis")
-        head.append(f"{mark} ", drawing.style("tool.mark" if self.status == "ok" else "tool.error" if self.status == "unknown" else "dim"))
+        head.append(f"{mark} ", drawing.style("tool.mark" if good else "tool.error" if self.status == "unknown" else "dim"))
         head.append(f"{one_line(self.agent)}: " if self.agent else "", drawing.style("dim"))
         head.append(one_line(self.name) if self.status == "denied" else self.call.done, drawing.style("tool.name"))
         head.append(f" {self.call.target}" if self.call.target else "", drawing.style("tool.target"))

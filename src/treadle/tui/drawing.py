@@ -186,7 +186,11 @@ def _trimmed(row: Row) -> Row:
 
 def _columns(row: Row) -> int:
     """As the terminal counts that counts most: some draw joined emoji as one sign, others one after the other."""
-    return sum(len(text) if text.isascii() else max(cell_len(text), sum(map(get_character_cell_size, text))) for text, _ in row)
+    return sum(len(text) if text.isascii() else max(cell_len(text), sum(map(_size, text))) for text, _ in row)
+
+
+def _size(character: str) -> int:
+    return 1 if character == WIDENING else get_character_cell_size(character)
 
 
 def _folded(row: Row, width: int) -> Iterator[Row]:
@@ -196,7 +200,7 @@ def _folded(row: Row, width: int) -> Iterator[Row]:
     for text, style in row:
         begin = 0
         for at, character in enumerate(text):
-            wide = 1 if character == WIDENING else get_character_cell_size(character)
+            wide = _size(character)
             if used + wide > width and used:
                 yield [*kept, (text[begin:at], style)]
                 kept, used, begin = [], 0, at

@@ -131,7 +131,8 @@ class Transcript:
                 live.activities.pop(event.call_id, None)
             case events.ToolCallStart():
                 name, arguments = self._calls.get(event.call_id, (event.name, ""))
-                live.activities[event.call_id] = Activity(call=calling(name, arguments), since=self._clock())
+                if name != TOOL:  # it is done at once, and told with the other calls of its turn
+                    live.activities[event.call_id] = Activity(call=calling(name, arguments), since=self._clock())
             case events.ToolProgress():
                 if (activity := live.activities.get(event.call_id)) is not None:
                     activity.progress = one_line(event.text.rstrip().rpartition("\n")[2], PROGRESS_CHARS)
