@@ -8,6 +8,7 @@ import subprocess
 import tempfile
 import time
 from collections.abc import Callable, Mapping, Sequence
+from functools import partial
 from pathlib import Path
 from types import TracebackType
 from typing import Final, Self
@@ -150,9 +151,10 @@ class Terminal:
 
     def ends(self) -> int:
         """Waits for the end of the program, and gives its exit code, or the negative number of the signal that ended it."""
-        self._waits(lambda dead: dead.startswith("1 "), lambda: self._tmux("display-message", "-p", "#{pane_dead} #{pane_dead_signal} #{pane_dead_status}"))
-        signal, status = self._tmux("display-message", "-p", "#{pane_dead_signal}/#{pane_dead_status}").strip().split("/")
-        return -int(signal) if signal else int(status or 0)
+        look = partial(self._tmux, "display-message", "-p", "#{pane_dead} #{pane_dead_signal}/#{pane_dead_status}")
+        ended = self._waits(lambda seen: seen.startswith("1 ") and seen.strip() != "1 /", look)  # its terminal is closed before its code is known
+        signal, status = ended.strip().removeprefix("1 ").split("/")
+        return -int(signal) if signal else int(status)
 
 
 def _tidied(screen: str) -> str:
