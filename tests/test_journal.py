@@ -409,7 +409,6 @@ def test_a_number_that_none_can_hold_is_no_entry() -> None:
         read_entry(whole.replace(b"1.5", b"1.5e999"))
 
 
-
 @given(values_of(Entry), st.integers(0, 10_000), st.binary(max_size=5), st.integers(0, 5))
 def test_a_damaged_entry_is_an_entry_or_an_invalid_one(entry: Entry, place: int, new: bytes, gone: int) -> None:
     data = entry.to_json()
