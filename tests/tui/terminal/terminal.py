@@ -8,7 +8,6 @@ import subprocess
 import tempfile
 import time
 from collections.abc import Callable, Mapping, Sequence
-from functools import partial
 from pathlib import Path
 from types import TracebackType
 from typing import Final, Self
@@ -22,6 +21,9 @@ HISTORY_LINES: Final = 20_000
 
 _GONE: Final = "Pane is dead ("
 """As tmux says it below the last that was drawn."""
+
+_WRAPPED: Final = """trap : INT; sh -c 'echo $$ >"$0/pid"; exec "$@"' "$0" "$@"; echo $? >"$0/code\""""
+"""Keeps the code with which it ended, which tmux 3.3 loses now and then; its first argument is a folder."""
 
 Sight = str | Callable[[str], object]
 
@@ -43,7 +45,24 @@ class Terminal:
         self._raw.touch()
         columns, rows = map(str, self.size)
         environment = [f"{name}={value}" for name, value in {"TERM": "tmux-256color", **self._environment}.items()]
-        begin = ["new-session", "-d", "-x", columns, "-y", rows, "-c", str(self._cwd), "env", "-i", *environment, *self._command]
+        begin = [
+            "new-session",
+            "-d",
+            "-x",
+            columns,
+            "-y",
+            rows,
+            "-c",
+            str(self._cwd),
+            "sh",
+            "-c",
+            _WRAPPED,
+            str(self._folder),
+            "env",
+            "-i",
+            *environment,
+            *self._command,
+        ]
         self._tmux(*begin, ";", "pipe-pane", "-O", f"exec cat >'{self._raw}'")  # one message: nothing is written before the pipe stands
         return self
 
@@ -142,7 +161,7 @@ class Terminal:
 
     @property
     def pid(self) -> int:
-        return int(self._tmux("display-message", "-p", "#{pane_pid}"))
+        return int((self._folder / "pid").read_text())
 
     @property
     def title(self) -> str:
@@ -150,11 +169,9 @@ class Terminal:
         return self._tmux("display-message", "-p", "#{pane_title}").rstrip("\n")
 
     def ends(self) -> int:
-        """Waits for the end of the program, and gives its exit code, or the negative number of the signal that ended it."""
-        look = partial(self._tmux, "display-message", "-p", "#{pane_dead} #{pane_dead_signal}/#{pane_dead_status}")
-        ended = self._waits(lambda seen: seen.startswith("1 ") and seen.strip() != "1 /", look)  # its terminal is closed before its code is known
-        signal, status = ended.strip().removeprefix("1 ").split("/")
-        return -int(signal) if signal else int(status)
+        """Waits for the end of the program, and gives its exit code; of one that a signal ended, 128 and the signal, as shells do."""
+        code = self._folder / "code"
+        return int(self._waits(lambda seen: seen.endswith("\n"), lambda: code.read_text() if code.exists() else ""))
 
 
 def _tidied(screen: str) -> str:

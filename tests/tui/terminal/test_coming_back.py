@@ -94,7 +94,7 @@ def test_a_run_that_was_killed_in_a_tool_is_shown_and_the_call_is_not_made_twice
     runs = place.cwd / "runs.txt"
     first.waits_for(runs.exists)
     os.kill(first.pid, signal.SIGKILL)
-    assert first.ends() == -signal.SIGKILL
+    assert first.ends() == 128 + signal.SIGKILL
     (place.cwd / "stop").touch()
     chat = place.chat_with("Go on with it?", "--resume", "--mode", "full")
     screen = chat.screen()
