@@ -9,7 +9,9 @@ import pytest
 
 from treadle import Agent, AgentError, Approve, Runtime, ToolContext, tool
 from treadle.asking import ApprovalRequest, Deny
+from treadle.config import load
 from treadle.testing import ScriptedModel
+from treadle.tools.coding import default_tools
 from treadle.types import Mode
 
 pytestmark = pytest.mark.anyio
@@ -135,3 +137,18 @@ async def test_a_mode_that_is_none_is_refused(tmp_path: Path) -> None:
     async with Runtime.open(f"sqlite:///{tmp_path / 'journal.db'}") as runtime:
         with pytest.raises(AgentError, match="is none of"):
             runtime.use_mode("s", "yolo")  # type: ignore[arg-type]
+
+
+async def test_no_rule_is_offered_that_would_change_nothing(tmp_path: Path) -> None:
+    """Without a sandbox a rule of a command still asks."""
+
+    async def asked(request: ApprovalRequest) -> Deny:
+        seen.append(request.pattern)
+        return Deny()
+
+    seen: list[object] = []
+    model = ScriptedModel([{"tool_calls": [{"name": "bash", "arguments": {"command": "npm test"}}]}, {"text": "done"}])
+    config = load({"TREADLE_HOME": str(tmp_path)}, files=False, flags={"--no-sandbox": "off"})
+    async with Runtime.open(config=config) as runtime:
+        await runtime.run(Agent(name="a", model=model, tools=default_tools()), "go", mode="ask", cwd=tmp_path, on_approval=asked)
+    assert seen == [None]

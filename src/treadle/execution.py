@@ -15,6 +15,7 @@ from typing import Any, TypeVar
 import anyio
 from msgspec import structs
 
+from treadle.approvals import for_session
 from treadle.asking import Deny
 from treadle.calls import HOOK, NOT_KNOWN, Deferred, Held, Ready, Refused, changed, changed_by, refused
 from treadle.clock import Clock
@@ -26,7 +27,7 @@ from treadle.hooks.chain import UNSAID, BeforeToolSaid
 from treadle.message import JsonText, MediaPart, Part, TextPart, ToolCall, ToolResult
 from treadle.model import ToolDefinition
 from treadle.output import cap_output
-from treadle.policy import NO_PERMISSIONS, Permissions, decide, headless_denial, without_sandbox
+from treadle.policy import NO_PERMISSIONS, Decision, Permissions, decide, headless_denial, without_sandbox
 from treadle.sandbox import Sandbox, Standing
 from treadle.tooling import (
     DidNotHappen,
@@ -105,12 +106,20 @@ class Toolbox:
         self.learned(self.standing)
 
     def rule_for(self, name: str, arguments_json: JsonText) -> tuple[str, ...] | None:
-        """Rules that would allow such a call from now on, where there are any that a person may be offered."""
+        """Rules that would allow such a call from now on. None: there are none that a person may be offered, or it would be asked about all the same."""
         tool = self.registry.get(name)
         try:
-            return None if tool is None else decide(self.mode, tool, tool.parse(arguments_json), self.cwd, self.permissions).pattern
+            arguments = None if tool is None else tool.parse(arguments_json)
         except Exception:  # noqa: BLE001  anybody's parse: what cannot be read is asked about once
             return None
+        if tool is None or (pattern := self._judged(tool, arguments, self.permissions).pattern) is None:
+            return None
+        return pattern if self._judged(tool, arguments, for_session(self.permissions, pattern)).verdict != "ask" else None
+
+    def _judged(self, tool: Tool[Any], arguments: Any, permissions: Permissions) -> Decision:
+        """As the rules, and a sandbox or the want of one, have it."""
+        decision = decide(self.mode, tool, arguments, self.cwd, permissions)
+        return without_sandbox(decision) if decision.verdict == "contained" and not self.confines else decision
 
     def completes(self, call: ToolCall) -> bool:
         """Whether it says that the run is done."""
@@ -147,9 +156,7 @@ class Toolbox:
             return refused(call, e.message)
         except Exception as e:  # noqa: BLE001  a tool's own parse may be anybody's code, and its failure is for the model
             return refused(call, f"The arguments could not be read: {_words(e)}")
-        decision = decide(self.mode, tool, arguments, self.cwd, self.permissions)
-        if decision.verdict == "contained" and not self.confines:
-            decision = without_sandbox(decision)
+        decision = self._judged(tool, arguments, self.permissions)
         if isinstance(said.verdict, Ask) and decision.verdict == "allow":
             decision = replace(decision, verdict="ask", reason=self.clean(said.verdict.reason))
         if decision.verdict == "deny":

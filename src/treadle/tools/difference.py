@@ -23,9 +23,9 @@ def short_difference(before: str, after: str) -> str:
 
 def difference(before: str, after: str) -> list[str]:
     """The same, whole: every line of it. Texts of which too much is different are not compared, which its one line says then."""
-    if before.endswith("\n") and after.endswith("\n"):
-        before, after = before[:-1], after[:-1]
-    old, new = before.split("\n"), after.split("\n")
+    if all(text.endswith("\n") or not text for text in (before, after)):
+        before, after = before.removesuffix("\n"), after.removesuffix("\n")
+    old, new = before.split("\n") if before else [], after.split("\n") if after else []
     same = _alike(old, new)
     same_end = _alike(old[same:][::-1], new[same:][::-1])
     first = max(same - _CONTEXT, 0)

@@ -94,7 +94,6 @@ class Chat:
         """`said_before`: what was typed and sent before this was there; `warnings`: for the person, once; `then`: called when keys may do their work."""
         async with anyio.create_task_group() as self._group:
             with told(self._warned):
-                self._group.start_soon(self._tick)
                 self._group.start_soon(self._open, said_before, warnings, then)
                 await self.screen.closed()
             self._group.cancel_scope.cancel()
@@ -148,8 +147,12 @@ class Chat:
         """What goes wrong is told, and what did not reach a run comes back to be edited."""
         self.transcript.begin()
         self.screen.title(f"treadle: working in {self.cwd.name}")
-        with self.conversation.beginning():
-            is_over = await self._safely(run)
+        is_over = False
+        async with anyio.create_task_group() as ticking:
+            ticking.start_soon(self._tick)
+            with self.conversation.beginning():
+                is_over = await self._safely(run)
+            ticking.cancel_scope.cancel()
         self.transcript.live.calm()
         if not is_over or self.transcript.steered:
             self.give_back()
@@ -172,10 +175,10 @@ class Chat:
         self.tell(f"This is a mistake in Treadle: {type(error).__name__}: {one_line(str(error), 400)}. What was said is kept: you can go on.", "error")
 
     async def _tick(self) -> None:
-        """Spinners turn while something runs."""
+        """Spinners turn, where there are any. A chat that waits for the person draws nothing."""
         while True:
             await anyio.sleep(TICK_S)
-            if self.transcript.live.running_since is not None:
+            if self.transcript.live.moves:
                 self.screen.refresh()
 
     def _happened(self, event: events.Event) -> None:

@@ -45,8 +45,6 @@ class Live:
     todos: tuple[Todo, ...] = ()
     queued: list[str] = field(default_factory=list[str])
     """What the person has said for later, oldest first."""
-    running_since: float | None = None
-    """A run is under way."""
     context_tokens: int = 0
     """What the last request and its answer took."""
     cost_usd: float | None = None
@@ -54,8 +52,13 @@ class Live:
     cost_is_partial: bool = False
     """There was a response whose price nobody knows."""
 
+    @property
+    def moves(self) -> bool:
+        """Whether something is drawn that counts the time."""
+        return self.thinking_since is not None or self.asking_since is not None or any(not activity.waits for activity in self.activities.values())
+
     def calm(self) -> None:
         """Nothing runs any more."""
         self.tail = self.thought = self.retry = ""
-        self.thinking_since = self.asking_since = self.running_since = None
+        self.thinking_since = self.asking_since = None
         self.activities.clear()

@@ -66,7 +66,7 @@ class Transcript:
 
     def begin(self) -> None:
         """A run begins."""
-        self.live.running_since = self.live.asking_since = self._clock()
+        self.live.asking_since = self._clock()
 
     def forget(self) -> None:
         """Another conversation begins; what was paid in this one counts on."""

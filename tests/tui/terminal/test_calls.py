@@ -62,8 +62,6 @@ def test_a_question_shows_the_command_and_what_can_be_said(chat: Terminal, provi
   touch made.txt && echo done
   'made.txt' is written, and mode ask asks before that
   › y Yes, this once
-    s Yes, and for this session: touch
-    a Yes, and always: touch
     n No
     w No, and say why
     d all of it · Escape no
