@@ -37,9 +37,10 @@ from treadle.session import ResumeOptions, RunOptions
 from treadle.toolboxes import Toolboxes
 from treadle.tooling import Tool
 from treadle.tools.complete import Complete
-from treadle.types import DEFAULT_MAX_TOKENS, Limits, Mode, OnAsk, OnUnknown, Settings, new_id
+from treadle.types import DEFAULT_MAX_TOKENS, NOTHING_SET, Limits, Mode, OnAsk, OnUnknown, Settings, new_id
 from treadle.window import window
 
+_LAST = Settings(max_tokens=DEFAULT_MAX_TOKENS)
 DEFAULT_LIMITS = Limits(turns=100)
 """Where nobody gives limits."""
 
@@ -125,7 +126,7 @@ class Assembly:
             if agent.fingerprint == state.agent_hash
             else [f"agent {agent.name!r} has changed since this run was last driven: it goes on with what it is now"]
         )
-        settings, dropped = _settings(Settings(), started.settings.over(_typed(agent)), chosen.model)
+        settings, dropped = _settings(NOTHING_SET, started.settings.over(_typed(agent)), chosen.model)
         await self._count_children(started.run_id, state)
         return Plan(
             run_id=started.run_id,
@@ -202,7 +203,7 @@ class Assembly:
         chosen = await self._choice.choose(agent.model or self.config.models.large, asker, limits)
         if "images" in chosen.model.refuses:
             prompt = prompt.with_parts(without_images(prompt.parts))
-        wanted = options.get("settings", Settings()).over(_typed(agent))
+        wanted = options.get("settings", NOTHING_SET).over(_typed(agent))
         settings, warnings = _settings(wanted, agent.settings.over(self.config.defaults.settings), chosen.model)
         more, missed = await self._more_tools(agent)
         return Plan(
@@ -244,7 +245,7 @@ class Assembly:
 
 def _typed(agent: Agent[Any, Any]) -> Settings:
     """What a typed answer asks of the model; where a tool takes it, nothing."""
-    return Settings() if agent.answer is None or agent.completion else Settings(output_schema=agent.answer.schema)
+    return NOTHING_SET if agent.answer is None or agent.completion else Settings(output_schema=agent.answer.schema)
 
 
 def _given(agent: Agent[Any, Any], settings: Settings) -> str | None:
@@ -315,7 +316,7 @@ def _settings(call: Settings, lower: Settings, model: Model) -> tuple[Settings, 
     """Call, agent, configuration, then 8192 tokens. What the model refuses is an error on the call, else dropped with a warning."""
     if wrong := sorted(call.given & model.refuses):
         raise AgentError("invalid", f"{model.name} does not take {wrong[0]}: leave it out")
-    settings = call.over(lower).over(Settings(max_tokens=DEFAULT_MAX_TOKENS))
+    settings = call.over(lower).over(_LAST)
     dropped = sorted(settings.given & model.refuses)
     settings = msgspec.structs.replace(settings, **dict.fromkeys(dropped))
     return settings, tuple(f"{model.name} does not take {name}: it was left out" for name in dropped)

@@ -43,6 +43,8 @@ class Grants:
 
     def follow(self, plan: Plan, toolbox: Toolbox) -> Toolbox:
         """It hears of what is said from now on. A run that a person begins has said its own mode; one that another starts goes on in that one's."""
+        if plan.family == plan.run_id:  # of no session: nobody can speak of it
+            return toolbox
         if plan.depth == 0:
             self._modes.pop(plan.family, None)
         toolbox.mode = self._modes.get(plan.family, toolbox.mode)

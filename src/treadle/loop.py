@@ -10,7 +10,6 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Sequence
-from dataclasses import replace
 
 import anyio
 from anyio.lowlevel import checkpoint, checkpoint_if_cancelled
@@ -317,5 +316,14 @@ class Run:
     def _ending(self, outcome: Outcome, error: AgentError | None, duration_s: float, *, waiting: bool = False) -> Ending:
         metrics, spending = metrics_of(self.state, duration_s=duration_s, invocations=self._model.reached), tuple(self.state.spending.values())
         output, output_json = self._verdict.output_of(outcome)
-        ending = Ending(outcome=outcome, text=self.state.text, error=error, metrics=metrics, spending=spending, waiting=waiting)
-        return replace(ending, output=output, output_json=output_json, validated=outcome is Outcome.COMPLETED)
+        return Ending(
+            outcome=outcome,
+            text=self.state.text,
+            error=error,
+            metrics=metrics,
+            spending=spending,
+            waiting=waiting,
+            output=output,
+            output_json=output_json,
+            validated=outcome is Outcome.COMPLETED,
+        )

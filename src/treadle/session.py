@@ -104,7 +104,7 @@ def check_options(options: Mapping[str, object], known: type[Any]) -> None:
     for name, what in (("on_event", "a function that takes one argument"), ("on_approval", "an async function that takes an ApprovalRequest")):
         if (told := options.get(name)) is not None and not callable(told):
             raise AgentError("invalid", f"{name}= is a {type(told).__name__}: give {what}")
-    if not _is_async(options.get("on_approval")):
+    if (approver := options.get("on_approval")) is not None and not _is_async(approver):
         text = "on_approval= must be an async function that takes an ApprovalRequest: write `async def`, and give Approve() or Deny(reason)"
         raise AgentError("invalid", text)
 

@@ -241,6 +241,8 @@ class Settings(Value, frozen=True, kw_only=True):
 
     def over(self, lower: Settings) -> Settings:
         """These, with what they leave open taken from `lower`."""
+        if lower == NOTHING_SET:
+            return self
         mine = {f: v for f in self.__struct_fields__ if (v := getattr(self, f)) is not None}
         return msgspec.structs.replace(lower, **mine) if mine else lower
 
@@ -302,6 +304,9 @@ _SETTINGS: dict[str, tuple[Callable[[object], bool], str]] = {
     "cache": (lambda value: isinstance(value, bool), "True or False"),
     "extra": (lambda value: isinstance(value, dict), "a dict of what is added to the request's body"),
 }
+
+NOTHING_SET = Settings()
+"""What leaves everything open."""
 """By field: what it may be beside None, and how that is said. Types alone: what a provider makes of a number is its own."""
 
 
