@@ -5,7 +5,7 @@ It starts nothing. Entry: `Assembly`.
 
 from __future__ import annotations
 
-from collections.abc import AsyncGenerator, Mapping, Sequence
+from collections.abc import AsyncGenerator, Mapping
 from dataclasses import replace
 from functools import partial
 from pathlib import Path
@@ -24,10 +24,11 @@ from treadle.execution import without_images
 from treadle.hooks import Hook, Hooks
 from treadle.journal import Journal
 from treadle.journals.memory import MemoryJournal
-from treadle.message import MediaPart, Message, Part, TextPart, encode_json
+from treadle.message import Message, encode_json
 from treadle.model import Model
 from treadle.model_choice import Asker, Chosen, ModelChoice, missed_small
 from treadle.plan import Caller, Plan, Resumption
+from treadle.prompt import earlier_of
 from treadle.recovery import Answers, missing_tool
 from treadle.redaction import Redactor, mask_logs
 from treadle.registry import Models
@@ -196,6 +197,7 @@ class Assembly:
         caller: Caller | None = None,
     ) -> Plan:
         _check_words(options)
+        earlier = earlier_of(options.get("messages", ()), session_id)
         values, run_id = agent.values(options.get("inputs") or {}), new_id("run")
         await self.toolboxes.confining.check(agent)
         limits = _limits(options.get("limits"), agent)
@@ -217,7 +219,7 @@ class Assembly:
             cwd=_directory(options.get("cwd")),
             state=state,
             prompt=prompt,
-            messages=tuple(expand_message(m, values) for m in agent.messages) if fresh else (),
+            messages=(*(expand_message(m, values) for m in agent.messages), *earlier) if fresh else (),
             inputs_json=encode_json(values).decode(),
             given_schema=_given(agent, settings),
             user_id=options.get("user_id"),
@@ -255,35 +257,6 @@ def _given(agent: Agent[Any, Any], settings: Settings) -> str | None:
 
 def _below(caller: Caller | None) -> dict[str, Any]:
     return {} if caller is None else {"depth": caller.plan.depth + 1, "above": caller.plan.state.ledger}
-
-
-def prompt_of(text: str | Sequence[Part]) -> Message:
-    """Raises AgentError(invalid) where there is nothing in it that a model could be asked."""
-    given: object = text
-    if not isinstance(given, str | list | tuple):
-        raise AgentError("invalid", f"a prompt is a text, or a list of TextPart and MediaPart, not {_kind(given)}")
-    prompt = Message.user(text)
-    if strange := [part for part in prompt.parts if not isinstance(part, (TextPart, MediaPart))]:
-        raise AgentError("invalid", f"a prompt holds text and media (TextPart, MediaPart), not {_kind(strange[0])}")
-    if not prompt.text.strip() and not any(isinstance(part, MediaPart) for part in prompt.parts):
-        raise AgentError("invalid", "the prompt is empty: say what the agent should do")
-    return prompt
-
-
-def _kind(value: object) -> str:
-    match value:
-        case None:
-            return "None"
-        case bytes() | bytearray():
-            return "bytes: .decode() them, or make a MediaPart of them"
-        case Message():
-            return "a Message: what was said before is in a session, or in the agent's messages="
-        case Agent():
-            return "an agent: the agent comes first, then the prompt"
-        case str():
-            return "str: put it into a TextPart(text=…)"
-        case _:
-            return type(value).__name__
 
 
 def answers_of(options: ResumeOptions) -> Answers:

@@ -17,7 +17,7 @@ import msgspec
 
 from treadle.agent import Agent, Deps
 from treadle.agent_registry import AgentRegistry
-from treadle.assembly import Assembly, answers_of, prompt_of, resumed
+from treadle.assembly import Assembly, answers_of, resumed
 from treadle.children import Children, Parent, Spawning, divided, typed
 from treadle.clock import Clock
 from treadle.errors import AgentError
@@ -28,6 +28,7 @@ from treadle.hub import Hub
 from treadle.loop import Run
 from treadle.message import Part
 from treadle.plan import Ending, Plan, Resumption, ending_of
+from treadle.prompt import prompt_of
 from treadle.result import Out, RunResult
 from treadle.retry import RetryPolicy
 from treadle.run_state import RunState

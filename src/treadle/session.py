@@ -53,6 +53,8 @@ class SessionOptions(TypedDict, total=False):
 class RunOptions(SessionOptions, total=False):
     session: Session[Any, Any] | str | None
     """A session or its id, which is opened or made; None: a run by itself."""
+    messages: Sequence[Message]
+    """What was said before the prompt, oldest first, where no session keeps it. Stored with the run; no templates."""
 
 
 class ForkOptions(SessionOptions, total=False):

@@ -1,0 +1,51 @@
+"""What a run is asked: the words of its prompt, and what was said before it. Entry: `prompt_of`, `earlier_of`."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import cast
+
+from treadle.agent import Agent
+from treadle.errors import AgentError
+from treadle.integrity import check_history
+from treadle.message import MediaPart, Message, Part, TextPart
+
+
+def prompt_of(text: str | Sequence[Part]) -> Message:
+    """Raises AgentError(invalid) where there is nothing in it that a model could be asked."""
+    given: object = text
+    if not isinstance(given, str | list | tuple):
+        raise AgentError("invalid", f"a prompt is a text, or a list of TextPart and MediaPart, not {_kind(given)}")
+    prompt = Message.user(text)
+    if strange := [part for part in prompt.parts if not isinstance(part, (TextPart, MediaPart))]:
+        raise AgentError("invalid", f"a prompt holds text and media (TextPart, MediaPart), not {_kind(strange[0])}")
+    if not prompt.text.strip() and not any(isinstance(part, MediaPart) for part in prompt.parts):
+        raise AgentError("invalid", "the prompt is empty: say what the agent should do")
+    return prompt
+
+
+def earlier_of(messages: Sequence[Message], session_id: str | None) -> Sequence[Message]:
+    """What was said before it, in a run without a session. Raises AgentError(invalid) for what is no valid history."""
+    if messages and session_id is not None:
+        raise AgentError("invalid", "messages= is for runs without a session, which keeps what was said itself: leave one of them out")
+    if strange := [one for one in cast("Sequence[object]", messages) if not isinstance(one, Message)]:
+        raise AgentError("invalid", f"messages= holds Messages, oldest first, not a {type(strange[0]).__name__}: make them with Message.user(text)")
+    if wrong := check_history(messages) if messages else []:
+        raise AgentError("invalid", f"messages= is no valid history: {wrong[0]}; repair_history() mends one")
+    return messages
+
+
+def _kind(value: object) -> str:
+    match value:
+        case None:
+            return "None"
+        case bytes() | bytearray():
+            return "bytes: .decode() them, or make a MediaPart of them"
+        case Message():
+            return "a Message: what was said before is in a session, or in the agent's messages="
+        case Agent():
+            return "an agent: the agent comes first, then the prompt"
+        case str():
+            return "str: put it into a TextPart(text=…)"
+        case _:
+            return type(value).__name__
