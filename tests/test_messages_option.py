@@ -1,4 +1,4 @@
-"""What was said before, where no session keeps it: `messages=` of a run."""
+"""What a run is told beside its prompt: what was said before, where no session keeps it, and its own id."""
 
 from __future__ import annotations
 
@@ -52,3 +52,14 @@ async def test_a_session_keeps_what_was_said_itself() -> None:
     async with Runtime.open(config=Config()) as rt:
         with pytest.raises(AgentError, match="without a session"):
             await rt.run(agent([says("hi")]), "go", session="s", messages=[Message.user("before")])
+
+
+async def test_a_run_may_be_given_its_id_and_no_two_have_the_same() -> None:
+    guide = agent([says("hi"), says("hi")])
+    async with Runtime.open(config=Config()) as rt:
+        assert (await rt.run(guide, "go", run_id="mine")).run_id == "mine"
+        with pytest.raises(AgentError, match="there is a run mine already"):
+            await rt.run(guide, "go", run_id="mine")
+        for strange in ("", "a/b", "\x1b[2J"):
+            with pytest.raises(AgentError, match="no id of a run"):
+                await rt.run(guide, "go", run_id=strange)

@@ -28,7 +28,7 @@ from treadle.message import Message, encode_json
 from treadle.model import Model
 from treadle.model_choice import Asker, Chosen, ModelChoice, missed_small
 from treadle.plan import Caller, Plan, Resumption
-from treadle.prompt import earlier_of
+from treadle.prompt import earlier_of, run_id_of
 from treadle.recovery import Answers, missing_tool
 from treadle.redaction import Redactor, mask_logs
 from treadle.registry import Models
@@ -38,7 +38,7 @@ from treadle.session import ResumeOptions, RunOptions
 from treadle.toolboxes import Toolboxes
 from treadle.tooling import Tool
 from treadle.tools.complete import Complete
-from treadle.types import DEFAULT_MAX_TOKENS, NOTHING_SET, Limits, Mode, OnAsk, OnUnknown, Settings, new_id
+from treadle.types import DEFAULT_MAX_TOKENS, NOTHING_SET, Limits, Mode, OnAsk, OnUnknown, Settings
 from treadle.window import window
 
 _LAST = Settings(max_tokens=DEFAULT_MAX_TOKENS)
@@ -198,7 +198,7 @@ class Assembly:
     ) -> Plan:
         _check_words(options)
         earlier = earlier_of(options.get("messages", ()), session_id)
-        values, run_id = agent.values(options.get("inputs") or {}), new_id("run")
+        values, run_id = agent.values(options.get("inputs") or {}), run_id_of(options.get("run_id"))
         await self.toolboxes.confining.check(agent)
         limits = _limits(options.get("limits"), agent)
         asker = Asker(run_id, session_id, fork=fork)

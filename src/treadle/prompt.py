@@ -1,4 +1,4 @@
-"""What a run is asked: the words of its prompt, and what was said before it. Entry: `prompt_of`, `earlier_of`."""
+"""What a run is asked: the words of its prompt, and what was said before it. Entry: `prompt_of`, `earlier_of`, `run_id_of`."""
 
 from __future__ import annotations
 
@@ -9,6 +9,8 @@ from treadle.agent import Agent
 from treadle.errors import AgentError
 from treadle.integrity import check_history
 from treadle.message import MediaPart, Message, Part, TextPart
+from treadle.session_store import is_id
+from treadle.types import new_id
 
 
 def prompt_of(text: str | Sequence[Part]) -> Message:
@@ -33,6 +35,13 @@ def earlier_of(messages: Sequence[Message], session_id: str | None) -> Sequence[
     if wrong := check_history(messages) if messages else []:
         raise AgentError("invalid", f"messages= is no valid history: {wrong[0]}; repair_history() mends one")
     return messages
+
+
+def run_id_of(given: str | None) -> str:
+    """Raises AgentError(invalid) for what can be no id."""
+    if given is not None and not is_id(given):
+        raise AgentError("invalid", f"run_id={given!r} is no id of a run: use up to 128 printable characters without slashes")
+    return given or new_id("run")
 
 
 def _kind(value: object) -> str:

@@ -55,6 +55,8 @@ class RunOptions(SessionOptions, total=False):
     """A session or its id, which is opened or made; None: a run by itself."""
     messages: Sequence[Message]
     """What was said before the prompt, oldest first, where no session keeps it. Stored with the run; no templates."""
+    run_id: str
+    """Of the new run, where somebody has to know it before it begins. AgentError(busy) where there is such a run already."""
 
 
 class ForkOptions(SessionOptions, total=False):

@@ -1,0 +1,50 @@
+"""Who somebody is, verified, and what of the database is theirs. Entry: `Identity`, `Scope`.
+
+An `Identity` is made in few places, each of which has just verified somebody; a test counts them. Everything else passes on the `Scope`.
+"""
+
+from __future__ import annotations
+
+from typing import Literal, TypeAlias, final
+
+from treadle.errors import AgentError
+
+Proof: TypeAlias = Literal["token", "terminal", "caller", "journal"]
+"""How: by a token of ours, as whoever runs the command, as the library's caller says, as the journal has it of a run that began with one of these."""
+USER_ID_CHARS = 64
+
+
+@final
+class Identity:
+    """Somebody who was verified, and how."""
+
+    __slots__ = ("_user_id", "proof")
+
+    def __init__(self, user_id: str, proof: Proof) -> None:
+        """Raises AgentError(invalid) for what can be no id of a user: empty, longer than 64 characters, or not printable."""
+        if not user_id or len(user_id) > USER_ID_CHARS or not user_id.isprintable():
+            raise AgentError("invalid", "a user's id is 1 to 64 printable characters")
+        self._user_id = user_id
+        self.proof: Proof = proof
+
+    @property
+    def user_id(self) -> str:
+        return self._user_id
+
+    def __repr__(self) -> str:
+        """Without the id: it stands in no log."""
+        return f"Identity({self.proof})"
+
+
+@final
+class Scope:
+    """The rows of one user. Whoever holds one may read and change those, and no others."""
+
+    __slots__ = ("user_id",)
+
+    def __init__(self, identity: Identity) -> None:
+        assert isinstance(identity, Identity), "a scope is made of a verified identity"
+        self.user_id: str = identity.user_id
+
+    def __repr__(self) -> str:
+        return "Scope()"

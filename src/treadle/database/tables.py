@@ -1,0 +1,176 @@
+"""The tables. Those of users inherit from `Owned`; who somebody is stands in `Account` and `Login`, which belong to nobody.
+
+Columns are what CONTRACT 4 and 5 name. How they come to be: migrations/. Entry: `Owned` and the tables.
+"""
+
+from __future__ import annotations
+
+from datetime import UTC, date, datetime
+from typing import Any, ClassVar
+from uuid import uuid4
+
+from sqlalchemy import JSON, DateTime, Dialect, Index, MetaData, Text, TypeDecorator, UniqueConstraint
+from sqlmodel import Field, SQLModel
+
+from treadle.types import now
+
+METADATA = MetaData()
+"""Ours alone: an application's own SQLModel tables stay apart."""
+
+
+class UtcTime(TypeDecorator[datetime]):
+    """Times with their zone, in databases that keep none too."""
+
+    impl = DateTime(timezone=True)
+    cache_ok = True
+
+    def process_result_value(self, value: datetime | None, dialect: Dialect) -> datetime | None:
+        return value if value is None or value.tzinfo is not None else value.replace(tzinfo=UTC)
+
+
+def new_row_id() -> str:
+    """One that nobody can guess."""
+    return str(uuid4())
+
+
+class Row(SQLModel):
+    metadata: ClassVar[MetaData] = METADATA  # pyright: ignore[reportIncompatibleVariableOverride]  SQLModel's own way to have several
+
+
+class Owned(Row):
+    """A row of one user. Read and written in that user's `Scope` only: database.py refuses anything else."""
+
+    user_id: str = Field(max_length=64, index=True)
+
+
+# ---------------------------------------------------------------- who somebody is
+
+
+class Account(Row, table=True):
+    id: str = Field(default_factory=new_row_id, primary_key=True, max_length=36)
+    username: str = Field(max_length=64, unique=True)
+    """As it was typed, in NFKC and without case."""
+    password_hash: str = Field(max_length=256)
+    created_at: datetime = Field(default_factory=now, sa_type=UtcTime)
+
+
+class Login(Row, table=True):
+    """A sign-in that lasts until it is revoked or too old; tokens name it."""
+
+    id: str = Field(default_factory=new_row_id, primary_key=True, max_length=36)
+    account_id: str = Field(max_length=36, index=True, foreign_key="account.id", ondelete="CASCADE")
+    refresh_hash: str = Field(max_length=64)
+    """SHA-256 of the refresh token that is good now."""
+    created_at: datetime = Field(default_factory=now, sa_type=UtcTime)
+    expires_at: datetime = Field(sa_type=UtcTime)
+    revoked_at: datetime | None = Field(default=None, sa_type=UtcTime)
+
+
+# ---------------------------------------------------------------- tasks
+
+
+class Task(Owned, table=True):
+    __table_args__ = (Index("task_of_user", "user_id", "deleted_at", "created_at"),)
+
+    id: str = Field(default_factory=new_row_id, primary_key=True, max_length=36)
+    title: str = Field(max_length=200)
+    description: str | None = Field(default=None, max_length=2000)
+    completed: bool = False
+    priority: str = Field(default="Medium", max_length=6)
+    due: date | None = None
+    created_at: datetime = Field(default_factory=now, sa_type=UtcTime)
+    updated_at: datetime = Field(default_factory=now, sa_type=UtcTime)
+    deleted_at: datetime | None = Field(default=None, sa_type=UtcTime)
+    """Soft: `undo` brings it back for 30 days."""
+
+
+class Change(Owned, table=True):
+    """One change of tasks, so that it can be undone, and is not made twice."""
+
+    __table_args__ = (UniqueConstraint("user_id", "key"), Index("change_of_user", "user_id", "at"))
+
+    id: str = Field(default_factory=new_row_id, primary_key=True, max_length=36)
+    at: datetime = Field(default_factory=now, sa_type=UtcTime)
+    tool: str = Field(max_length=32)
+    key: str | None = Field(default=None, max_length=200)
+    """The call's idempotency key; None: nobody will repeat it."""
+    run_id: str | None = Field(default=None, max_length=64)
+    by_person: bool = False
+    """The person's own act over HTTP: it does not count towards what needs a confirmation."""
+    before: list[dict[str, Any]] = Field(default_factory=list, sa_type=JSON)
+    """The tasks as they were; of a new one only its id, and that it is new."""
+    result: dict[str, Any] = Field(default_factory=dict, sa_type=JSON)
+    """What the call gave."""
+    undone_at: datetime | None = Field(default=None, sa_type=UtcTime)
+
+
+class Confirmation(Owned, table=True):
+    """What a person is asked before something big or final happens."""
+
+    __table_args__ = (Index("confirmation_of_user", "user_id", "conversation_id", "created_at"),)
+
+    id: str = Field(default_factory=new_row_id, primary_key=True, max_length=36)
+    conversation_id: str | None = Field(default=None, max_length=64)
+    """None: asked of a plain MCP client, which answers by a code."""
+    run_id: str | None = Field(default=None, max_length=64)
+    """The run whose calls it gathers."""
+    tool: str = Field(max_length=32)
+    verb: str = Field(max_length=16)
+    items: list[str] = Field(default_factory=list, sa_type=JSON)
+    """Ids of tasks."""
+    arguments: list[dict[str, Any]] = Field(default_factory=list, sa_type=JSON)
+    """Of the calls that were held back, in their order."""
+    phrase: str = Field(max_length=64)
+    code_hash: str | None = Field(default=None, max_length=64, index=True)
+    created_at: datetime = Field(default_factory=now, sa_type=UtcTime)
+    expires_at: datetime = Field(sa_type=UtcTime)
+    closed_at: datetime | None = Field(default=None, sa_type=UtcTime)
+    """Answered, cancelled or replaced: it counts once."""
+    granted_run_id: str | None = Field(default=None, max_length=64)
+    """The run that may do it, once the person said yes."""
+
+
+# ---------------------------------------------------------------- conversations and runs
+
+
+class Conversation(Owned, table=True):
+    id: str = Field(default_factory=new_row_id, primary_key=True, max_length=36)
+    title: str = Field(default="", max_length=120)
+    created_at: datetime = Field(default_factory=now, sa_type=UtcTime)
+    updated_at: datetime = Field(default_factory=now, sa_type=UtcTime)
+
+
+class ChatMessage(Owned, table=True):
+    __table_args__ = (Index("message_of_conversation", "conversation_id", "number"),)
+
+    id: str = Field(default_factory=new_row_id, primary_key=True, max_length=36)
+    conversation_id: str = Field(max_length=36, foreign_key="conversation.id", ondelete="CASCADE")
+    number: int
+    """From 1, gap-free in a conversation."""
+    role: str = Field(max_length=9)
+    """`user` or `assistant`."""
+    content: str = Field(sa_type=Text)
+    tool_calls: list[dict[str, Any]] = Field(default_factory=list, sa_type=JSON)
+    run_id: str | None = Field(default=None, max_length=64)
+    created_at: datetime = Field(default_factory=now, sa_type=UtcTime)
+
+
+class ServedRun(Owned, table=True):
+    """A run that somebody started over HTTP. Written before the run begins; the journal has what became of it."""
+
+    run_id: str = Field(primary_key=True, max_length=64)
+    agent: str = Field(max_length=64)
+    conversation_id: str | None = Field(default=None, max_length=36, index=True)
+    created_at: datetime = Field(default_factory=now, sa_type=UtcTime)
+    finished_at: datetime | None = Field(default=None, sa_type=UtcTime)
+
+
+class Spent(Owned, table=True):
+    """What one user's runs have used on one day, in UTC."""
+
+    __table_args__ = (UniqueConstraint("user_id", "day"),)
+
+    id: str = Field(default_factory=new_row_id, primary_key=True, max_length=36)
+    day: date
+    tokens: int = 0
+    cost_usd: float = 0.0
