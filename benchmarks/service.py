@@ -1,0 +1,195 @@
+"""What the HTTP service carries with its embedded model: chat requests a second, their times, and what one costs.
+
+    python benchmarks/service.py                    # 80 a second for 20 s, then as many as it can
+    python benchmarks/service.py --rate 120 --users 20 --seconds 10
+    python benchmarks/service.py --database postgresql://…
+
+The server is `treadle serve` in a process of its own, on a fresh SQLite database; this process asks. Users are signed in before the clock starts. Each
+says one of four things in turn, in a conversation of its own: add, list, complete, thanks. Every answer is checked to be the right one.
+"""
+
+from __future__ import annotations
+
+import argparse
+import asyncio
+import os
+import socket
+import subprocess
+import sys
+import tempfile
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from itertools import count
+from pathlib import Path
+
+import aiohttp
+
+CONFIG = """
+service:
+  limits: {requests_per_minute: 1000000, runs: 1000, streams: 1000, tokens_per_day: 1000000000}
+"""
+
+
+def free_port() -> int:
+    with socket.socket() as s:
+        s.bind(("127.0.0.1", 0))
+        return s.getsockname()[1]
+
+
+def cpu_s(pid: int) -> float:
+    fields = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()
+    return (int(fields[11]) + int(fields[12])) / os.sysconf("SC_CLK_TCK")
+
+
+def rss_mb(pid: int) -> float:
+    return int(Path(f"/proc/{pid}/statm").read_text().split()[1]) * os.sysconf("SC_PAGE_SIZE") / 2**20
+
+
+@contextmanager
+def served(home: Path, *options: str) -> Iterator[tuple[str, subprocess.Popen[bytes]]]:
+    """A server that answers, and how long that took."""
+    home.mkdir(exist_ok=True)
+    (home / "config.yaml").write_text(CONFIG)
+    (home / "config.yaml").chmod(0o600)
+    port = free_port()
+    log = (home / "server.log").open("wb")
+    environment = {**os.environ, "TREADLE_HOME": str(home), "HOME": str(home)}
+    command = [sys.executable, "-m", "treadle", "serve", "--port", str(port), *options]
+    began = time.perf_counter()
+    server = subprocess.Popen(command, env=environment, stdout=log, stderr=log)
+    try:
+        while True:
+            with socket.socket() as s:
+                if s.connect_ex(("127.0.0.1", port)) == 0:
+                    break
+            if server.poll() is not None:
+                raise SystemExit(f"the server ended: {(home / 'server.log').read_text()}")
+            time.sleep(0.005)
+        print(f"start: {(time.perf_counter() - began) * 1000:.0f} ms until it listens, {cpu_s(server.pid) * 1000:.0f} ms of CPU, {rss_mb(server.pid):.0f} MB")
+        yield f"http://127.0.0.1:{port}", server
+    finally:
+        server.terminate()
+        server.wait(15)
+        log.close()
+
+
+@dataclass
+class User:
+    token: str
+    said: Iterator[int] = field(default_factory=count)
+    conversation: str | None = None
+    busy: bool = False
+
+    def next(self) -> tuple[str, str]:
+        """What is said, and what the answer begins with."""
+        number, kind = divmod(next(self.said), 4)
+        title = f"water plant {number}"
+        return (
+            (f"add {title}", f"Got it! Added '{title}'"),
+            ("show my open tasks", "1. ☐"),
+            (f"complete {title}", f"Great! I've marked '{title}'"),
+            ("thanks", ""),
+        )[kind]
+
+
+@dataclass
+class Times:
+    taken_s: list[float] = field(default_factory=list)
+    wrong: list[str] = field(default_factory=list)
+
+    def told(self, name: str, wall_s: float, cpu: float, rss: float) -> None:
+        times = sorted(self.taken_s)
+        at = [1000 * times[min(int(len(times) * share), len(times) - 1)] for share in (0.5, 0.95, 0.99, 1)]
+        print(f"{name}: {len(times)} requests, {len(times) / wall_s:.1f} a second; p50 {at[0]:.1f} ms, p95 {at[1]:.1f}, p99 {at[2]:.1f}, slowest {at[3]:.1f}")
+        print(
+            f"    server: {cpu / len(times) * 1000:.2f} ms of CPU a request, {100 * cpu / wall_s:.0f} % of a core, {rss:.0f} MB; wrong: {len(self.wrong)}"
+        )
+        for one in self.wrong[:3]:
+            print("   ", one)
+
+
+async def signed_in(http: aiohttp.ClientSession, base: str, number: int) -> User:
+    who = {"username": f"user{number}-{os.getpid()}", "password": f"Correct-horse-{number}-7!"}
+    async with http.post(f"{base}/auth/register", json=who) as answer:
+        assert answer.status == 201, await answer.text()
+        return User((await answer.json())["access_token"])
+
+
+async def say(http: aiohttp.ClientSession, base: str, user: User, times: Times) -> None:
+    text, wanted = user.next()
+    body = {"message": text} if user.conversation is None else {"message": text, "conversation_id": user.conversation}
+    began = time.perf_counter()
+    async with http.post(f"{base}/chat", json=body, headers={"Authorization": f"Bearer {user.token}", "Accept": "application/json"}) as answer:
+        told = await answer.json()
+    times.taken_s.append(time.perf_counter() - began)
+    user.conversation = told.get("conversation_id", user.conversation)
+    if answer.status != 200 or not told["response"].startswith(wanted):
+        times.wrong.append(f"{answer.status} {text!r}: {str(told)[:200]}")
+
+
+async def at_rate(http: aiohttp.ClientSession, base: str, users: list[User], rate: float, seconds: float) -> Times:
+    """Open loop: a request is due every 1/rate seconds, whether the ones before it are answered or not; a user says one thing at a time."""
+    times, began = Times(), time.perf_counter()
+    async with asyncio.TaskGroup() as group:
+
+        async def one(user: User) -> None:
+            try:
+                await say(http, base, user, times)
+            finally:
+                user.busy = False
+
+        for number in range(int(rate * seconds)):
+            await asyncio.sleep(max(0.0, began + number / rate - time.perf_counter()))
+            user = next((u for u in users[number % len(users) :] + users if not u.busy), None)
+            if user is None:
+                times.taken_s.append(float("inf"))  # everybody waits: it has fallen behind
+                continue
+            user.busy = True
+            group.create_task(one(user))
+    return times
+
+
+async def as_many(http: aiohttp.ClientSession, base: str, users: list[User], seconds: float) -> Times:
+    """Closed loop: each user says the next thing when the last is answered."""
+    times, until = Times(), time.perf_counter() + seconds
+
+    async def one(user: User) -> None:
+        while time.perf_counter() < until:
+            await say(http, base, user, times)
+
+    async with asyncio.TaskGroup() as group:
+        for user in users:
+            group.create_task(one(user))
+    return times
+
+
+async def measure(base: str, server: subprocess.Popen[bytes], options: argparse.Namespace) -> None:
+    async with aiohttp.ClientSession(connector=aiohttp.TCPConnector(limit=0)) as http:
+        users = [await signed_in(http, base, number) for number in range(options.users)]
+        await as_many(http, base, users[:4], 1)  # warm
+        for name, load in (
+            (f"at {options.rate:g} a second", at_rate(http, base, users, options.rate, options.seconds)),
+            (f"{options.busy} at a time", as_many(http, base, users[: options.busy], options.seconds)),
+        ):
+            before, began = cpu_s(server.pid), time.perf_counter()
+            times = await load
+            times.told(name, time.perf_counter() - began, cpu_s(server.pid) - before, rss_mb(server.pid))
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--rate", type=float, default=80)
+    parser.add_argument("--seconds", type=float, default=20)
+    parser.add_argument("--users", type=int, default=40)
+    parser.add_argument("--busy", type=int, default=8)
+    parser.add_argument("--database")
+    options = parser.parse_args()
+    more = ["--database", options.database] if options.database else []
+    with tempfile.TemporaryDirectory() as folder, served(Path(folder) / "home", *more) as (base, server):
+        asyncio.run(measure(base, server, options))
+
+
+if __name__ == "__main__":
+    main()
