@@ -50,9 +50,7 @@ class Bench:
         self.compactor = self.again()
 
     def again(self) -> Compactor:
-        return Compactor(
-            self.state, context=lambda name: self.window, fixed=lambda: self.fixed, summarisers=self.who, retries=RetryPolicy(retries=1), clock=self.clock
-        )
+        return Compactor(self.state, context=lambda name: self.window, fixed=lambda: self.fixed, retries=RetryPolicy(retries=1), clock=self.clock)
 
     async def who(self) -> AsyncGenerator[Summariser, None]:
         yield Summariser(self.small, self.small.name, unpriced)
@@ -74,7 +72,7 @@ class Bench:
 
     async def room(self, max_tokens: int = 1000, *, forced: bool = False) -> Made:
         try:
-            made = await self.compactor.make_room(max_tokens, forced=forced)
+            made = await self.compactor.make_room(max_tokens, self.who, forced=forced)
             for entry in made.entries:
                 self.state.apply(entry)
         finally:
@@ -154,7 +152,7 @@ async def test_a_message_is_looked_at_once() -> None:
     history = bench.state.history = Watched(bench.state.history)
     for _ in range(50):
         bench.turn("x")
-        assert await bench.compactor.make_room(1000) == Made()
+        assert await bench.compactor.make_room(1000, bench.who) == Made()
     assert history.read <= 101
 
 

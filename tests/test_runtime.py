@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import gc
 import json
 import logging
 import threading
+import weakref
 from collections.abc import Awaitable, Callable
 from pathlib import Path
 from typing import Any
@@ -20,6 +22,7 @@ from treadle.agent import Agent
 from treadle.config import Config, load
 from treadle.errors import AgentError, ErrorKind
 from treadle.journals.memory import MemoryJournal
+from treadle.loop import Run
 from treadle.runtime import Runtime
 from treadle.testing import FakeClock, ScriptedModel
 from treadle.tools.function import tool
@@ -103,6 +106,25 @@ async def test_subscribers_are_told_that_the_runtime_is_closed() -> None:
     async with open_runtime() as rt:
         subscription = rt.hub.agents.subscribe()
     assert [event async for event in subscription] == []
+
+
+async def test_a_run_that_is_over_is_gone_without_the_collector(monkeypatch: pytest.MonkeyPatch) -> None:
+    made: list[weakref.ref[Run]] = []
+
+    class Watched(Run):
+        def __init__(self, *given: Any, **more: Any) -> None:
+            super().__init__(*given, **more)
+            made.append(weakref.ref(self))
+
+    monkeypatch.setattr(runs, "Run", Watched)
+    gc.disable()
+    try:
+        async with open_runtime() as rt:
+            result = await rt.run(agent([asks(call("look")), says("done")], gives("look")), "go")
+            assert result.success
+            assert [run() for run in made] == [None]
+    finally:
+        gc.enable()
 
 
 # ---------------------------------------------------------------- what a run is made of

@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import AsyncGenerator, Callable, Sequence
 from contextlib import aclosing
 from functools import partial
-from typing import NamedTuple
+from typing import NamedTuple, TypeAlias
 
 import msgspec
 
@@ -46,6 +46,9 @@ class Summariser(NamedTuple):
     context_tokens: int | None = None
     missed: str = ""
     """Why another one is not asked, where people are to know."""
+
+
+Summarisers: TypeAlias = Callable[[], AsyncGenerator[Summariser, None]]
 
 
 async def nobody() -> AsyncGenerator[Summariser, None]:
@@ -109,13 +112,12 @@ class Compactor:
         *,
         context: Callable[[str], int | None],
         fixed: Callable[[], int],
-        summarisers: Callable[[], AsyncGenerator[Summariser, None]],
         retries: RetryPolicy,
         clock: Clock,
         traced: Traced = UNTRACED,
     ) -> None:
-        """`context`: the window of a model, by its name. `summarisers`: who may be asked, one after the other where one cannot be had."""
-        self._state, self._context, self._summarisers = state, context, summarisers
+        """`context`: the window of a model, by its name."""
+        self._state, self._context = state, context
         self._fixed, self._retries, self._clock, self._traced = fixed, retries, clock, traced
         self._load = Load(state, fixed)
         self._gave_up = False
@@ -148,35 +150,36 @@ class Compactor:
             self._state.ledger.give_back(self._aside)
             self._aside = None
 
-    async def make_room(self, max_tokens: int, *, forced: bool = False) -> Made:
+    async def make_room(self, max_tokens: int, summarisers: Summarisers, *, forced: bool = False) -> Made:
         """Only where every call has its result. Nothing where there is room, or nothing that could go. `give_back` comes after it, however it ends.
 
-        `forced`: also where there seems to be room. `max_tokens`: of the response that is to come. Cancellation leaves nothing behind.
+        `forced`: also where there seems to be room. `max_tokens`: of the response that is to come. `summarisers`: who may be asked, one after the
+        other where one cannot be had. Cancellation leaves nothing behind.
         """
         if not self.is_needed(max_tokens, forced=forced):
             return Made()
         window, load = self._context(self._state.asked_model), self._load.tokens()
         work = _Work(self._state, self._fixed(), load, min(window or load, load) if forced else window or load, max_tokens)
-        await self._work(work, forced=forced)
+        await self._work(work, summarisers, forced=forced)
         made = Made(work.entries(), work.load < load)
         if not window or work.load <= window or not self._state.measured[0]:
             return made
         text = f"the conversation has about {work.load:,} tokens, the model's window {window:,}, and nothing more can go"
         return made._replace(overflow=AgentError("context_overflow", text))
 
-    async def _work(self, work: _Work, *, forced: bool) -> None:
+    async def _work(self, work: _Work, summarisers: Summarisers, *, forced: bool) -> None:
         work.clear_old()
         if work.is_small or (self._gave_up and work.fits and not forced):
             return
         if (asked := work.to_sum_up()) is not None:
-            await self._sum_up(work, asked)
+            await self._sum_up(work, asked, summarisers)
         if not work.is_small:
             work.clear_more()
 
-    async def _sum_up(self, work: _Work, asked: Sequence[Message]) -> None:
+    async def _sum_up(self, work: _Work, asked: Sequence[Message], summarisers: Summarisers) -> None:
         why, spent = "nobody could be asked", None
-        async with aclosing(self._summarisers()) as summarisers:
-            async for summariser in summarisers:
+        async with aclosing(summarisers()) as each:
+            async for summariser in each:
                 try:
                     text, spent = await self._summary(summariser, work, asked)
                 except AgentError as e:

@@ -13,7 +13,6 @@ from typing import Any, Literal
 from treadle.agent import Agent
 from treadle.calls import Ready
 from treadle.errors import AgentError
-from treadle.events import Warned
 from treadle.execution import Toolbox, has_commands
 from treadle.feed import Feed
 from treadle.plan import Plan
@@ -86,7 +85,7 @@ class Confining:
             if not standing.works and not self._warned:
                 self._warned = True
                 instead = "in mode full they may do whatever you may" if mode == "full" else "what a sandbox would let run unasked needs approval instead"
-                feed.say(Warned, {"text": f"commands are not confined: {standing.text}; {instead}"})
+                feed.warn(f"commands are not confined: {standing.text}; {instead}")
 
         return warn
 

@@ -146,6 +146,9 @@ class Feed:
             fields = {name: self._redactor.inside(value) for name, value in fields.items()}
         self._tell(kind, {"id": entry_id, **fields} if entry_id is not None else fields)
 
+    def warn(self, text: str) -> None:
+        self.say(events.Warned, {"text": text})
+
     def appended(self, entries: Sequence[Entry], first: int | None) -> None:
         """The durable events of entries that are in the journal, the first of them at sequence `first`.
 
@@ -230,7 +233,7 @@ class Feed:
                 self.cut()
                 self.say(events.Retry, {"attempt": self._attempt.number, "wait_s": 0.0, "kind": "network"})
             case model.Notice():
-                self.say(events.Warned, {"text": delta.text})
+                self.warn(delta.text)
             case _:
                 self.cut()
 

@@ -13,7 +13,6 @@ from collections.abc import Sequence
 
 import anyio
 from anyio.lowlevel import checkpoint, checkpoint_if_cancelled
-from msgspec import structs
 
 from treadle.budget import BudgetSpent
 from treadle.calls import Held, OpenCalls, Ready, Refused, refused
@@ -21,13 +20,13 @@ from treadle.clock import Clock
 from treadle.consent import ask_people
 from treadle.entries import CancelAsked, Entry, RunFinished
 from treadle.errors import AgentError, ErrorKind
-from treadle.events import Warned
 from treadle.execution import Toolbox
 from treadle.feed import Feed
 from treadle.inbox import Inbox
-from treadle.journal import Journal, RunWriter
+from treadle.journal import Journal
 from treadle.message import ToolCall, encode_json
 from treadle.model_turn import ModelTurn
+from treadle.pen import Pen
 from treadle.plan import Ending, Plan, as_error, metrics_of
 from treadle.recovery import Answers, as_run, recover, settled
 from treadle.retry import RetryPolicy
@@ -52,21 +51,19 @@ class Run:
         """What the run has come to: every entry is applied to it before it is appended."""
         self.ending: Ending | None = None
         """Set once the run is over or waits, also where its task was cancelled."""
-        self.writer: RunWriter
         self.inbox = Inbox(plan)
         self._toolbox, self._journal, self._feed, self._clock = toolbox, journal, feed, clock
-        self._held: list[Entry] = []
-        """Entries that ride with the next append."""
         self._ledger = self.state.ledger
         self._driven_s = self.state.driven_s
         self._scope = toolbox.scope
         self.time = RunTime(toolbox.scope)
+        self.pen = Pen(self.state, feed, self.time)
         self._reserved = False
         self._cancelled_by: str | None = None
         self._verdict = Verdict(plan)
-        self._model = ModelTurn(plan, toolbox.definitions, feed, self._append, toolbox.traced, clock=clock, retries=retries)
+        self._model = ModelTurn(plan, toolbox.definitions, feed, self.pen.append, toolbox.traced, clock=clock, retries=retries)
         self.room = self._model.room
-        self.room.warn = lambda text: feed.say(Warned, {"text": text})
+        self.room.warn = feed.warn
         self._calls = OpenCalls(self.state)
         """The open calls of the last response."""
         toolbox.late = self.inbox.late.hear
@@ -126,20 +123,20 @@ class Run:
         plan = self.plan
         if plan.resumption is None:
             entry = plan.started()
-            self.writer = await self._journal.begin(entry)
+            self.pen.writer = await self._journal.begin(entry)
             self.state.apply(entry)
             self._feed.appended([entry], 1)
-            self._keep(*plan.compacted())
+            self.pen.keep(*plan.compacted())
         else:
-            self.writer = plan.resumption.writer
+            self.pen.writer = plan.resumption.writer
             try:
-                await self._append(plan.resumed(self.writer.fence))
+                await self.pen.append(plan.resumed(self.pen.writer.fence))
             except BaseException:
-                await self.writer.release()
+                await self.pen.writer.release()
                 raise
             self._feed.go_on(self.state, plan.resumption.answers.approve | self.state.allowed)
         for text in plan.warnings:
-            self._feed.say(Warned, {"text": text})
+            self._feed.warn(text)
 
     async def _outcome(self) -> tuple[Outcome, AgentError | None]:
         try:
@@ -193,12 +190,12 @@ class Run:
         if ledger.turns_spent:
             return Outcome.TURN_LIMIT
         if said := self.inbox.take():
-            self._keep(*said)
+            self.pen.keep(*said)
         await self.room.make()
         last = ledger.last_turn(state.new_bytes() if ledger.estimates else 0, plan.dearest)
         mend, was_short = self._verdict.take_mend(), self.room.was_short
         if ours := self.inbox.ours(last, mend=mend, was_short=was_short, after_words=bool(said)):
-            self._keep(*ours)
+            self.pen.keep(*ours)
         found = await self._model.respond(last)
         if isinstance(found, Outcome):
             return found
@@ -207,7 +204,7 @@ class Run:
         self.room.answered(stop)
         if kept := self._is_kept_first(calls, stop, last):
             self._model.done()
-            await self._append(entry)
+            await self.pen.append(entry)
         await self._toolbox.get_ready(calls)
         self._model.done()
         await self._execute(self._admit(calls, stop, last), *(() if kept else (entry,)))
@@ -224,11 +221,11 @@ class Run:
     async def _execute(self, prepared: Sequence[Ready | Refused | Held], *before: Entry) -> None:
         """`before`, the refusals and the starts of the calls that start now are one append; then the calls run."""
         self._calls = OpenCalls(self.state, prepared, on_unknown=self.plan.on_unknown)
-        self._keep(*before)
-        await self._append(*self._calls.opening())
+        self.pen.keep(*before)
+        await self.pen.append(*self._calls.opening())
         if prepared:
             self._ledger.expect(len(prepared))
-            await self._calls.execute(self._toolbox, self._append)
+            await self._calls.execute(self._toolbox, self.pen.append)
             self._ledger.forget_calls()
 
     def _admit(self, calls: Sequence[ToolCall], stop: StopReason, last: Outcome | None) -> Sequence[Ready | Refused | Held]:
@@ -256,27 +253,6 @@ class Run:
         """And keeps a place for it; one that is refused, or has started before, needs none."""
         return isinstance(p, Refused) or p.call.id in self.state.starts or self._ledger.admit_call(completes=self._toolbox.completes(p.call))
 
-    async def _append(self, *entries: Entry, hold: bool = False) -> None:
-        """Durable first, then seen; `hold` leaves the entries to the next append. What the journal refuses is held for the end."""
-        self._keep(*entries)
-        if hold or not self._held:
-            return
-        batch, self._held = self._held, []
-        try:
-            first = await self.writer.append(batch)
-        except Exception:
-            self._held[:0] = batch
-            raise
-        self._feed.appended(batch, first)
-
-    def _keep(self, *entries: Entry) -> None:
-        """What is so from here on, and rides with the next append."""
-        if entries and self.time.stood_s:
-            entries = (structs.replace(entries[0], idle_s=self.time.take_stood_s()), *entries[1:])
-        for entry in entries:
-            self.state.apply(entry)
-        self._held.extend(entries)
-
     # ------------------------------------------------------------ the end
 
     async def _finish(self, outcome: Outcome, error: AgentError | None, *, duration_s: float) -> None:
@@ -285,25 +261,25 @@ class Run:
         closing = [] if waiting else self._close("The run timed out" if outcome is Outcome.TIMEOUT else "The run was stopped")
         lost, stored = None, False
         for text in (*(f"the run ended before its model could read: {text}" for text in self.inbox.waiting), *self._ledger.left_out):
-            self._feed.say(Warned, {"text": text})
+            self._feed.warn(text)
         with anyio.move_on_after(GRACE_S, shield=True) as grace:
             try:
-                await self._append(*closing, hold=True)
+                await self.pen.append(*closing, hold=True)
                 self.ending = self._ending(outcome, error, duration_s, waiting=waiting)
                 finished = self.ending.finished(open_turn)
-                await self._append(*([] if waiting else [finished]))
+                await self.pen.append(*([] if waiting else [finished]))
                 stored = True
                 if waiting:  # for those who listen it ends here, for the journal it does not
                     left = [one for one in self._calls.cut("The run came to wait for a person") if one.started]
                     self._feed.appended([*left, finished], None)
             except Exception as e:  # noqa: BLE001  the journal is gone: those who listen are told all the same
                 lost = e
-            await self.writer.release(waiting=waiting)
+            await self.pen.writer.release(waiting=waiting)
         if grace.cancelled_caught and not stored:
             lost = AgentError("agent", f"the journal did not answer for {GRACE_S:.0f} s: how this run ended is not stored")
         if lost is not None:
             self.ending = self._ending(Outcome.ERROR, as_error(lost, self.plan), duration_s)
-            self._feed.appended([*(e for e in self._held if not isinstance(e, RunFinished)), self.ending.finished(open_turn)], None)
+            self._feed.appended([*(e for e in self.pen.held if not isinstance(e, RunFinished)), self.ending.finished(open_turn)], None)
 
     def _close(self, why: str) -> list[Entry]:
         """Leaves a valid history: the text of a response that was cut is kept, and each open call gets its result."""

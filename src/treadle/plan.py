@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import AsyncGenerator, Callable
+from collections.abc import Callable
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -13,7 +13,7 @@ import msgspec
 from treadle.answer import AnswerType
 from treadle.asking import Approver
 from treadle.budget import Ledger
-from treadle.compaction import Summariser, nobody
+from treadle.compaction import Summarisers, nobody
 from treadle.entries import Compaction, Fork, RunFinished, RunResumed, RunStarted
 from treadle.errors import AgentError
 from treadle.events import ErrorInfo
@@ -103,7 +103,7 @@ class Plan:
     """What a model costs, by its name."""
     windows: Callable[[str], int | None] = lambda name: None
     """How many tokens a model takes, by its name; None: not known."""
-    summarisers: Callable[[], AsyncGenerator[Summariser, None]] = nobody
+    summarisers: Summarisers = nobody
     """Who may be asked to sum up a conversation that has become too long."""
     warnings: tuple[str, ...] = ()
     resumption: Resumption | None = None

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from collections.abc import AsyncGenerator, Callable
 from contextlib import aclosing
+from functools import partial
 
 from treadle.calls import Append
 from treadle.clock import Clock
@@ -24,12 +25,11 @@ class RunRoom:
     """Of one run."""
 
     def __init__(self, plan: Plan, tools: tuple[ToolDefinition, ...], append: Append, *, clock: Clock, retries: RetryPolicy, traced: Traced) -> None:
-        self._plan, self._state, self._tools, self._append = plan, plan.state, tools, append
-        self._compactor = Compactor(
-            plan.state, context=plan.windows, fixed=self._fixed, summarisers=self._summarisers, retries=retries, clock=clock, traced=traced
-        )
+        self._plan, self._state, self._append = plan, plan.state, append
+        fixed = partial(_fixed, plan, tools)
+        self._compactor = Compactor(plan.state, context=plan.windows, fixed=fixed, retries=retries, clock=clock, traced=traced)
         self._warned = False
-        self.warn: Callable[[str], None] = lambda text: None
+        self.warn: Callable[[str], None]
         """Tells people."""
         self.wanted = False
         """Somebody asked for it, and no request has come since."""
@@ -47,7 +47,7 @@ class RunRoom:
         if plan.hooks.has("before_compaction") and not await plan.hooks.before_compaction(plan.hooked):
             return False
         try:
-            made = await self._compactor.make_room(plan.max_tokens, forced=forced)
+            made = await self._compactor.make_room(plan.max_tokens, self._summarisers, forced=forced)
             if made.entries:
                 await self._append(*made.entries, hold=hold)
         finally:
@@ -79,6 +79,7 @@ class RunRoom:
                     self.warn(summariser.missed)
                 yield summariser
 
-    def _fixed(self) -> int:
-        """Tokens of what stands in every request besides the history."""
-        return tokens_in(sum(text_bytes(block.text) for block in self._plan.system) + sum(len(encode_json(tool)) for tool in self._tools))
+
+def _fixed(plan: Plan, tools: tuple[ToolDefinition, ...]) -> int:
+    """Tokens of what stands in every request besides the history."""
+    return tokens_in(sum(text_bytes(block.text) for block in plan.system) + sum(len(encode_json(tool)) for tool in tools))

@@ -21,7 +21,6 @@ from treadle.assembly import Assembly, answers_of, resumed
 from treadle.children import Children, Parent, Spawning, divided, typed
 from treadle.clock import Clock
 from treadle.errors import AgentError
-from treadle.events import Warned
 from treadle.feed import EventStream, Feed
 from treadle.forking import check_results, fork_of
 from treadle.hub import Hub
@@ -103,7 +102,7 @@ class Runs:
         """What calls gave after their run had ended: the next run of the session tells its model."""
         for run_id, run in list(self._late.items()):
             if run.inbox.late:
-                said = await run.inbox.late.store(run.writer, self._assembly.redactor)
+                said = await run.inbox.late.store(run.pen.writer, self._assembly.redactor)
                 if run.plan.session_id is not None and run.ending is not None and not run.ending.waiting:
                     self._sessions.remember(run.plan.session_id, said)
             if not abandoned_calls(run_id):
@@ -286,7 +285,7 @@ class Runs:
     ) -> Job[Out]:
         feed = Feed(plan.run_id, plan.session_id, self._hub, stream, redactor=self._redactor, parent=parent and parent.feed, hooks=plan.hooks)
         if plan.hooks:
-            plan.hooks.warn = lambda text: feed.say(Warned, {"text": text})
+            plan.hooks.warn = feed.warn
         toolbox = self._assembly.toolboxes.make(agent, plan, deps, feed, self._run_child)
         run = Run(plan, toolbox, self._journal, feed, clock=self._clock, retries=self._retries)
         if parent is not None and (above := self._jobs.get(parent.caller.plan.run_id)) is not None:

@@ -21,7 +21,6 @@ from treadle.clock import Clock
 from treadle.config import Config, home
 from treadle.confining import Confining
 from treadle.environment import child_environment
-from treadle.events import Warned
 from treadle.execution import Toolbox
 from treadle.feed import Feed
 from treadle.grants import Grants
@@ -200,14 +199,15 @@ class _Contexts:
             environment=boxes.environment,
             masking=boxes.redactor.masking if boxes.redactor else None,
             sandbox=boxes.confining.confinement(self._plan, ready, toolbox, self._spill),
+            tell=self._warn,
             report=partial(self._report, call_id),
             late=partial(self._late, toolbox, call_id),
             run_child=partial(self._run_child, call_id, ready.attempt > 1),
         )
 
     def _for_all(self, toolbox: Toolbox) -> ToolContext[Any]:
-        """What is the same for every call of the run."""
-        plan = self._plan
+        """What is the same for every call of the run. It holds neither this nor the toolbox, which hold it."""
+        plan, scope = self._plan, toolbox.scope
         return ToolContext(
             deps=self._deps,
             run_id=plan.run_id,
@@ -221,15 +221,14 @@ class _Contexts:
             spill=self._spill.write,
             seen_files=self._shared.seen_files,
             kept=self._shared.kept,
-            tell=self._warn,
-            is_cancelled=toolbox.is_stopping,
+            is_cancelled=lambda: scope.cancel_called,
         )
 
     def _report(self, call_id: str, text: str, done: float | None, total: float | None) -> None:
         self._inside(partial(self._feed.progress, call_id, self._boxes.redact(text), done, total))
 
     def _warn(self, text: str) -> None:
-        self._inside(partial(self._feed.say, Warned, {"text": self._boxes.redact(text)}))
+        self._inside(partial(self._feed.warn, self._boxes.redact(text)))
 
     def _late(self, toolbox: Toolbox, call_id: str, text: str) -> None:
         self._inside(partial(toolbox.late, call_id, self._boxes.redact(text)))
