@@ -1,0 +1,27 @@
+"""The chat service: accounts, chat, runs and tasks over HTTP, for many people at once.
+
+    state.py       everything that requests share: `Service`
+    app.py         routes, errors and checks in one application: `create_app`
+    serving.py     the application in a server, from start to a shutdown that leaves no run half done
+    border.py      what every request passes first: hosts.py, bodies.py, limits by address; headers, the log, metrics
+    signed_in.py   whose request it is: the `Scope` of a verified token (tokens.py); accounts.py, passwords.py, auth.py: how one gets it
+    problems.py    every error as problem+json
+    limits.py      what one person may use: requests, runs, streams, tokens, money
+
+The libraries are imported by the modules below, never by this one. Entry: `require_service`, then `create_app`.
+"""
+
+from __future__ import annotations
+
+from importlib.util import find_spec
+
+from treadle.errors import AgentError
+
+INSTALL = "pip install 'treadle[service]'"
+_NEEDED = ("alembic", "argon2", "fastapi", "httptools", "jwt", "mcp", "prometheus_client", "sqlmodel", "uvicorn")
+
+
+def require_service() -> None:
+    """Raises AgentError(invalid) where a library of the service is not installed."""
+    if any(find_spec(name) is None for name in _NEEDED):
+        raise AgentError("invalid", f"the service needs libraries that are not installed: {INSTALL}")

@@ -1,0 +1,26 @@
+"""What is counted for Prometheus. No label says anything of a person: routes are templates, outcomes are words. Entry: `Metrics`."""
+
+from __future__ import annotations
+
+from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram
+from prometheus_client.exposition import CONTENT_TYPE_PLAIN_0_0_4, generate_latest
+
+MEDIA_TYPE = CONTENT_TYPE_PLAIN_0_0_4
+SECONDS = (0.005, 0.01, 0.025, 0.05, 0.1, 0.15, 0.25, 0.5, 1, 2.5, 5, 10, 30)
+
+
+class Metrics:
+    """Those of one service."""
+
+    def __init__(self) -> None:
+        self._registry = registry = CollectorRegistry()
+        self.requests = Counter("treadle_http_requests", "Requests by route and status.", ["method", "route", "status"], registry=registry)
+        self.seconds = Histogram("treadle_http_request_seconds", "Until the last byte, by route.", ["route"], buckets=SECONDS, registry=registry)
+        self.runs = Counter("treadle_runs", "Runs by agent and outcome.", ["agent", "outcome"], registry=registry)
+        self.running = Gauge("treadle_runs_under_way", "Runs under way.", registry=registry)
+        self.streams = Gauge("treadle_streams_open", "Streams of events that are open.", registry=registry)
+        self.tokens = Counter("treadle_tokens", "Tokens that runs have used.", registry=registry)
+        self.refusals = Counter("treadle_refusals", "What was refused, by limit.", ["limit"], registry=registry)
+
+    def text(self) -> bytes:
+        return generate_latest(self._registry)

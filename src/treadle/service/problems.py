@@ -1,0 +1,102 @@
+"""Every error of the service: problem+json (RFC 9457), in words for whoever called. Nothing of ours stands in it: no name, no trace.
+
+Entry: `Problem`, raised anywhere below a route; `problem_response`; `HANDLERS`.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Mapping, Sequence
+from http import HTTPStatus
+from typing import Any
+
+import msgspec
+from fastapi.exceptions import RequestValidationError
+from starlette.exceptions import HTTPException
+from starlette.requests import Request
+from starlette.responses import Response
+
+from treadle.errors import AgentError, ErrorKind
+
+logger = logging.getLogger("treadle.service")
+
+MEDIA_TYPE = "application/problem+json"
+TROUBLE = "I'm having a bit of trouble right now. Please try again."
+
+_SAID = {
+    401: "Sign in, and send the token as `Authorization: Bearer …`.",
+    404: "There is nothing here.",
+    405: "This is not done here with this method.",
+    500: "Something went wrong on our side. Please try again; if it stays, tell whoever runs this service the request's id.",
+    503: TROUBLE,
+}
+
+
+class Problem(HTTPException):
+    """An answer that is an error."""
+
+    def __init__(self, status: int, detail: str, *, title: str | None = None, headers: Mapping[str, str] | None = None, **more: Any) -> None:
+        """`detail`: one sentence for whoever called; `title`: None takes the status's own name; `more`: further members."""
+        super().__init__(status, detail, headers)
+        self.title = title or HTTPStatus(status).phrase
+        self.more = more
+
+
+def not_found() -> Problem:
+    """What is not there, and what is somebody else's: the same to the last byte."""
+    return Problem(404, _SAID[404])
+
+
+def unauthorized(detail: str = _SAID[401]) -> Problem:
+    return Problem(401, detail, headers={"WWW-Authenticate": "Bearer"})
+
+
+def too_many(detail: str, retry_after_s: float) -> Problem:
+    """`detail`: which limit it is, in one sentence."""
+    return Problem(429, detail, headers={"Retry-After": str(max(1, round(retry_after_s + 0.5)))})
+
+
+def unavailable(detail: str = TROUBLE, retry_after_s: float = 5) -> Problem:
+    return Problem(503, detail, headers={"Retry-After": str(max(1, round(retry_after_s + 0.5)))})
+
+
+def problem_response(problem: Problem) -> Response:
+    body = {"type": "about:blank", "title": problem.title, "status": problem.status_code, "detail": problem.detail, **problem.more}
+    return Response(msgspec.json.encode(body), problem.status_code, headers=problem.headers, media_type=MEDIA_TYPE)
+
+
+async def _http(request: Request, error: Exception) -> Response:
+    if isinstance(error, Problem):
+        return problem_response(error)
+    assert isinstance(error, HTTPException)
+    status = error.status_code
+    return problem_response(Problem(status, _SAID.get(status) or f"{HTTPStatus(status).phrase}.", headers=error.headers))
+
+
+async def _invalid(request: Request, error: Exception) -> Response:
+    assert isinstance(error, RequestValidationError)
+    errors: Sequence[Any] = error.errors()
+    found = [{"at": ".".join(str(step) for step in one["loc"]), "message": str(one["msg"])} for one in errors[:20]]
+    said = "; ".join(f"{one['at']}: {one['message']}" for one in found[:3])
+    return problem_response(Problem(422, f"The request is not as it must be: {said}"[:500], errors=found))
+
+
+async def _ours(request: Request, error: Exception) -> Response:
+    """Of the runtime and the database: what a caller did wrong is said, what failed on our side is not."""
+    assert isinstance(error, AgentError)
+    match error.kind:
+        case ErrorKind.BUSY:
+            return problem_response(Problem(409, "This is being worked on just now: wait for its end."))
+        case ErrorKind.RATE_LIMIT | ErrorKind.NETWORK | ErrorKind.TIMEOUT:
+            logger.warning("a request failed for now: %s", error.kind)
+            return problem_response(unavailable())
+        case _:
+            logger.error("a request failed", exc_info=error)
+            return problem_response(Problem(500, _SAID[500]))
+
+
+async def _bug(request: Request, error: Exception) -> Response:
+    return problem_response(Problem(500, _SAID[500]))
+
+
+HANDLERS: dict[Any, Any] = {HTTPException: _http, RequestValidationError: _invalid, AgentError: _ours, Exception: _bug}

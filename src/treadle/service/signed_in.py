@@ -1,0 +1,73 @@
+"""Whose request it is. The token is verified, and its login looked up each time: what was revoked is revoked. Entry: `SignedIn`.
+
+@router.get("/tasks")
+async def tasks(scope: SignedIn) -> …
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Annotated
+
+from fastapi import Depends
+from fastapi.security import HTTPAuthorizationCredentials, HTTPBearer
+from sqlmodel import Session, col, select
+from starlette.requests import Request
+
+from treadle.database.scope import Identity, Scope
+from treadle.database.tables import Login
+from treadle.service.problems import unauthorized
+from treadle.service.state import Service
+from treadle.types import now
+
+BEARER = HTTPBearer(scheme_name="bearer", bearerFormat="JWT", description="The access_token of POST /auth/login.", auto_error=False)
+
+
+@dataclass(frozen=True, slots=True)
+class Visitor:
+    """Who is signed in, and by which login."""
+
+    scope: Scope
+    login_id: str
+
+
+def service_of(request: Request) -> Service:
+    return request.app.state.service
+
+
+TheService = Annotated[Service, Depends(service_of)]
+
+
+async def visitor(request: Request, credentials: Annotated[HTTPAuthorizationCredentials | None, Depends(BEARER)]) -> Visitor:
+    """Raises Problem: 401 without a good token, 429 where this person has asked too often."""
+    service = service_of(request)
+    if credentials is None:
+        raise unauthorized()
+    found = await verified(service, credentials.credentials)
+    if found is None:
+        service.limits.stranger(request.client.host if request.client else "")
+        raise unauthorized("This token is not good, or not good any more: sign in again.")
+    service.limits.request(found.scope)
+    return found
+
+
+async def verified(service: Service, token: str) -> Visitor | None:
+    """None for a token that is not ours, and for a login that was revoked or is over."""
+    claims = service.tokens.verified(token, "access")
+    if claims is None:
+        return None
+
+    def alive(session: Session) -> bool:
+        row = session.exec(select(Login.account_id, Login.expires_at, Login.revoked_at).where(col(Login.id) == claims.login_id)).first()
+        return row is not None and row[0] == claims.account_id and row[2] is None and row[1] > now()
+
+    if not await service.database.run_unscoped(alive):
+        return None
+    return Visitor(Scope(Identity(claims.account_id, "token")), claims.login_id)
+
+
+async def signed_in(found: Annotated[Visitor, Depends(visitor)]) -> Scope:
+    return found.scope
+
+
+SignedIn = Annotated[Scope, Depends(signed_in)]

@@ -1,0 +1,62 @@
+"""Everything that requests share, opened with the application and closed with it. Entry: `Service`, found at `request.app.state.service`."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from contextlib import AsyncExitStack
+from typing import TYPE_CHECKING, Self
+
+import anyio
+
+from treadle.config import Config
+from treadle.database.database import Database
+from treadle.model import Model
+from treadle.runtime import Runtime
+from treadle.service.limits import Limits
+from treadle.service.metrics import Metrics
+from treadle.service.tokens import Tokens
+
+if TYPE_CHECKING:
+    from treadle.tasks.runner import AgentRunner
+
+
+class Service:
+    """An async context manager: `create_app`'s lifespan enters it. Nothing outlives it."""
+
+    def __init__(
+        self, config: Config, database: Database, runtime: Runtime, *, key: bytes, model: Model | str | None = None, agents: Sequence[str] = ()
+    ) -> None:
+        """`database` and `runtime` are entered and closed here. `key`: signs tokens. `model`: of the task assistant; None: the embedded one.
+
+        `agents`: names of the runtime's agents that are served beside `tasks`.
+        """
+        self.config = config
+        self.settings = config.service
+        self.database = database
+        self.runtime = runtime
+        self.model = model
+        self.agents = tuple(agents)
+        self.tokens = Tokens(key)
+        self.metrics = Metrics()
+        self.limits = Limits(self.settings.limits, database, self.metrics)
+        self.stopping = anyio.Event()
+        """Set when the service is about to end: open streams close, and tell their readers to come again; no run begins."""
+        self.runner: AgentRunner
+        """Set once it is open."""
+        self._stack = AsyncExitStack()
+
+    async def __aenter__(self) -> Self:
+        """Raises AgentError where the database or the journal cannot be used."""
+        from treadle.tasks.runner import AgentRunner  # noqa: PLC0415  with the tools, what an application needs last
+        from treadle.tasks.server import MCPToolServer  # noqa: PLC0415  likewise
+
+        async with AsyncExitStack() as stack:
+            await stack.enter_async_context(self.database)
+            await stack.enter_async_context(self.runtime)
+            self.runner = AgentRunner(self.database, MCPToolServer(self.database), self.model, runtime=self.runtime)
+            self._stack = stack.pop_all()
+        return self
+
+    async def __aexit__(self, *exc: object) -> None:
+        self.stopping.set()
+        await self._stack.aclose()

@@ -1,0 +1,107 @@
+"""Signed tokens: short ones that name a login, and the longer ones with which a new short one is fetched.
+
+That a login still counts is the database's to say (signed_in.py). Entry: `Tokens`, `signing_key`.
+"""
+
+from __future__ import annotations
+
+import os
+import secrets
+from collections.abc import Mapping
+from contextlib import suppress
+from datetime import datetime, timedelta
+from pathlib import Path
+from typing import Any, Literal, NamedTuple
+
+import jwt
+
+from treadle.errors import AgentError
+from treadle.types import now
+
+ALGORITHM = "HS256"
+ISSUER = "treadle"
+ACCESS_S = 15 * 60
+REFRESH_DAYS = 30
+KEY_BYTES = 32
+VARIABLE = "TREADLE_SERVICE_SECRET"
+
+_REQUIRED = ["exp", "iat", "sub", "sid", "aud", "iss"]
+_LONGEST = 2048
+"""Of a token that is looked at at all."""
+
+
+class Claims(NamedTuple):
+    account_id: str
+    login_id: str
+    nonce: str
+    """Of a refresh token: which one of its login."""
+
+
+class Tokens:
+    """Makes and verifies them. One algorithm, one key; what a token's own header says of keys is not looked at."""
+
+    def __init__(self, key: bytes) -> None:
+        assert len(key) >= KEY_BYTES, "a key of at least 32 bytes"
+        self._key = key
+
+    def access(self, account_id: str, login_id: str, *, at: datetime | None = None) -> str:
+        return self._signed("access", account_id, login_id, (at or now()), timedelta(seconds=ACCESS_S))
+
+    def refresh(self, account_id: str, login_id: str, nonce: str, *, expires_at: datetime) -> str:
+        at = now()
+        return self._signed("refresh", account_id, login_id, at, expires_at - at, jti=nonce)
+
+    def verified(self, token: str, use: Literal["access", "refresh"]) -> Claims | None:
+        """None for whatever is not one of ours, for this use, and in its time."""
+        if len(token) > _LONGEST:
+            return None
+        try:
+            claims = jwt.decode(token, self._key, algorithms=[ALGORITHM], audience=_audience(use), issuer=ISSUER, options={"require": _REQUIRED})
+        except (jwt.PyJWTError, ValueError):
+            return None
+        sub, sid, jti = claims["sub"], claims["sid"], claims.get("jti", "")
+        return Claims(sub, sid, jti) if isinstance(sub, str) and isinstance(sid, str) and isinstance(jti, str) else None
+
+    def _signed(self, use: str, account_id: str, login_id: str, at: datetime, lasts: timedelta, **more: str) -> str:
+        claims: dict[str, Any] = {"iss": ISSUER, "aud": _audience(use), "sub": account_id, "sid": login_id, "iat": at, "exp": at + lasts, **more}
+        return jwt.encode(claims, self._key, algorithm=ALGORITHM)
+
+
+def _audience(use: str) -> str:
+    return f"{ISSUER}/{use}"
+
+
+def signing_key(env: Mapping[str, str], home: Path) -> bytes:
+    """TREADLE_SERVICE_SECRET, else `service.key` in Treadle's own folder, which is made where there is none, for its owner only.
+
+    Raises AgentError(invalid) for a secret that is too short, and for a folder or file that cannot be used.
+    """
+    if (given := env.get(VARIABLE, "").strip()) != "":
+        if len(given.encode()) < KEY_BYTES:
+            raise AgentError("invalid", f"{VARIABLE} is too short: at least {KEY_BYTES} characters, as `openssl rand -hex 32` gives them")
+        return given.encode()
+    path = home / "service.key"
+    try:
+        home.mkdir(mode=0o700, parents=True, exist_ok=True)
+        with suppress(FileExistsError):
+            _make(path)
+        key = path.read_bytes()
+        if os.name == "posix" and path.stat().st_mode & 0o077:
+            path.chmod(0o600)
+    except OSError as e:
+        raise AgentError("invalid", f"the key of the service cannot be kept in {str(path)!r}: {e.strerror}: make it writable, or set {VARIABLE}") from e
+    if len(key) < KEY_BYTES:
+        raise AgentError("invalid", f"{str(path)!r} holds no key: delete it, and everybody signs in anew")
+    return key
+
+
+def _make(path: Path) -> None:
+    """Whole from the moment it is there: another process may be starting too."""
+    new = path.with_name(f"{path.name}.{secrets.token_hex(4)}")
+    descriptor = os.open(new, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600)
+    try:
+        with os.fdopen(descriptor, "wb") as file:
+            file.write(secrets.token_bytes(KEY_BYTES))
+        os.link(new, path)
+    finally:
+        new.unlink(missing_ok=True)
