@@ -13,6 +13,7 @@ from treadle.database.database import Database
 from treadle.model import Model
 from treadle.runtime import Runtime
 from treadle.service.limits import Limits
+from treadle.service.live import LiveRuns
 from treadle.service.metrics import Metrics
 from treadle.service.tokens import Tokens
 
@@ -41,6 +42,7 @@ class Service:
         self.limits = Limits(self.settings.limits, database, self.metrics)
         self.stopping = anyio.Event()
         """Set when the service is about to end: open streams close, and tell their readers to come again; no run begins."""
+        self.live = LiveRuns(self.stopping)
         self.runner: AgentRunner
         """Set once it is open."""
         self._stack = AsyncExitStack()
@@ -54,6 +56,7 @@ class Service:
             await stack.enter_async_context(self.database)
             await stack.enter_async_context(self.runtime)
             self.runner = AgentRunner(self.database, MCPToolServer(self.database), self.model, runtime=self.runtime)
+            await stack.enter_async_context(self.live.opened())
             self._stack = stack.pop_all()
         return self
 

@@ -1,0 +1,193 @@
+"""The runs that are under way here. Whoever follows one may leave: it is the service's, and goes on.
+
+Not here: what a run does (chat.py, runs.py), who is told of it (fan_out.py). Entry: `LiveRuns`.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections import Counter
+from collections.abc import AsyncGenerator, Awaitable, Callable
+from contextlib import asynccontextmanager
+from dataclasses import replace
+from typing import Final, TypeAlias
+
+import anyio
+from anyio.abc import TaskGroup
+
+from treadle.asking import ApprovalRequest, Approve, Deny
+from treadle.database.scope import Scope
+from treadle.events import Event
+from treadle.service.fan_out import Channels, Frame, Reader
+from treadle.service.sse import frame_of, said
+
+logger = logging.getLogger("treadle.service")
+
+DRAIN_S: Final = 10.0
+"""How long runs that are under way may go on when the service closes."""
+Decision: TypeAlias = Approve | Deny
+
+
+class Approvals:
+    """A person's answers to the calls of one run that wait for them, whichever comes first, the question or the answer."""
+
+    def __init__(self) -> None:
+        self._answers: dict[str, Decision] = {}
+        self._asked: dict[str, anyio.Event] = {}
+        self._closed = False
+
+    async def ask(self, request: ApprovalRequest) -> Decision:
+        """The run's approver: waits for an answer. Raises RuntimeError when the service closes; the call then stays open."""
+        news = self._asked.setdefault(request.call_id, anyio.Event())
+        if not self._closed:
+            await news.wait()
+        if (found := self._answers.get(request.call_id)) is None:
+            raise RuntimeError("the service is closing; the call goes on waiting")
+        return found
+
+    def answer(self, call_id: str, decision: Decision) -> bool:
+        """False where there is an answer already."""
+        if call_id in self._answers:
+            return False
+        self._answers[call_id] = decision
+        self._asked.setdefault(call_id, anyio.Event()).set()
+        return True
+
+    def is_asked(self, call_id: str) -> bool:
+        return call_id in self._asked
+
+    def close(self) -> None:
+        self._closed = True
+        for news in self._asked.values():
+            news.set()
+
+
+class LiveRun:
+    """One that is driven here."""
+
+    def __init__(self, run_id: str, scope: Scope, channels: Channels) -> None:
+        self.run_id, self.scope = run_id, scope
+        self.approvals = Approvals()
+        self.over = anyio.Event()
+        self.error: Exception | None = None
+        """What it ended with, where that is not an end of a run."""
+        self._channels = channels
+
+    def tell(self, event: Event) -> None:
+        """Whoever follows it."""
+        if self._channels.is_read(self.run_id):
+            self._channels.tell(self.run_id, frame_of(event, self.run_id))
+
+    def tell_frame(self, frame: Frame) -> None:
+        self._channels.tell(self.run_id, frame)
+
+
+Work: TypeAlias = Callable[[LiveRun], Awaitable[None]]
+
+
+class LiveRuns:
+    """Drives runs in tasks of its own. Usable from any task of one event loop, inside `opened`."""
+
+    def __init__(self, stopping: anyio.Event) -> None:
+        """`stopping`: set when the service is about to end."""
+        self.channels = Channels()
+        self._stopping = stopping
+        self._group: TaskGroup | None = None
+        self._runs: dict[str, LiveRun] = {}
+        self._of_user: Counter[str] = Counter()
+        self._idle = anyio.Event()
+
+    @asynccontextmanager
+    async def opened(self) -> AsyncGenerator[None]:
+        """At its end runs get a while to end by themselves, and what waits for a person is left waiting; what is left then is cancelled."""
+        async with anyio.create_task_group() as self._group:
+            self._group.start_soon(self.channels.beat)
+            self._group.start_soon(self._drain)
+            try:
+                yield
+            finally:
+                self._stopping.set()
+                with anyio.CancelScope(shield=True):
+                    await self._drain()
+                self._group.cancel_scope.cancel()
+
+    async def _drain(self) -> None:
+        """Once the service is about to end."""
+        await self._stopping.wait()
+        self.channels.close(but=self._runs)
+        for run in self._runs.values():
+            run.approvals.close()
+        with anyio.move_on_after(DRAIN_S):
+            while self._runs:
+                if self._idle.is_set():
+                    self._idle = anyio.Event()
+                await self._idle.wait()
+        self.channels.close()
+
+    # ------------------------------------------------------------ runs
+
+    def get(self, run_id: str) -> LiveRun | None:
+        return self._runs.get(run_id)
+
+    def count(self, scope: Scope) -> int:
+        """How many of this person's are under way."""
+        return self._of_user[scope.user_id]
+
+    def __len__(self) -> int:
+        return len(self._runs)
+
+    def start(self, run_id: str, scope: Scope, work: Work) -> LiveRun:
+        """`work` is awaited in a task of the service; what it raises is kept in `error`."""
+        assert self._group is not None, "runs are started while the service is open"
+        run = self._runs[run_id] = LiveRun(run_id, scope, self.channels)
+        if self._stopping.is_set():
+            run.approvals.close()
+        self._of_user[scope.user_id] += 1
+        self._group.start_soon(self._driven, run, work)
+        return run
+
+    def spawn(self, work: Callable[[], Awaitable[None]]) -> None:
+        """Something small that nobody waits for."""
+        assert self._group is not None, "work is started while the service is open"
+        self._group.start_soon(_logged, work)
+
+    async def _driven(self, run: LiveRun, work: Work) -> None:
+        try:
+            await work(run)
+        except Exception as e:  # the edge of a task
+            run.error = e
+            logger.warning("run %s could not be driven to its end", run.run_id, exc_info=e)
+        finally:
+            del self._runs[run.run_id]
+            self._of_user[run.scope.user_id] -= 1
+            if not self._of_user[run.scope.user_id]:
+                del self._of_user[run.scope.user_id]
+            run.over.set()
+            self._idle.set()
+
+    # ------------------------------------------------------------ tasks
+
+    def open_tasks(self, scope: Scope) -> Reader:
+        """Told each time this person's tasks have changed, by whomever."""
+        return self.channels.open(_tasks_of(scope))
+
+    def leave_tasks(self, scope: Scope, reader: Reader) -> None:
+        self.channels.leave(_tasks_of(scope), reader)
+
+    def tasks_changed(self, scope: Scope) -> None:
+        if self.channels.is_read(key := _tasks_of(scope)):
+            self.channels.tell(key, TASKS_CHANGED)
+
+
+TASKS_CHANGED: Final = replace(said("tasks", {}), lossy=True)
+
+
+def _tasks_of(scope: Scope) -> str:
+    return f"tasks of {scope.user_id}"
+
+
+async def _logged(work: Callable[[], Awaitable[None]]) -> None:
+    try:
+        await work()
+    except Exception:  # the edge of a task
+        logger.exception("work in the background failed")

@@ -1,0 +1,123 @@
+"""Server-sent events: how an event looks on the wire, where a client goes on, and the response that is a stream.
+
+Not here: who reads what (fan_out.py), and of which run (following.py). Entry: `frame_of`, `said`, `position_of`, `EventStream`.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Awaitable, Callable, Iterable
+from typing import Any, Final
+
+import anyio
+import msgspec
+from starlette.responses import Response
+from starlette.types import Receive, Scope, Send
+
+from treadle.events import DELTAS, Event, ToolProgress
+from treadle.service.fan_out import Frame, Position, Reader
+
+MEDIA_TYPE: Final = "text/event-stream"
+WRITE_TIMEOUT_S: Final = 10.0
+"""A client that takes nothing for so long is gone."""
+CHUNK_BYTES: Final = 65_536
+POSITION_PATTERN: Final = r"^[0-9]{1,15}(\.[0-9]{1,9})?$"
+_POSITION: Final = re.compile(POSITION_PATTERN)
+_HEADERS: Final = [
+    (b"content-type", b"text/event-stream; charset=utf-8"),
+    (b"cache-control", b"no-store"),
+    (b"x-accel-buffering", b"no"),
+]
+_LOSSY: Final = (*DELTAS, ToolProgress)
+_ENCODER: Final = msgspec.json.Encoder()
+
+
+def position_of(event_id: str) -> Position | None:
+    """`ENTRY.K`, or `ENTRY` for all of that entry's events; None for what is neither."""
+    if not _POSITION.match(event_id):
+        return None
+    entry, _, place = event_id.partition(".")
+    return int(entry), int(place) if place else 1_000_000_000
+
+
+def frame_of(event: Event, run_id: str) -> Frame:
+    """An event of a run, or of one that this run started: only the run's own can be gone on from."""
+    event_id = event.id if isinstance(event.id, str) else None
+    own = event.run_id == run_id
+    data = _written(_type_of(event), _ENCODER.encode(event), event_id if own else None)
+    position = position_of(event_id) if event_id is not None else None
+    return Frame(data, event.run_id, position, lossy=isinstance(event, _LOSSY) and event_id is None)
+
+
+def said(kind: str, value: Any, *, last: bool = False) -> Frame:
+    """What is no event of a run."""
+    return Frame(_written(kind, _ENCODER.encode(value), None), last=last)
+
+
+def _type_of(event: Event) -> str:
+    return str(type(event).__struct_config__.tag)
+
+
+def _written(kind: str, data: bytes, event_id: str | None) -> bytes:
+    """JSON on one line has no line end in it: nothing that is said can end the field."""
+    head = b"" if event_id is None else b"id: %s\n" % event_id.encode()
+    return b"%sevent: %s\ndata: %s\n\n" % (head, kind.encode(), data)
+
+
+class EventStream(Response):
+    """Plain ASGI, two tasks for each stream, one of which only waits for the client to leave.
+
+    `before` is sent first, then what the reader is told. `over` is called once, however the stream ends.
+    """
+
+    media_type = MEDIA_TYPE
+
+    def __init__(self, reader: Reader, before: Iterable[Frame] = (), *, over: Callable[[], Awaitable[None]]) -> None:
+        super().__init__()
+        self._reader, self._before, self._over = reader, before, over
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        try:
+            headers = [*_HEADERS, *((name, value) for name, value in self.raw_headers if name not in (b"content-length", b"content-type"))]
+            async with anyio.create_task_group() as group:
+                group.start_soon(_until_gone, receive, group.cancel_scope)
+                await send({"type": "http.response.start", "status": self.status_code, "headers": headers})
+                await self._send(send)
+                group.cancel_scope.cancel()
+        finally:
+            with anyio.CancelScope(shield=True):
+                await self._over()
+
+    async def _send(self, send: Send) -> None:
+        """Ends without the last message where the client took nothing: the server then closes the connection."""
+        try:
+            for chunk in _chunks(self._before):
+                await _write(send, chunk)
+            self._before = ()
+            while (data := await self._reader.read()) is not None:
+                await _write(send, data)
+            await send({"type": "http.response.body", "body": b"", "more_body": False})
+        except TimeoutError:
+            self._reader.close()
+
+
+async def _write(send: Send, data: bytes) -> None:
+    with anyio.fail_after(WRITE_TIMEOUT_S):
+        await send({"type": "http.response.body", "body": data, "more_body": True})
+
+
+async def _until_gone(receive: Receive, scope: anyio.CancelScope) -> None:
+    while (await receive())["type"] != "http.disconnect":
+        pass
+    scope.cancel()
+
+
+def _chunks(frames: Iterable[Frame]) -> Iterable[bytes]:
+    chunk = bytearray()
+    for frame in frames:
+        chunk += frame.data
+        if len(chunk) >= CHUNK_BYTES:
+            yield bytes(chunk)
+            chunk.clear()
+    if chunk:
+        yield bytes(chunk)
