@@ -21,7 +21,7 @@ from treadle.config import Config
 from treadle.entries import Fork, RunStarted
 from treadle.errors import AgentError
 from treadle.execution import without_images
-from treadle.hooks import Hook, Hooks
+from treadle.hooks import Hook, hooks_of
 from treadle.journal import Journal
 from treadle.journals.memory import MemoryJournal
 from treadle.message import Message, encode_json
@@ -164,7 +164,7 @@ class Assembly:
             "answer": agent.answer,
             "completion": agent.completion,
             "more_tools": more,
-            "hooks": Hooks((*self.hooks, *agent.hooks)),
+            "hooks": hooks_of(self.hooks, agent.hooks),
             "prices": chosen.prices,
             "windows": chosen.windows,
             "summarisers": partial(self._summarisers, chosen, asker),

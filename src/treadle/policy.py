@@ -36,16 +36,33 @@ class Permissions:
     """The user's home folder; empty: nobody knows it, and `~` stands for nothing."""
     readable: Callable[[], Sequence[Path]] = _nothing
     """Folders outside the workspace that may be read: long outputs, the user's own skills."""
-    sealed: tuple[str, ...] = ()
+    sealed: Callable[[], tuple[str, ...]] = tuple
     """Folders that nothing may write: Treadle's own."""
+
+    def also_reading(self, readable: Callable[[], Sequence[Path]]) -> Permissions:
+        """The same for one run, and these folders may be read too."""
+        return Permissions(rules=self.rules, home=self.home, readable=lambda: (*readable(), *self.readable()), sealed=self.sealed)
 
 
 NO_PERMISSIONS = Permissions()
 
 
-def permissions_of(
-    *, allow: Iterable[str] = (), ask: Iterable[str] = (), deny: Iterable[str] = (), own: str | None = None, readable: Callable[[], Sequence[Path]] = _nothing
-) -> Permissions:
+class _Own:
+    """Treadle's own folder."""
+
+    def __init__(self, folder: str) -> None:
+        self._folder = os.path.abspath(folder)
+        self._names = (self._folder,)
+        self.names()
+
+    def names(self) -> tuple[str, ...]:
+        """All that it was seen to have: where it led once stays sealed, and where it leads now is."""
+        if (real := os.path.realpath(self._folder)) not in self._names:
+            self._names = (*self._names, real)
+        return self._names
+
+
+def permissions_of(*, allow: Iterable[str] = (), ask: Iterable[str] = (), deny: Iterable[str] = (), own: str | None = None) -> Permissions:
     """From what a configuration says. `own`: Treadle's own folder, in which nothing is written but by Treadle, and skills are read.
 
     Raises AgentError(invalid) for a rule that is none.
@@ -54,9 +71,11 @@ def permissions_of(
         rules = Rules.read(allow=allow, ask=ask, deny=deny)
     except BadRule as e:
         raise AgentError("invalid", f"permissions: {e.text!r} is no rule; a rule is one {e}") from e
-    skills = () if own is None else (Path(own) / "skills",)
-    sealed = () if own is None else (os.path.abspath(own), os.path.realpath(own))
-    return Permissions(rules=rules, home=os.path.expanduser("~"), readable=lambda: (*readable(), *skills), sealed=sealed)
+    home = os.path.expanduser("~")
+    if own is None:
+        return Permissions(rules=rules, home=home)
+    skills = (Path(own) / "skills",)
+    return Permissions(rules=rules, home=home, readable=lambda: skills, sealed=_Own(own).names)
 
 
 @dataclass(frozen=True, slots=True)

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import os
 import re
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 from functools import cached_property
 from typing import Literal
@@ -37,8 +37,8 @@ class Reach:
     rules: Rules = NO_RULES
     readable: tuple[str, ...] = ()
     """Folders and files outside the workspace that may be read all the same: where long outputs went."""
-    sealed: tuple[str, ...] = ()
-    """Folders that nothing may write, such as Treadle's own."""
+    sealed: Callable[[], tuple[str, ...]] = tuple
+    """Folders that nothing may write, such as Treadle's own; asked when something is to be written."""
     _seen: dict[str, str] = field(default_factory=dict[str, str], compare=False, repr=False)
 
     @cached_property
@@ -146,7 +146,7 @@ class Reach:
         return self.rules.of_path(rules, about, places, self.root, self.home) if rules else None
 
     def _guard(self, places: tuple[str, ...]) -> Guard | None:
-        if any(place == own or place.startswith(own + "/") for own in self.sealed for place in places):
+        if any(place == own or place.startswith(own + "/") for own in self.sealed() for place in places):
             return Guard.SEALED
         order = [Guard.REVIEWED, Guard.INSTRUCTS, Guard.SEALED]
         found = [guard for place in self._below_root(places) if (guard := guard_of(place)) is not None]

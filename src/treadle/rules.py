@@ -198,6 +198,9 @@ def _follow(wanted: Sequence[str], words: Sequence[str]) -> bool:
 # ---------------------------------------------------------------- all rules of a run
 
 
+PATTERNS_KEPT = 1_000
+
+
 @dataclass(frozen=True)
 class Rules:
     """What a user has said. Deny counts over ask, ask over allow."""
@@ -239,6 +242,8 @@ class Rules:
         key = (rule, workspace, home)
         found = self._patterns.get(key)
         if found is None:
+            if len(self._patterns) == PATTERNS_KEPT:  # of workspaces whose runs are over
+                self._patterns.clear()
             found = rule.path_pattern(workspace, home)
             if rule not in self.allow:
                 found = re.compile(found.pattern, found.flags | re.IGNORECASE)

@@ -69,9 +69,22 @@ class Toolboxes:
         """Other credentials, from the next run on. `secrets`: no child process has them in its environment."""
         self._config, self.redactor = config, redactor
         self.environment = child_environment(secrets)
+        self._own: Path | None = None
+        self._permissions: Permissions | None = None
 
     def own_folder(self) -> Path:
-        return Path(self._config.home or home(os.environ))
+        """Raises AgentError(invalid) as `home` does."""
+        if self._own is None:
+            self._own = Path(self._config.home or home(os.environ))
+        return self._own
+
+    @property
+    def permissions(self) -> Permissions:
+        """As the configuration has them. Raises AgentError(invalid) for a rule that is none."""
+        if self._permissions is None:
+            said = self._config.permissions
+            self._permissions = permissions_of(allow=said.allow, ask=said.ask, deny=said.deny, own=str(self.own_folder()))
+        return self._permissions
 
     @cached_property
     def undo(self) -> Undo | None:
@@ -92,22 +105,18 @@ class Toolboxes:
             clean=self.redact,
             context=contexts.make,
             definitions=registry.definitions(),
-            permissions=self.grants.over(plan.family, self._permissions(spill)),
+            permissions=self.grants.over(plan.family, self.permissions.also_reading(lambda: spill.directories)),
             takes_images="images" not in plan.model.refuses,
             on_ask=plan.on_ask,
             sandbox=self.confining.sandbox_for(agent),
             has_completion=plan.completion,
             hooks=plan.hooks,
-            hooked=plan.hooked,
-            learned=self.confining.warner(plan.mode, feed),
+            hooked=plan.hooked if plan.hooks else None,
             traced=UNTRACED if self.tracer is NO_TRACER else Traced(self.tracer, _traced(agent, plan)),
         )
+        if toolbox.sandbox is not None:
+            toolbox.learned = self.confining.warner(plan.mode, feed)
         return self.grants.follow(plan, toolbox)
-
-    def _permissions(self, spill: Spill) -> Permissions:
-        """Of a run that begins now. Raises AgentError(invalid) for a rule that is none."""
-        said = self._config.permissions
-        return permissions_of(allow=said.allow, ask=said.ask, deny=said.deny, own=str(self.own_folder()), readable=lambda: spill.directories)
 
     def _inside(self) -> Inside:
         """The same for all runs of one event loop."""

@@ -212,7 +212,7 @@ def test_a_guarded_file_behind_a_link_is_guarded(project: Path) -> None:
 
 
 def test_own_folders_are_sealed_whatever_they_are_called(project: Path) -> None:
-    permissions = Permissions(sealed=(str(project.resolve() / "own"),))
+    permissions = Permissions(sealed=lambda: (str(project.resolve() / "own"),))
     assert decide("full", Gated("once", touches=writing("own/config.yaml")), {}, project, permissions).verdict == "deny"
 
 

@@ -64,9 +64,22 @@ def test_a_name_of_treadles_own_folder_that_leads_elsewhere_later_is_sealed_stil
     assert decide("full", Gated("once", touches=writing(real / "x")), {}, place, said).verdict == "deny"
 
 
+def test_where_treadles_own_folder_leads_meanwhile_is_sealed_too(tmp_path: Path) -> None:
+    old, new, name, place = (tmp_path.resolve() / each for each in ("old", "new", "own", "work"))
+    for folder in (old, new, place):
+        folder.mkdir()
+    name.symlink_to(old)
+    said = permissions_of(own=str(name))
+    assert decide("full", Gated("once", touches=writing(new / "x")), {}, place, said).verdict == "allow"
+    name.unlink()
+    name.symlink_to(new)
+    for own in (name, old, new):
+        assert decide("full", Gated("once", touches=writing(own / "x")), {}, place, said).verdict == "deny"
+
+
 def test_folders_that_may_be_read_are_asked_for_at_each_call(tmp_path: Path) -> None:
     spilled: list[Path] = []
-    said = permissions_of(readable=lambda: spilled, own=str(tmp_path / "own"))
+    said = permissions_of(own=str(tmp_path / "own")).also_reading(lambda: spilled)
     tool = Gated("pure", touches=reading(tmp_path / "spill/x", tmp_path / "own/skills"))
     assert decide("ask", tool, {}, tmp_path / "work", said).verdict == "ask"
     spilled.append(tmp_path.resolve() / "spill")

@@ -29,7 +29,7 @@ def root(tmp_path: Path) -> Path:
 
 def at(root: Path | str, *, readable: tuple[str, ...] = (), sealed: tuple[str, ...] = (), **rules: list[str]) -> Reach:
     said = Rules.read(allow=rules.get("allow", ()), ask=rules.get("ask", ()), deny=rules.get("deny", ()))
-    return Reach(str(root), HOME, said, readable, sealed)
+    return Reach(str(root), HOME, said, readable, lambda: sealed)
 
 
 # ---------------------------------------------------------------- where

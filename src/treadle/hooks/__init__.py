@@ -17,6 +17,7 @@ from typing import TYPE_CHECKING, Any
 from treadle.hooks.chain import NO_HOOKS as NO_HOOKS
 from treadle.hooks.chain import Hooks as Hooks
 from treadle.hooks.chain import checked_hooks as checked_hooks
+from treadle.hooks.chain import hooks_of as hooks_of
 from treadle.hooks.hook import Add as Add
 from treadle.hooks.hook import AfterModel as AfterModel
 from treadle.hooks.hook import Answer as Answer

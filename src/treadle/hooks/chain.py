@@ -185,6 +185,11 @@ class Hooks:
 NO_HOOKS = Hooks()
 
 
+def hooks_of(runtime: Sequence[Hook], agent: Sequence[Hook]) -> Hooks:
+    """Those of one run."""
+    return Hooks((*runtime, *agent)) if runtime or agent else NO_HOOKS
+
+
 async def _asked(hook: Hook, point: str, *told: Any, wrap: bool = True) -> Any:
     """Raises AgentError(agent) where it fails or gives what this point cannot be given; without `wrap` what the hook itself raised."""
     try:
