@@ -1,0 +1,123 @@
+"""Which titles a person means by some words: the same title, then the beginnings of words, then words that are spelled nearly so.
+
+Case, width and punctuation do not matter. Entry: `meant`, `holding`.
+"""
+
+from __future__ import annotations
+
+import unicodedata
+from collections.abc import Callable, Sequence
+from functools import lru_cache
+from typing import Final, TypeAlias
+
+Words: TypeAlias = tuple[str, ...]
+
+WORDS_MOST: Final = 20
+"""Of what is looked for: further ones are not looked at."""
+_PASSED_OVER: Final = frozenset({"a", "an", "the", "my", "task", "tasks", "todo", "item", "about", "called", "named", "that", "this", "one", "to", "for"})
+"""In what is looked for, where it leads to nothing otherwise."""
+_APOSTROPHES: Final = frozenset("'`\u2019\u02bc\xb4")
+_LETTERS_FOR_ONE: Final = 4
+_LETTERS_FOR_TWO: Final = 8
+_PIECE_CHARS: Final = 3
+"""Shorter ones are not looked for inside of words, but in scripts that write none apart."""
+
+
+def meant(query: str, titles: Sequence[str]) -> list[int]:
+    """The places of the titles that fit best, in order; several that fit equally well are all given."""
+    wanted = folded(query)[:WORDS_MOST]
+    if not wanted:
+        return []
+    fewer = tuple(word for word in wanted if word not in _PASSED_OVER)
+    ways: list[Callable[[], list[int]]] = [lambda: [at for at, title in enumerate(titles) if folded(title) == wanted], lambda: _beginning(wanted, titles)]
+    if fewer and fewer != wanted:
+        ways += [lambda: [at for at, title in enumerate(titles) if folded(title) == fewer], lambda: _beginning(fewer, titles)]
+    ways += [lambda: _inside(query, titles), lambda: _nearly(wanted, titles), lambda: _nearly(fewer, titles)]
+    return next((found for way in ways if (found := way())), list[int]())
+
+
+def holding(query: str, texts: Sequence[str]) -> list[int]:
+    """The places of all texts that hold the words, or where there is none, that hold words which are spelled nearly so."""
+    wanted = folded(query)[:WORDS_MOST]
+    if not wanted:
+        return []
+    found = {*_beginning(wanted, texts), *_inside(query, texts)}
+    return sorted(found) or _nearly(wanted, texts)
+
+
+@lru_cache(maxsize=8192)
+def folded(text: str) -> Words:
+    """Its words; of a text without letters and digits, such as one emoji, what stands between its spaces."""
+    plain = _level(text)
+    kept = (c if c.isalnum() or unicodedata.category(c)[0] == "M" else "" if c in _APOSTROPHES else " " for c in plain)
+    return tuple("".join(kept).split()) or tuple(plain.split())
+
+
+def _level(text: str) -> str:
+    return unicodedata.normalize("NFKC", unicodedata.normalize("NFKC", text).casefold())
+
+
+def _beginning(wanted: Words, texts: Sequence[str]) -> list[int]:
+    return [at for at, text in enumerate(texts) if all(any(word.startswith(piece) for word in folded(text)) for piece in wanted)]
+
+
+def _inside(query: str, texts: Sequence[str]) -> list[int]:
+    piece = _level(query).strip()
+    if len(piece) < _PIECE_CHARS and piece.isascii():
+        return []
+    return [at for at, text in enumerate(texts) if piece in _level(text)]
+
+
+# ---------------------------------------------------------------- typing errors
+
+
+def _nearly(wanted: Words, texts: Sequence[str]) -> list[int]:
+    """Those with the fewest slips."""
+    known: dict[tuple[str, str], int | None] = {}
+    slips = {at: sum_ for at, text in enumerate(texts) if (sum_ := _slips_of(wanted, folded(text), known)) is not None} if wanted else {}
+    least = min(slips.values(), default=0)
+    return [at for at, count in slips.items() if count == least]
+
+
+def _slips_of(wanted: Words, words: Words, known: dict[tuple[str, str], int | None]) -> int | None:
+    """How many letters are wrong; None where a word is not there at all."""
+    total = 0
+    for piece in wanted:
+        best: int | None = None
+        for word in words:
+            pair = (piece, word)
+            if pair not in known:
+                known[pair] = _slips(piece, word)
+            count = known[pair]
+            best = count if best is None or (count is not None and count < best) else best
+        if best is None:
+            return None
+        total += best
+    return total
+
+
+def _slips(piece: str, word: str) -> int | None:
+    if word.startswith(piece):
+        return 0
+    longer = max(len(piece), len(word))
+    allowed = 0 if longer < _LETTERS_FOR_ONE else 1 if longer < _LETTERS_FOR_TWO else 2
+    if allowed == 0 or abs(len(piece) - len(word)) > allowed or piece.isdecimal():
+        return None
+    count = _distance(piece, word, allowed)
+    return count if count <= allowed else None
+
+
+def _distance(one: str, other: str, most: int) -> int:
+    """Letters that are missing, too many, wrong, or changed places with their neighbour; anything above `most` is `most` + 1."""
+    before: list[int] = []
+    row = list(range(len(other) + 1))
+    for i, letter in enumerate(one, 1):
+        older, before, row = before, row, [i]
+        for j, there in enumerate(other, 1):
+            cost = min(before[j] + 1, row[j - 1] + 1, before[j - 1] + (letter != there))
+            if older and j > 1 and letter == other[j - 2] and one[i - 2] == there:
+                cost = min(cost, older[j - 2] + 1)
+            row.append(cost)
+        if min(row) > most:
+            return most + 1
+    return min(row[-1], most + 1)

@@ -1,0 +1,187 @@
+"""The eight task tools on behalf of one user, for the loop in this process and for whatever carries the protocol (over_mcp.py).
+
+Who the user is stands in the `Caller`, bound by whoever serves; no tool takes one. Entry: `MCPToolServer`.
+"""
+
+from __future__ import annotations
+
+import logging
+import traceback
+from collections.abc import Callable, Mapping
+from datetime import date, datetime
+from pathlib import Path
+from typing import Any, Final
+
+import msgspec
+from sqlalchemy.exc import IntegrityError
+from sqlmodel import Session
+
+from treadle.database.database import Database
+from treadle.database.scope import Scope
+from treadle.errors import AgentError
+from treadle.json_text import JsonText
+from treadle.model import ToolDefinition
+from treadle.tasks.acts import Desk, act, refused
+from treadle.tasks.caller import Caller, Failure, ToolResponse
+from treadle.tasks.schemas import TOOLS, ToolSchema
+from treadle.tasks.store import TaskStore
+from treadle.tooling import NOTHING_TOUCHED, InvalidArguments, ProbeAnswer, Tool, ToolContext, ToolFailed, Touched, unknown_tool
+from treadle.types import Effect, now
+
+logger: Final = logging.getLogger("treadle")
+
+TROUBLE: Final = "I'm having a bit of trouble right now. Please try again."
+MAX_OUTPUT_CHARS: Final = 60_000
+"""A list is cut to much less (acts.py)."""
+
+
+class MCPToolServer:
+    """One handler for all calls. Holds nothing of any user."""
+
+    def __init__(
+        self,
+        session_factory: Callable[[], Session] | Database,
+        *,
+        clock: Callable[[], datetime] = now,
+        changed: Callable[[Scope], None] | None = None,
+    ) -> None:
+        """`session_factory` gives sessions over a database that has our tables. `changed` is told, in the event loop, whose tasks a call has changed."""
+        self.database: Final = session_factory if isinstance(session_factory, Database) else Database(session_factory)
+        self.tools: Final[tuple[Tool[Caller], ...]] = tuple(TaskTool(self, schema) for schema in TOOLS.values())
+        self.changed = changed
+        self._clock = clock
+        self._purged: dict[str, date] = {}
+
+    async def call(
+        self, caller: Caller, name: str, arguments: Mapping[str, Any], *, key: str | None = None, run_id: str | None = None, code: str | None = None
+    ) -> ToolResponse:
+        """Raises nothing but cancellation, which waits for what has begun.
+
+        `key`: a call that is repeated with it gives what it gave, and changes nothing. `code`: of a plain MCP client, whose person said yes.
+        """
+        schema = TOOLS.get(name)
+        if schema is None:
+            return _invalid(unknown_tool(name, list(TOOLS)))
+        try:
+            fitting = schema.check(dict(arguments))
+        except InvalidArguments as e:
+            return _invalid(e.message)
+        code = fitting.pop("confirm", None) or code
+        try:
+            return await self._acted(caller, name, fitting, key=key, run_id=run_id, code=code)
+        except AgentError as e:
+            return _invalid(e.message) if e.kind == "invalid" else _failed(name, e)
+        except Exception as e:  # noqa: BLE001  the edge of a call: its failure is told in one sentence
+            return _failed(name, e)
+
+    async def _acted(self, caller: Caller, name: str, arguments: Mapping[str, Any], *, key: str | None, run_id: str | None, code: str | None) -> ToolResponse:
+        def work(session: Session) -> tuple[ToolResponse, bool]:
+            store = TaskStore(session, caller.scope, key=key, run_id=run_id, by_person=caller.by_person, clock=self._clock)
+            if TOOLS[name].effect != "pure" and (result := store.changes.result_of(key)) is not None:
+                return msgspec.convert(result, ToolResponse), False
+            response = act(Desk(session, store, caller, run_id, code, self._clock), name, arguments)
+            if store.written is not None:
+                store.written.result = msgspec.to_builtins(response)
+                session.add(store.written)
+                if purges:
+                    store.changes.purge()
+            return response, store.written is not None
+
+        purges = self._is_to_be_purged(caller.scope)
+        try:
+            response, has_changed = await self.database.run(caller.scope, work)
+        except IntegrityError:  # the same call at the same time, and the other one was first
+            response, has_changed = await self.database.run(caller.scope, work)
+        if has_changed and self.changed is not None:
+            self.changed(caller.scope)
+        return response
+
+    def _is_to_be_purged(self, scope: Scope) -> bool:
+        """Once a day for each user who changes something."""
+        today = self._clock().date()
+        if self._purged.get(scope.user_id) == today:
+            return False
+        if len(self._purged) >= _REMEMBERED_MOST:
+            self._purged.clear()
+        self._purged[scope.user_id] = today
+        return True
+
+
+_REMEMBERED_MOST: Final = 10_000
+
+
+class TaskTool:
+    """One of the tools, for the loop. Its deps are the `Caller`."""
+
+    def __init__(self, server: MCPToolServer, schema: ToolSchema) -> None:
+        self._server, self._schema = server, schema
+
+    @property
+    def definition(self) -> ToolDefinition:
+        return self._schema.definition
+
+    @property
+    def name(self) -> str:
+        return self._schema.name
+
+    @property
+    def effect(self) -> Effect:
+        return self._schema.effect
+
+    @property
+    def parallel(self) -> bool:
+        return False
+
+    @property
+    def timeout_s(self) -> float | None:
+        return None
+
+    @property
+    def needs_approval(self) -> bool:
+        """What needs the person's word asks for it itself."""
+        return False
+
+    @property
+    def max_output(self) -> int:
+        return MAX_OUTPUT_CHARS
+
+    def parse(self, arguments_json: JsonText) -> dict[str, Any]:
+        """Raises InvalidArguments, whose words are a response as every other."""
+        try:
+            return self._schema.parse(arguments_json)
+        except InvalidArguments as e:
+            raise InvalidArguments(as_text(_invalid(e.message))) from e
+
+    def touches(self, arguments: Any, cwd: Path) -> Touched | None:
+        return NOTHING_TOUCHED
+
+    async def execute(self, ctx: ToolContext[Caller], arguments: Any) -> str:
+        """The response as JSON. What a model gives as `confirm` counts for nothing where a person answers by their own message."""
+        response = await self._server.call(ctx.deps, self.name, arguments, key=ctx.idempotency_key, run_id=ctx.run_id)
+        if is_error(response):
+            raise ToolFailed(as_text(response))
+        return as_text(response)
+
+    async def probe(self, ctx: ToolContext[Caller], arguments: Any) -> ProbeAnswer:
+        """None: a repeated call is safe."""
+        return None
+
+
+def as_text(response: ToolResponse) -> str:
+    return msgspec.json.encode(response).decode()
+
+
+def is_error(response: ToolResponse) -> bool:
+    """Of invalid and failed only: all else is an answer."""
+    return response.error is not None and response.error.code in ("invalid", "failed")
+
+
+def _invalid(message: str) -> ToolResponse:
+    return refused(Failure(code="invalid", message=message))
+
+
+def _failed(name: str, error: Exception) -> ToolResponse:
+    """Where it went wrong stands in the log; not what the error says, which may hold what a person wrote."""
+    where = "".join(traceback.format_tb(error.__traceback__))
+    logger.error("the task tool %s failed with %s:\n%s", name, type(error).__name__, where)
+    return refused(Failure(code="failed", message=TROUBLE))
