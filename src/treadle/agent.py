@@ -108,7 +108,7 @@ class Agent(Generic[Deps, Out]):
                 raise AgentError("invalid", f"agent {self.name!r}: the input {name!r} has the type {declared.type!r}; use one of: {', '.join(_TYPES)}")
             if declared.default is not None:
                 self._check(name, declared, declared.default)
-        if self.inputs and (unknown := sorted(self._holes() - set(self.inputs))):
+        if self.inputs and (unknown := sorted(self._holes - set(self.inputs))):
             declared = ", ".join(self.inputs)
             raise AgentError("invalid", f"agent {self.name!r} uses ${{{unknown[0]}}}, which is not among its declared inputs ({declared})")
 
@@ -122,7 +122,7 @@ class Agent(Generic[Deps, Out]):
     def needs(self) -> list[str]:
         """Inputs that a run has to be given."""
         given = {name for name, declared in self.inputs.items() if not declared.required or declared.default is not None}
-        return sorted((self._holes() | set(self.inputs)) - given)
+        return sorted((self._holes | set(self.inputs)) - given)
 
     def _check_kinds(self) -> None:
         """The commonest mix-ups of whoever has no type checker; each would fail much later, and say something else."""
@@ -179,9 +179,10 @@ class Agent(Generic[Deps, Out]):
         if missing := sorted(name for name in _TOOL_MEMBERS.difference(has) if not hasattr(one, name)):
             raise AgentError("invalid", f"agent {self.name!r}: {one!r} is no whole tool: it lacks {', '.join(missing)} (the protocol treadle.Tool)")
 
-    def _holes(self) -> set[str]:
+    @cached_property
+    def _holes(self) -> frozenset[str]:
         texts = [self.instructions, *(block.text for block in self.context), *(m.text for m in self.messages)]
-        return {name for text in texts for name in _HOLE.findall(text) if name}
+        return frozenset(name for text in texts for name in _HOLE.findall(text) if name)
 
     def values(self, given: Mapping[str, Any]) -> dict[str, Any]:
         """The inputs of a run, defaults filled in. Raises AgentError(invalid) for one that is missing, unknown or of the wrong type."""
@@ -195,7 +196,7 @@ class Agent(Generic[Deps, Out]):
                 values[name] = "" if declared.default is None else declared.default
         if self.inputs and (unknown := sorted(set(given) - set(self.inputs))):
             raise AgentError("invalid", f"agent {self.name!r} has no input {unknown[0]!r}; it has: {', '.join(self.inputs)}")
-        wanted = self._holes() | {name for name, declared in self.inputs.items() if declared.required}
+        wanted = self._holes | {name for name, declared in self.inputs.items() if declared.required}
         if missing := sorted(wanted - set(values)):
             raise AgentError("invalid", f"agent {self.name!r} needs the input(s) {', '.join(missing)}: pass inputs={{{missing[0]!r}: ...}}")
         for name, value in values.items():

@@ -44,6 +44,8 @@ from treadle.window import window
 _LAST = Settings(max_tokens=DEFAULT_MAX_TOKENS)
 DEFAULT_LIMITS = Limits(turns=100)
 """Where nobody gives limits."""
+_WORDS = (("on_ask", get_args(OnAsk)), ("on_unknown", get_args(OnUnknown)))
+_MODES = get_args(Mode)
 
 
 class Assembly:
@@ -58,6 +60,7 @@ class Assembly:
         self.toolboxes = Toolboxes(config, self.redactor, clock, forgets=isinstance(journal, MemoryJournal))
         self.served = Served(self.toolboxes.own_folder, lambda: self.toolboxes.environment, self._learn)
         self._choice = ModelChoice(config, self.models, journal)
+        self._settings = config.defaults.settings.over(_LAST)
         self.hooks: tuple[Hook, ...] = ()
         """Of all runs."""
 
@@ -66,6 +69,7 @@ class Assembly:
         self.config = config
         self.models.use(config)
         self._choice = ModelChoice(config, self.models, self.journal)
+        self._settings = config.defaults.settings.over(_LAST)
         self._hide()
 
     def _learn(self, secrets: frozenset[str]) -> None:
@@ -127,7 +131,7 @@ class Assembly:
             if agent.fingerprint == state.agent_hash
             else [f"agent {agent.name!r} has changed since this run was last driven: it goes on with what it is now"]
         )
-        settings, dropped = _settings(NOTHING_SET, started.settings.over(_typed(agent)), chosen.model)
+        settings, dropped = _settings(NOTHING_SET, started.settings.over(_typed(agent)).over(_LAST), chosen.model)
         await self._count_children(started.run_id, state)
         return Plan(
             run_id=started.run_id,
@@ -206,7 +210,7 @@ class Assembly:
         if "images" in chosen.model.refuses:
             prompt = prompt.with_parts(without_images(prompt.parts))
         wanted = options.get("settings", NOTHING_SET).over(_typed(agent))
-        settings, warnings = _settings(wanted, agent.settings.over(self.config.defaults.settings), chosen.model)
+        settings, warnings = _settings(wanted, agent.settings.over(self._settings), chosen.model)
         more, missed = await self._more_tools(agent)
         return Plan(
             run_id=run_id,
@@ -286,11 +290,13 @@ def _started(state: RunState) -> RunStarted:
 
 
 def _settings(call: Settings, lower: Settings, model: Model) -> tuple[Settings, tuple[str, ...]]:
-    """Call, agent, configuration, then 8192 tokens. What the model refuses is an error on the call, else dropped with a warning."""
-    if wrong := sorted(call.given & model.refuses):
+    """Those of the call over those of agent and configuration. What the model refuses is an error on the call, else dropped with a warning."""
+    refuses = model.refuses
+    if refuses and (wrong := sorted(call.given & refuses)):
         raise AgentError("invalid", f"{model.name} does not take {wrong[0]}: leave it out")
-    settings = call.over(lower).over(_LAST)
-    dropped = sorted(settings.given & model.refuses)
+    settings = call.over(lower)
+    if not (dropped := sorted(settings.given & refuses) if refuses else []):
+        return settings, ()
     settings = msgspec.structs.replace(settings, **dict.fromkeys(dropped))
     return settings, tuple(f"{model.name} does not take {name}: it was left out" for name in dropped)
 
@@ -308,7 +314,7 @@ def _over(call: Limits | None, lower: Limits) -> Limits:
 
 def _check_words(options: Mapping[str, Any]) -> None:
     """What the journal keeps of them, and could not read again."""
-    for name, words in (("on_ask", get_args(OnAsk)), ("on_unknown", get_args(OnUnknown))):
+    for name, words in _WORDS:
         if options.get(name) not in (None, *words):
             raise AgentError("invalid", f"{name}={options[name]!r} is none of: {', '.join(words)}")
     if not isinstance(options.get("user_id"), str | None):
@@ -317,8 +323,8 @@ def _check_words(options: Mapping[str, Any]) -> None:
 
 def checked_mode(mode: str) -> Mode:
     """Raises AgentError(invalid)."""
-    if mode not in get_args(Mode):
-        raise AgentError("invalid", f"mode={mode!r} is none of: {', '.join(get_args(Mode))}")
+    if mode not in _MODES:
+        raise AgentError("invalid", f"mode={mode!r} is none of: {', '.join(_MODES)}")
     return mode  # pyright: ignore[reportReturnType]  it is one of them
 
 

@@ -82,8 +82,9 @@ class Ledger:
 
     @limits.setter
     def limits(self, limits: Limits) -> None:
-        self._account.limits = limits
-        self._look()
+        if limits is not self._account.limits:
+            self._account.limits = limits
+            self._look()
 
     def _look(self) -> None:
         self.estimates = self._account.is_limited(TOKENS) or self._account.is_limited(USD)
@@ -94,9 +95,10 @@ class Ledger:
 
         Raises BudgetSpent where no turn is left above.
         """
-        if above is not None and not self._account.join(above._account):
-            raise BudgetSpent(Outcome.TURN_LIMIT)
-        self._look()
+        if above is not None:
+            if not self._account.join(above._account):
+                raise BudgetSpent(Outcome.TURN_LIMIT)
+            self._look()
         if self._account.free(TURNS) >= 1:
             self._keeps_last = True
             self._account.hold(TURNS, 1)

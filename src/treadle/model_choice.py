@@ -99,6 +99,8 @@ class ModelChoice:
     def _priced(self, models: tuple[Model | str, ...], names: tuple[str, ...]) -> Callable[[str], Pricing]:
         """An object may be reached elsewhere than its name says."""
         addresses = {name: address for name, model in zip(names, models, strict=True) if (address := getattr(model, "base_url", None)) is not None}
+        if not addresses:
+            return self._prices.of
         own = {name: self._prices.reached_at(name, address) for name, address in addresses.items()}
         return lambda name: own.get(name) or self._prices.of(name)
 

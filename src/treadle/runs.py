@@ -34,7 +34,7 @@ from treadle.run_state import RunState
 from treadle.run_stream import Job
 from treadle.session import ForkOptions, ResumeOptions, RunOptions, Session, check_options
 from treadle.session_store import check_session_id
-from treadle.toolboxes import into_this_loop
+from treadle.toolboxes import close_kept, into_this_loop
 from treadle.tools.function.threads import abandoned_calls, wait_for_abandoned
 from treadle.types import new_id
 
@@ -331,9 +331,9 @@ class Runs:
                 job.result = result_of(job.run.state, job.run.ending)
                 await _after_run(job.run.plan, job.result)
                 await self._children.over(job.run.state, waiting=job.run.ending.waiting)
-            if job.run.plan.session_id is None:
+            if job.run.plan.session_id is None and (kept := self._assembly.toolboxes.end(job.run.plan.run_id)):
                 with anyio.CancelScope(shield=True):
-                    await self._assembly.toolboxes.end(job.run.plan.run_id)
+                    await close_kept(job.run.plan.run_id, kept)
             self._release(job)
 
     def _release(self, job: Job[Any]) -> None:

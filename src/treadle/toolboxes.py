@@ -6,7 +6,7 @@ import asyncio
 import logging
 import os
 import threading
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field
 from functools import cached_property, partial
@@ -137,27 +137,33 @@ class Toolboxes:
         if (shared := self._shared.get(session_id)) is not None:
             self._shared[session_id] = _Shared(kept=shared.kept)
 
-    async def end(self, owner: str) -> None:
-        """What tools kept for a session, or for a run without one, is closed. Raises nothing."""
+    def end(self, owner: str) -> Sequence[object]:
+        """Gives what tools kept for a session, or for a run without one: `close_kept` closes it."""
         self.grants.forget(owner)
         spill = self._spills.get(owner)
         if spill is not None and not spill.directories:
             del self._spills[owner]
-        for thing in self._shared.pop(owner, _Shared()).kept.values():
-            close: Callable[[], Awaitable[None]] | None = getattr(thing, "aclose", None)
-            if close is not None:
-                try:
-                    await close()
-                except Exception:  # anybody's code, while something else is being closed
-                    logger.exception("what a tool kept for %s could not be closed", owner)
+        shared = self._shared.pop(owner, None)
+        return () if shared is None else (*shared.kept.values(),)
 
     async def aclose(self) -> None:
         """Idempotent."""
         for owner in list(self._shared):
-            await self.end(owner)
+            await close_kept(owner, self.end(owner))
         await self.confining.aclose()
         for spill in self._spills.values():
             spill.close()
+
+
+async def close_kept(owner: str, kept: Sequence[object]) -> None:
+    """What `Toolboxes.end` gave. Raises nothing."""
+    for thing in kept:
+        close: Callable[[], Awaitable[None]] | None = getattr(thing, "aclose", None)
+        if close is not None:
+            try:
+                await close()
+            except Exception:  # anybody's code, while something else is being closed
+                logger.exception("what a tool kept for %s could not be closed", owner)
 
 
 def _traced(agent: Agent[Any, Any], plan: Plan) -> TracedRun:
