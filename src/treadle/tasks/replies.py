@@ -32,6 +32,8 @@ _MISSING = {
     "update_task": "what you would like to change",
     "delete_task": "the task you would like to delete",
 }
+_SAID_AS_IT_IS = ("no more can be added", "were taken back already")
+"""What the store refuses for a reason that no details would mend."""
 _CORRECTED = frozenset({"not_found", "ambiguous", "invalid", "failed"})
 """Codes of calls after which a model may try again."""
 
@@ -250,6 +252,8 @@ def _of_error(call: Called, error: Failure) -> str:
             return _which(query, error.options)
         case "confirm":
             return one_line(error.message, REPLY_CHARS)
+        case "invalid" if any(words in error.message for words in _SAID_AS_IT_IS):
+            return one_line(f"{error.message[:1].upper()}{error.message[1:]}.", REPLY_CHARS)
         case "invalid":
             return unclear(_MISSING.get(call.name, "what you would like to do"))
         case _:
