@@ -14,6 +14,7 @@ COMMANDS = {
     "chat": ("treadle.cli.chat:chat", "Talk with an agent in the terminal."),
     "run": ("treadle.cli.run:run", "Run a prompt to its end, unattended."),
     "work": ("treadle.cli.work:work", "Work many prompts to their ends, with checks after each, and a report."),
+    "tasks": ("treadle.cli.tasks:tasks", "Keep a list of tasks, in plain language."),
     "runs": ("treadle.cli.runs.group:runs", "List, show, resume, replay, fork and keep runs."),
     "sessions": ("treadle.cli.sessions:sessions", "List, show, search and keep conversations."),
     "models": ("treadle.cli.models:models", "List models: which providers answer, sizes, prices, abilities."),
@@ -33,7 +34,7 @@ COMMANDS = {
 _LATER = "it comes in a later version"
 ELSEWHERE = {
     **{name: f"it is `treadle runs {name}`" for name in ("list", "show", "resume", "replay", "fork", "diff", "kill", "undo", "cost", "export", "prune")},
-    **dict.fromkeys(("tasks", "serve", "worker", "acp"), _LATER),
+    **dict.fromkeys(("serve", "worker", "acp"), _LATER),
     "help": "it is `treadle --help`",
     "version": "it is `treadle --version`",
     "login": "set ANTHROPIC_API_KEY, or `treadle config set providers.anthropic.api_key -`",

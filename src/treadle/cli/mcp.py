@@ -66,7 +66,7 @@ async def _serve(config: Config, agents: Sequence[Chosen], options: dict[str, An
     from treadle.mcp_server.server import ToolServer  # noqa: PLC0415  likewise
     from treadle.mcp_server.stdio import serve_stdio  # noqa: PLC0415  likewise
 
-    stopped = _Stopped()
+    stopped = Stopped()
     async with open_runtime(config, journal_url(config, options["journal"]), hooks=module_hooks(config)) as runtime:
         for name, agent in {agent.name: agent for chosen in agents for agent in (*chosen.others, chosen.agent)}.items():
             if name not in runtime.agents:
@@ -82,7 +82,7 @@ async def _serve(config: Config, agents: Sequence[Chosen], options: dict[str, An
     return stopped.by_signal
 
 
-class _Stopped:
+class Stopped:
     by_signal = False
 
     async def watch(self, scope: anyio.CancelScope) -> None:

@@ -1,0 +1,56 @@
+"""`treadle tasks mcp`: the task tools for any client of the Model Context Protocol, on standard input and output. Entry: `mcp`.
+
+What the tools do stands in treadle.tasks.
+"""
+
+from __future__ import annotations
+
+import sys
+
+import anyio
+import click
+
+from treadle.cli.database_option import database_option, database_url, require_database
+from treadle.cli.exits import failing
+from treadle.cli.help import HELP
+from treadle.cli.mcp import Stopped
+
+
+@click.command(context_settings=HELP)
+@database_option
+def mcp(database: str | None) -> None:
+    """Serve the task tools over the Model Context Protocol, on standard input and output.
+
+    A client starts this command. The tasks are those of `treadle tasks`. Deleting, and changing many tasks, needs the person's yes: it is
+    asked for at the client, where that can ask, and else given by a code with a second call.
+
+    Ends when the client closes the input, with exit code 0; with 2 on wrong use, 130 when stopped.
+    """
+    from treadle.mcp_server import require_sdk  # noqa: PLC0415  --help needs none of it
+
+    with failing():
+        require_database()
+        require_sdk()
+        url = database_url(database)
+        stopped = anyio.run(_serve, url)
+    sys.exit(130 if stopped else 0)
+
+
+async def _serve(url: str) -> bool:
+    """Whether a signal ended it."""
+    from treadle.database.database import Database  # noqa: PLC0415  it brings SQLAlchemy
+    from treadle.mcp_server.stdio import serve_stdio  # noqa: PLC0415  it brings the SDK
+    from treadle.tasks.over_mcp import tasks_over_mcp  # noqa: PLC0415  likewise
+    from treadle.tasks.server import MCPToolServer  # noqa: PLC0415  likewise
+    from treadle.tasks.terminal_user import terminal_user  # noqa: PLC0415  likewise
+
+    stopped = Stopped()
+    async with Database.open(url) as database:
+        server = tasks_over_mcp(MCPToolServer(database), lambda _: terminal_user())
+        if sys.stdin.isatty():
+            click.echo("! serving tasks to an MCP client on standard input: this is for programs; Ctrl-C ends it", err=True)
+        async with anyio.create_task_group() as group:
+            group.start_soon(stopped.watch, group.cancel_scope)
+            await serve_stdio(server)
+            group.cancel_scope.cancel()
+    return stopped.by_signal
