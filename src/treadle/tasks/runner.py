@@ -81,14 +81,12 @@ class ReplyStream:
 
     @property
     def result(self) -> AgentResult:
-        """Raises AgentError(invalid) before the end."""
+        """Raises TimedOut where the run took too long, and AgentError(invalid) before its end."""
         if self._view.result is None:
             raise AgentError("invalid", "this reply is not whole: read its events to the end first")
+        if self._view.outcome is Outcome.TIMEOUT:
+            raise TimedOut(self._view.result)
         return self._view.result
-
-    @property
-    def timed_out(self) -> bool:
-        return self._view.outcome is Outcome.TIMEOUT
 
     @property
     def outcome(self) -> Outcome | None:
@@ -153,29 +151,27 @@ class AgentRunner:
         Cancellation: the run is closed first; what its calls did stays done.
         """
         try:
-            async with self.stream(context, message) as reply:
-                async for _ in reply:
-                    pass
+            return await _to_its_end(self.stream(context, message))
         except AgentError as e:
             if not message.strip():
                 return AgentResult(success=True, response=UNCLEAR)
             logger.warning("a message could not be worked on: %s", e.message)
             return AgentResult(success=False, response=FAILURE, error=FAILURE)
-        if reply.timed_out:
-            raise TimedOut(reply.result)
-        return reply.result
 
     def stream(self, context: AgentContext, message: str, *, run_id: str | None = None) -> ReplyStream:
         """The same, its events as they come. `run_id`: of the run, where somebody has to know it before it begins."""
         run_id = run_id or new_id("run")
         return ReplyStream(partial(self._new, context, message, run_id), run_id, context.user_id)
 
-    def resume(self, run_id: str, context: AgentContext) -> ReplyStream:
-        """Goes on with a run whose process died: its events from the first one, what the journal has of them and then those that come.
+    async def resume(self, run_id: str, context: AgentContext) -> AgentResult:
+        """Goes on with a run whose process died; of a finished one, what it was. Needs the runtime that has its journal.
 
-        Of a finished run only the first; then `result` is what it was. Entering it raises AgentError: invalid for an unknown run, busy where
-        a living process drives it. Needs the runtime that has its journal.
+        Raises TimedOut as `run` does, and AgentError: invalid for an unknown run, or one of somebody else; busy where a living process drives it.
         """
+        return await _to_its_end(self.resume_stream(run_id, context))
+
+    def resume_stream(self, run_id: str, context: AgentContext) -> ReplyStream:
+        """The same as it comes: what the journal has of its events, and then those that come. What `resume` raises, entering raises."""
         return ReplyStream(partial(self._again, context, run_id), run_id, context.user_id)
 
     # ------------------------------------------------------------ beginnings
@@ -228,6 +224,13 @@ def _answered(scope: Scope, conversation_id: str, message: str, run_id: str, ses
 
 def _granted(scope: Scope, run_id: str, session: Session) -> Answered | None:
     return confirmations.granted(session, scope, run_id)
+
+
+async def _to_its_end(stream: ReplyStream) -> AgentResult:
+    async with stream as reply:
+        async for _ in reply:
+            pass
+    return reply.result
 
 
 # ---------------------------------------------------------------- what was said before

@@ -63,7 +63,7 @@ class Words:
         """White space since the last sentence that left."""
         self._opener = ""
         """`Great!`, until it is known what for."""
-        self._fenced = self._full = False
+        self._fenced = self._full = self._dropped = False
 
     def add(self, piece: str) -> str:
         self._waiting += piece
@@ -92,6 +92,7 @@ class Words:
         before, after = raw[: len(raw) - len(raw.lstrip())], raw[len(raw.rstrip()) :] if body else ""
         self._gap += before
         said = self._leave(self._sentence(body, last=last)) if body and not self._full else ""
+        self._dropped |= bool(body) and not said
         if last and self._opener and not self.claimed:
             opener, self._opener = self._opener, ""
             said += self._fitting(opener)
@@ -109,7 +110,7 @@ class Words:
         return (self._fitting(opener) if opener else "") + self._fitting(said)
 
     def _fitting(self, said: str) -> str:
-        said, self._gap = self._separator(said) + said, ""
+        said, self._gap, self._dropped = self._separator(said) + said, "", False
         self._left -= len(said)
         if self._left < 0:
             self._full, said = True, self._cut(said)
@@ -118,7 +119,7 @@ class Words:
     def _separator(self, said: str) -> str:
         if self._left == self._most:
             return ""
-        return "\n\n" if self._gap.count("\n") > 1 else "\n" if "\n" in self._gap or _ITEM.match(said) else " "
+        return "\n\n" if self._gap.count("\n") > 1 and not self._dropped else "\n" if "\n" in self._gap or _ITEM.match(said) else " "
 
     def _cut(self, said: str) -> str:
         """Nothing where something was said before; of a single sentence that is too long its beginning."""
