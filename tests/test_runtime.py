@@ -368,3 +368,40 @@ async def test_run_sync_inside_a_loop_says_why_it_cannot() -> None:
     with pytest.raises(AgentError, match="await treadle") as caught:
         treadle.run_sync(agent([says("hi")]), "go")
     assert caught.value.kind is ErrorKind.INVALID
+
+
+# ---------------------------------------------------------------- left, to be resumed
+
+
+async def test_a_run_that_is_let_go_is_stopped_and_not_cancelled_and_goes_on_where_it_was(tmp_path: Path) -> None:
+    gate, url = Gate(effect="idempotent"), f"sqlite:///{tmp_path}/journal.db"
+    worker = agent([asks(call("gate")), says("done")], gate.tool)
+    with anyio.fail_after(5):
+        async with Runtime.open(url) as rt, anyio.create_task_group() as group:
+            stream = rt.stream(worker, "go")
+
+            async def follow() -> None:
+                async with stream as run:
+                    async for _ in run:
+                        pass
+
+            group.start_soon(follow)
+            await gate.reached.wait()
+            rt.let_go()
+    with pytest.raises(AgentError, match="resume it"):
+        _ = stream.result
+    gate.opened.set()
+    async with Runtime.open(url) as rt:
+        assert (await rt.journal.info(stream.run_id)).status == "stopped"
+        assert (await rt.resume(stream.run_id, worker)).text == "done"
+
+
+async def test_who_cancelled_a_run_before_it_is_let_go_gets_its_end() -> None:
+    rt, gate = open_runtime(), Gate()
+    with anyio.fail_after(5):
+        async with rt.stream(agent([asks(call("gate"))], gate.tool), "go") as run:
+            await gate.reached.wait()
+            run.cancel()
+            rt.let_go()
+        assert run.result.outcome == "cancelled"
+    await rt.aclose()

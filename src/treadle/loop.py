@@ -50,7 +50,7 @@ class Run:
         self.state = plan.state
         """What the run has come to: every entry is applied to it before it is appended."""
         self.ending: Ending | None = None
-        """Set once the run is over or waits, also where its task was cancelled."""
+        """Set once the run is over or waits, also where its task was cancelled; not where it was let go."""
         self.inbox = Inbox(plan)
         self._toolbox, self._journal, self._feed, self._clock = toolbox, journal, feed, clock
         self._ledger = self.state.ledger
@@ -60,6 +60,7 @@ class Run:
         self.pen = Pen(self.state, feed, self.time)
         self._reserved = False
         self._cancelled_by: str | None = None
+        self._let_go = False
         self._verdict = Verdict(plan)
         self._model = ModelTurn(plan, toolbox.definitions, feed, self.pen.append, toolbox.traced, clock=clock, retries=retries)
         self.room = self._model.room
@@ -85,6 +86,11 @@ class Run:
         """Ends the run at its next await: the history is closed, the outcome `cancelled`. Idempotent."""
         self._cancelled_by = self._cancelled_by or by
         self._scope.cancel()
+
+    def let_go(self) -> None:
+        """Stops it at its next await and closes nothing: in the journal it is `stopped`, as if its process had died. Idempotent."""
+        self._let_go = self._let_go or self._cancelled_by is None  # who asked for its end gets it
+        self.cancel("close")
 
     async def drive(self) -> None:
         """Runs to its `ending`. Raises what journal.begin raises, and what cancels the awaiting task, after the run was closed."""
@@ -256,6 +262,10 @@ class Run:
     # ------------------------------------------------------------ the end
 
     async def _finish(self, outcome: Outcome, error: AgentError | None, *, duration_s: float) -> None:
+        if self._let_go and outcome is Outcome.CANCELLED:
+            with anyio.move_on_after(GRACE_S, shield=True):
+                await self.pen.writer.release()
+            return
         state, open_turn = self.state, self.state.turn or None
         waiting = outcome is Outcome.APPROVAL_NEEDED and bool(state.open_calls)
         closing = [] if waiting else self._close("The run timed out" if outcome is Outcome.TIMEOUT else "The run was stopped")

@@ -91,6 +91,10 @@ class Runs:
                 await job.over.wait()
         await self._wait_for_threads()
 
+    def let_go(self) -> None:
+        for job in self._jobs.values():
+            job.run.let_go()
+
     async def _wait_for_threads(self) -> None:
         """A sync tool's thread cannot be stopped: it gets the grace, and is named in the log where that is not enough."""
         calls = [call for run_id in self._late for call in abandoned_calls(run_id)]
@@ -331,6 +335,8 @@ class Runs:
                 job.result = result_of(job.run.state, job.run.ending)
                 await _after_run(job.run.plan, job.result)
                 await self._children.over(job.run.state, waiting=job.run.ending.waiting)
+            elif job.result is None:
+                job.result = AgentError("cancelled", "the run was left before its end: resume it")
             if job.run.plan.session_id is None and (kept := self._assembly.toolboxes.end(job.run.plan.run_id)):
                 with anyio.CancelScope(shield=True):
                     await close_kept(job.run.plan.run_id, kept)

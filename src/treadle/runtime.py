@@ -143,6 +143,10 @@ class Runtime:
             self.hub.close()
             await self._telemetry.aclose()
 
+    def let_go(self) -> None:
+        """What runs now stops at its next await and is left as it is, to be resumed: `stopped` in the journal, where `aclose` would cancel it."""
+        self._runs.let_go()
+
     async def _forget_old_runs(self) -> None:
         """As the configuration says. What is not done in a few seconds is left to the next time."""
         if self.config.keep_runs is None or not self._runs.ran:
