@@ -9,8 +9,8 @@ import logging
 from collections import Counter
 from collections.abc import AsyncGenerator, Awaitable, Callable
 from contextlib import asynccontextmanager
-from dataclasses import replace
-from typing import Final, TypeAlias
+from dataclasses import dataclass, replace
+from typing import Any, Final, TypeAlias
 
 import anyio
 from anyio.abc import TaskGroup
@@ -19,6 +19,7 @@ from treadle.asking import ApprovalRequest, Approve, Deny
 from treadle.database.scope import Scope
 from treadle.events import Event
 from treadle.service.fan_out import Channels, Frame, Reader
+from treadle.service.problems import TROUBLE
 from treadle.service.sse import frame_of, said
 
 logger = logging.getLogger("treadle.service")
@@ -62,15 +63,34 @@ class Approvals:
             news.set()
 
 
+@dataclass(frozen=True, slots=True)
+class Reply:
+    """What a message of a person got, stored."""
+
+    response: str
+    conversation_id: str
+    tool_calls: tuple[dict[str, Any], ...] = ()
+    late: bool = False
+    """The run was out of time; what it did before that stays."""
+
+    @property
+    def shown(self) -> dict[str, Any]:
+        return {"response": self.response, "conversation_id": self.conversation_id, "tool_calls": self.tool_calls}
+
+
 class LiveRun:
     """One that is driven here."""
 
     def __init__(self, run_id: str, scope: Scope, channels: Channels) -> None:
         self.run_id, self.scope = run_id, scope
         self.approvals = Approvals()
+        self.begun = anyio.Event()
+        """Set once it is in the journal, or over."""
         self.over = anyio.Event()
         self.error: Exception | None = None
         """What it ended with, where that is not an end of a run."""
+        self.reply: Reply | None = None
+        """Of a message, once it is over."""
         self._channels = channels
 
     def tell(self, event: Event) -> None:
@@ -159,9 +179,13 @@ class LiveRuns:
             logger.warning("run %s could not be driven to its end", run.run_id, exc_info=e)
         finally:
             del self._runs[run.run_id]
+            if run.error is not None:
+                run.tell_frame(said("error", {"kind": "unavailable", "message": TROUBLE}))
+            self.channels.end(run.run_id)
             self._of_user[run.scope.user_id] -= 1
             if not self._of_user[run.scope.user_id]:
                 del self._of_user[run.scope.user_id]
+            run.begun.set()
             run.over.set()
             self._idle.set()
 
@@ -169,20 +193,20 @@ class LiveRuns:
 
     def open_tasks(self, scope: Scope) -> Reader:
         """Told each time this person's tasks have changed, by whomever."""
-        return self.channels.open(_tasks_of(scope))
+        return self.channels.open(tasks_of(scope))
 
     def leave_tasks(self, scope: Scope, reader: Reader) -> None:
-        self.channels.leave(_tasks_of(scope), reader)
+        self.channels.leave(tasks_of(scope), reader)
 
     def tasks_changed(self, scope: Scope) -> None:
-        if self.channels.is_read(key := _tasks_of(scope)):
+        if self.channels.is_read(key := tasks_of(scope)):
             self.channels.tell(key, TASKS_CHANGED)
 
 
 TASKS_CHANGED: Final = replace(said("tasks", {}), lossy=True)
 
 
-def _tasks_of(scope: Scope) -> str:
+def tasks_of(scope: Scope) -> str:
     return f"tasks of {scope.user_id}"
 
 

@@ -1,0 +1,124 @@
+"""A message of a person, driven to its stored reply. Whoever asked may be gone by then.
+
+Not here: routes (chat.py), what the task assistant does (tasks/runner.py). Entry: `ask`, `answer`.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable
+from contextlib import AsyncExitStack
+from dataclasses import asdict
+from functools import partial
+from typing import Final
+
+import anyio
+from sqlmodel import Session
+
+from treadle.database.scope import Scope
+from treadle.errors import AgentError, ErrorKind
+from treadle.plain import plain
+from treadle.service.conversation_store import Asked, ConversationStore
+from treadle.service.limits import Spending
+from treadle.service.live import LiveRun, Reply
+from treadle.service.problems import TROUBLE, Problem, not_found
+from treadle.service.sse import said
+from treadle.service.state import Service
+from treadle.tasks.agent import NAME
+from treadle.tasks.context import AgentContext
+from treadle.tasks.replies import UNCLEAR
+from treadle.tasks.runner import TimedOut
+from treadle.types import new_id
+
+logger = logging.getLogger("treadle.service")
+
+STORE_WAITS_S: Final = (0.1, 0.5, 2.0)
+"""Before a reply that the database would not take is offered again."""
+
+
+class Unsettled(Exception):
+    """The run before has no reply yet."""
+
+    def __init__(self, run_id: str) -> None:
+        super().__init__(run_id)
+        self.run_id = run_id
+
+
+def ask(conversation_id: str | None, message: str, scope: Scope) -> Callable[[Session], Asked]:
+    """Stores a message and its run, in a transaction. Raises Problem(404) for a conversation that is not this person's, and Unsettled."""
+    run_id = new_id("run")
+
+    def work(session: Session) -> Asked:
+        store = ConversationStore(session, scope)
+        conversation = None
+        if conversation_id is not None:
+            if (conversation := store.get(conversation_id, lock=True)) is None:
+                raise not_found()
+            if (newest := store.newest_run(conversation_id)) is not None and newest.finished_at is None:
+                raise Unsettled(newest.run_id)
+        return store.ask(conversation, message, run_id, NAME)
+
+    return work
+
+
+def busy() -> Problem:
+    return Problem(409, "The message before this one is being answered just now: wait for its reply.", headers={"Retry-After": "1"})
+
+
+def start(service: Service, scope: Scope, asked: Asked, held: AsyncExitStack, spending: Spending, *, again: bool = False) -> LiveRun:
+    """In a task of the service. `held`: closed when it is over. `again`: its run began in a process that died."""
+    return service.live.start(asked.run_id, scope, partial(_held, service, asked, held, spending, again))
+
+
+async def _held(service: Service, asked: Asked, held: AsyncExitStack, spending: Spending, again: bool, live: LiveRun) -> None:
+    async with held:
+        await answer(service, live, asked, spending, again=again)
+
+
+async def answer(service: Service, live: LiveRun, asked: Asked, spending: Spending, *, again: bool = False) -> None:
+    """Drives the run, stores its reply, and tells whoever follows it. Raises AgentError(network) where the database does not answer.
+
+    Cancellation: the run is closed, and what it came to is stored.
+    """
+    reply = Reply(TROUBLE, asked.conversation_id)
+    try:
+        reply = await _driven(service, live, asked, spending, again=again)
+    except AgentError as e:
+        if not plain(asked.message).strip():
+            reply = Reply(UNCLEAR, asked.conversation_id)
+        logger.warning("the message of run %s could not be worked on: %s", asked.run_id, e.message)
+    finally:
+        with anyio.CancelScope(shield=True):
+            await store(service, live.scope, asked, reply)
+    live.reply = reply
+    live.tell_frame(said("reply", reply.shown, last=True))
+
+
+async def _driven(service: Service, live: LiveRun, asked: Asked, spending: Spending, *, again: bool) -> Reply:
+    context, runner = AgentContext(live.scope.user_id, asked.conversation_id, asked.history), service.runner
+    stream = runner.resume_stream(asked.run_id, context) if again else runner.stream(context, asked.message, run_id=asked.run_id)
+    async with stream as events:
+        live.begun.set()
+        async for event in events:
+            live.tell(event)
+    spending.count(stream.metrics.usage.total_tokens, stream.metrics.cost_usd)
+    try:
+        result, late = stream.result, False
+    except TimedOut as e:
+        result, late = e.result, True
+    return Reply(result.response, asked.conversation_id, tuple(asdict(record) for record in result.tool_calls), late=late)
+
+
+async def store(service: Service, scope: Scope, asked: Asked, reply: Reply) -> None:
+    """Tries again for a while. Raises AgentError(network) where that is not enough: the run is in the journal, and its reply is stored at the next start."""
+    for wait_s in (*STORE_WAITS_S, None):
+        try:
+            return await service.database.run(scope, partial(_stored, scope, asked.run_id, reply))
+        except AgentError as e:
+            if e.kind is not ErrorKind.NETWORK or wait_s is None:
+                raise
+        await anyio.sleep(wait_s)
+
+
+def _stored(scope: Scope, run_id: str, reply: Reply, session: Session) -> None:
+    ConversationStore(session, scope).answer(run_id, reply.response, reply.tool_calls)

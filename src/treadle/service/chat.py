@@ -1,0 +1,137 @@
+"""`POST /chat`: a person says something, and gets a reply: as JSON, or as it comes. Not here: how it is worked out (answering.py).
+
+Entry: `router`.
+"""
+
+from __future__ import annotations
+
+from contextlib import AsyncExitStack
+from functools import partial
+from typing import Any, Final
+
+import anyio
+import msgspec
+from fastapi import APIRouter, Request
+from pydantic import BaseModel
+from sqlmodel import Session
+from starlette.responses import Response
+
+from treadle.database.scope import Scope
+from treadle.database.tables import ServedRun
+from treadle.service.answering import Unsettled, ask, busy, start
+from treadle.service.bodies import Body
+from treadle.service.conversation_store import Asked, ConversationStore
+from treadle.service.following import follow
+from treadle.service.forms import Id, Words, problems
+from treadle.service.live import LiveRun
+from treadle.service.problems import Problem, not_found, unavailable
+from treadle.service.resuming import settle
+from treadle.service.signed_in import SignedIn, TheService
+from treadle.service.sse import MEDIA_TYPE, EventStream, position_of
+from treadle.service.state import Service
+
+PATIENCE_S: Final = 45.0
+"""More than any run of the task assistant may take."""
+LATE: Final = "This took too long, and was stopped. What was done before that stays."
+
+router = APIRouter(tags=["chat"])
+
+
+class ChatRequest(Body):
+    message: Words
+    conversation_id: Id | None = None
+    """None begins one. What was said before is known here: nothing else may be sent."""
+
+
+class CallOfReply(BaseModel):
+    tool_name: str
+    parameters: dict[str, Any]
+    result: dict[str, Any]
+    duration_ms: int
+
+
+class ChatReply(BaseModel):
+    response: str
+    conversation_id: str
+    tool_calls: list[CallOfReply]
+
+
+@router.post(
+    "/chat",
+    response_model=ChatReply,
+    responses={
+        200: {
+            "description": "The reply; with `Accept: text/event-stream` what happens on the way to it, and the reply as the last event, `reply`.",
+            "content": {MEDIA_TYPE: {"schema": {"type": "string"}}},
+        },
+        **problems(404, 409, 504, body=True),
+    },
+)
+async def chat(body: ChatRequest, request: Request, scope: SignedIn, service: TheService) -> Response:
+    """Says something to the task assistant. A client that leaves loses nothing: the reply is in the conversation.
+
+    As server-sent events `Last-Event-ID` with the same message and its `conversation_id` goes on with the stream of the newest message.
+    """
+    if service.stopping.is_set():
+        raise unavailable()
+    streamed = MEDIA_TYPE in request.headers.get("accept", "")
+    if streamed and (last := request.headers.get("last-event-id")):
+        return await _again(service, scope, body, last)
+    if streamed:
+        return await _streamed(service, scope, body)
+    async with AsyncExitStack() as held:
+        spending = await held.enter_async_context(service.limits.run(scope))
+        asked = await _asked(service, scope, body)
+        live = start(service, scope, asked, held.pop_all(), spending)
+    return await replied(live)
+
+
+async def _streamed(service: Service, scope: Scope, body: ChatRequest) -> EventStream:
+    async with AsyncExitStack() as held, AsyncExitStack() as open_stream:
+        spending = await held.enter_async_context(service.limits.run(scope))
+        await open_stream.enter_async_context(service.limits.stream(scope))
+        asked = await _asked(service, scope, body)
+        channels = service.live.channels
+        reader = channels.open(asked.run_id)
+        open_stream.callback(channels.leave, asked.run_id, reader)
+        start(service, scope, asked, held.pop_all(), spending)
+        return EventStream(reader, over=open_stream.pop_all().aclose)
+
+
+async def _asked(service: Service, scope: Scope, body: ChatRequest) -> Asked:
+    """Raises Problem: 404 for a conversation that is not theirs, 409 while the message before is worked on."""
+    try:
+        return await service.database.run(scope, ask(body.conversation_id, body.message, scope))
+    except Unsettled as e:
+        await settle(service, scope, e.run_id)
+        raise busy() from e
+
+
+async def _again(service: Service, scope: Scope, body: ChatRequest, last: str) -> EventStream:
+    """The stream of the newest message, from where it was left."""
+    if (after := position_of(last)) is None:
+        raise Problem(422, "Last-Event-ID is the id of an event that was sent here.")
+    run, asked = await service.database.run(scope, partial(_newest, scope, body.conversation_id))
+    if asked.message != body.message:
+        raise Problem(409, "Last-Event-ID goes on with the newest message of a conversation, and that is another one: leave the header out to say this.")
+    return await follow(service, scope, run, after)
+
+
+def _newest(scope: Scope, conversation_id: str | None, session: Session) -> tuple[ServedRun, Asked]:
+    store = ConversationStore(session, scope)
+    run = store.newest_run(conversation_id) if conversation_id is not None else None
+    asked = store.asked(run.run_id) if run is not None else None
+    if run is None or asked is None:
+        raise not_found()
+    return run, asked
+
+
+async def replied(live: LiveRun) -> Response:
+    """Waits for the reply. Raises Problem(504) where the run was out of time, and what it ended with where that is no reply."""
+    with anyio.move_on_after(PATIENCE_S):
+        await live.over.wait()
+    if live.error is not None:
+        raise live.error
+    if live.reply is None or live.reply.late:
+        raise Problem(504, LATE, conversation_id=None if live.reply is None else live.reply.conversation_id)
+    return Response(msgspec.json.encode(live.reply.shown), media_type="application/json")

@@ -1,0 +1,103 @@
+"""`/conversations`: what was said, and when. Not here: how something is said (chat.py). Entry: `router`."""
+
+from __future__ import annotations
+
+from datetime import datetime
+from typing import Annotated, Any, Final
+
+from fastapi import APIRouter, Query
+from pydantic import AwareDatetime, BaseModel
+from sqlmodel import Session
+from starlette.responses import Response
+
+from treadle.database.tables import ChatMessage, Conversation
+from treadle.service.answering import busy
+from treadle.service.chat import CallOfReply
+from treadle.service.conversation_store import ConversationStore
+from treadle.service.forms import InPath, problems
+from treadle.service.problems import not_found
+from treadle.service.resuming import settle
+from treadle.service.signed_in import SignedIn, TheService
+
+LISTED_MOST: Final = 100
+router = APIRouter(prefix="/conversations", tags=["conversations"])
+
+
+class ConversationHead(BaseModel):
+    id: str
+    title: str
+    created_at: datetime
+    updated_at: datetime
+
+
+class Said(BaseModel):
+    id: str
+    role: str
+    content: str
+    tool_calls: list[CallOfReply]
+    run_id: str | None
+    created_at: datetime
+
+
+class WholeConversation(ConversationHead):
+    messages: list[Said]
+    """The last 200, oldest first."""
+    run_id: str | None
+    """Of the run that works on the newest message; None where that has its reply."""
+
+
+@router.get("", responses=problems())
+async def conversations(
+    scope: SignedIn,
+    service: TheService,
+    limit: Annotated[int, Query(ge=1, le=LISTED_MOST)] = 50,
+    before: Annotated[AwareDatetime | None, Query(description="Only those whose `updated_at` is before it.")] = None,
+) -> list[ConversationHead]:
+    """Newest first."""
+
+    def work(session: Session) -> list[ConversationHead]:
+        return [ConversationHead(**_head(row)) for row in ConversationStore(session, scope).all(limit=limit, before=before)]
+
+    return await service.database.run(scope, work)
+
+
+@router.get("/{conversation_id}", responses=problems(404))
+async def conversation(conversation_id: InPath, scope: SignedIn, service: TheService) -> WholeConversation:
+    def work(session: Session) -> WholeConversation:
+        store = ConversationStore(session, scope)
+        if (found := store.get(conversation_id)) is None:
+            raise not_found()
+        newest = store.newest_run(conversation_id)
+        under_way = newest.run_id if newest is not None and newest.finished_at is None else None
+        return WholeConversation(**_head(found), messages=[_said(row) for row in store.messages(conversation_id)], run_id=under_way)
+
+    whole = await service.database.run(scope, work)
+    if whole.run_id is not None and service.live.get(whole.run_id) is None:  # of a process that died, and nobody has gone on with it
+        await settle(service, scope, whole.run_id)
+        return await service.database.run(scope, work)
+    return whole
+
+
+@router.delete("/{conversation_id}", status_code=204, responses=problems(404, 409))
+async def delete_conversation(conversation_id: InPath, scope: SignedIn, service: TheService) -> Response:
+    """With all that was said in it. Tasks stay."""
+
+    def work(session: Session) -> None:
+        store = ConversationStore(session, scope)
+        newest = store.newest_run(conversation_id)
+        if newest is not None and newest.finished_at is None and service.live.get(newest.run_id) is not None:
+            raise busy()
+        if not store.delete(conversation_id):
+            raise not_found()
+
+    await service.database.run(scope, work)
+    return Response(status_code=204)
+
+
+def _head(row: Conversation) -> dict[str, Any]:
+    return {"id": row.id, "title": row.title, "created_at": row.created_at, "updated_at": row.updated_at}
+
+
+def _said(row: ChatMessage) -> Said:
+    calls = [CallOfReply.model_validate(call) for call in row.tool_calls]
+    return Said(id=row.id, role=row.role, content=row.content, tool_calls=calls, run_id=row.run_id, created_at=row.created_at)

@@ -1,0 +1,131 @@
+"""The events of one run for whoever follows it: out of the journal up to now, then live, without a gap and without a double.
+
+Readers subscribe first, then the journal is read, then what was seen is passed over. Entry: `follow`, `subscribe`, `events_so_far`.
+"""
+
+from __future__ import annotations
+
+from contextlib import AsyncExitStack
+from typing import Final, NamedTuple
+
+import anyio
+import msgspec
+from sqlmodel import Session
+
+from treadle.database.scope import Scope
+from treadle.database.tables import ServedRun
+from treadle.errors import AgentError, ErrorKind
+from treadle.events import ChildStart, Event, RunEnd
+from treadle.service.conversation_store import ConversationStore
+from treadle.service.fan_out import Frame, Position, Reader
+from treadle.service.live import Reply
+from treadle.service.sse import EventStream, frame_of, position_of, said
+from treadle.service.state import Service
+from treadle.tasks.agent import NAME
+from treadle.tasks.view import ReplyView
+
+DEPTH_MOST: Final = 4
+"""Of runs that runs have started."""
+
+
+class Subscribed(NamedTuple):
+    """A place among those who are told of a run."""
+
+    reader: Reader
+    held: AsyncExitStack
+    """Gives the place back."""
+
+
+async def subscribe(service: Service, scope: Scope, key: str) -> Subscribed:
+    """From now on. Raises Problem(429) where this person has too many streams open."""
+    async with AsyncExitStack() as stack:
+        await stack.enter_async_context(service.limits.stream(scope))
+        reader = service.live.channels.open(key)
+        stack.callback(service.live.channels.leave, key, reader)
+        return Subscribed(reader, stack.pop_all())
+
+
+async def follow(service: Service, scope: Scope, run: ServedRun, after: Position | None) -> EventStream:
+    """`after`: the last durable event that the reader has; None: from the beginning. Raises Problem(429)."""
+    reader, held = await subscribe(service, scope, run.run_id)
+    try:
+        events = await events_so_far(service, scope, run)
+        frames = _frames(events, run.run_id, after)
+        _pass_over(reader, events)
+        if (end := await _end(service, scope, run, events)) is not None:
+            frames.extend(end)
+            reader.finish()
+        return EventStream(reader, frames, over=held.aclose)
+    except BaseException:
+        with anyio.CancelScope(shield=True):
+            await held.aclose()
+        raise
+
+
+async def events_so_far(service: Service, scope: Scope, run: ServedRun) -> list[Event]:
+    """As a person may see them; none of a run that never began."""
+    events = await _journaled(service, run.run_id)
+    if run.agent == NAME:
+        view = ReplyView(scope.user_id)
+        return [seen for event in events for seen in view.take(event)]
+    return await _with_children(service, events, DEPTH_MOST)
+
+
+async def _journaled(service: Service, run_id: str) -> list[Event]:
+    try:
+        return await service.runtime.events(run_id)
+    except AgentError as e:
+        if e.kind is ErrorKind.INVALID:
+            return []
+        raise
+
+
+async def _with_children(service: Service, events: list[Event], depth: int) -> list[Event]:
+    """What runs that it started have done stands behind their start."""
+    told: list[Event] = []
+    for event in events:
+        told.append(event)
+        if isinstance(event, ChildStart) and depth:
+            children = await _with_children(service, await _journaled(service, event.child_run_id), depth - 1)
+            told.extend(_under(child, event.run_id) for child in children)
+    return told
+
+
+def _under(event: Event, parent_run_id: str) -> Event:
+    return event if isinstance(event.parent_run_id, str) else msgspec.structs.replace(event, parent_run_id=parent_run_id)
+
+
+def _frames(events: list[Event], run_id: str, after: Position | None) -> list[Frame]:
+    """Those behind `after`; what nobody can ask for again only where all is asked for, and what children did with their start."""
+    if after is None:
+        return [frame_of(event, run_id) for event in events]
+    wanted: list[Frame] = []
+    behind = False
+    for event in events:
+        frame = frame_of(event, run_id)
+        if event.run_id == run_id:
+            behind = frame.position is not None and frame.position > after
+        if behind:
+            wanted.append(frame)
+    return wanted
+
+
+def _pass_over(reader: Reader, events: list[Event]) -> None:
+    for event in events:
+        if isinstance(event.id, str) and (position := position_of(event.id)) is not None:
+            reader.pass_over(event.run_id, position)
+
+
+async def _end(service: Service, scope: Scope, run: ServedRun, events: list[Event]) -> list[Frame] | None:
+    """What comes last where it is over: of a message the stored reply. None: there is more to come, or will be."""
+
+    def work(session: Session) -> Reply | None:
+        asked = ConversationStore(session, scope).asked(run.run_id)
+        if asked is None or asked.answer is None:
+            return None
+        return Reply(asked.answer.content, asked.conversation_id, tuple(asked.answer.tool_calls))
+
+    if run.conversation_id is None:
+        return [] if any(isinstance(event, RunEnd) and event.run_id == run.run_id for event in events) else None
+    reply = await service.database.run(scope, work)
+    return None if reply is None else [said("reply", reply.shown, last=True)]

@@ -1,0 +1,98 @@
+"""Runs whose process died: at the next start each goes on, or gets an honest end. Not here: how a run goes on (runtime.py).
+
+Entry: `resume_all`, in the background of a service that has just opened; `settle`, for one.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import AsyncIterator
+from contextlib import AsyncExitStack
+from functools import partial
+from typing import Final
+
+import anyio
+from sqlmodel import Session, col, select
+
+from treadle.database.scope import Identity, Scope
+from treadle.database.tables import Account, ServedRun
+from treadle.errors import AgentError
+from treadle.service.answering import start, store
+from treadle.service.conversation_store import Asked, ConversationStore
+from treadle.service.limits import Spending
+from treadle.service.live import LiveRun, Reply
+from treadle.service.problems import TROUBLE, Problem
+from treadle.service.running import go_on, info_of
+from treadle.service.state import Service
+
+logger = logging.getLogger("treadle.service")
+
+AT_ONCE: Final = 4
+"""Runs that go on at the same time, beside those that people start meanwhile."""
+PAGE: Final = 500
+
+
+async def resume_all(service: Service) -> None:
+    """Everything that was served and is not over. What fails is logged, and tried again when its person comes back, or at the next start."""
+    places = anyio.CapacityLimiter(AT_ONCE)
+    async with anyio.create_task_group() as group:
+        async for scope in _people(service):
+            for run in await service.database.run(scope, partial(_unfinished, scope)):
+                await places.acquire_on_behalf_of(run.run_id)
+                group.start_soon(_again, service, scope, run, places)
+
+
+async def _again(service: Service, scope: Scope, run: ServedRun, places: anyio.CapacityLimiter) -> None:
+    try:
+        if not service.stopping.is_set() and (live := await settle(service, scope, run.run_id)) is not None:
+            await live.over.wait()
+    except (AgentError, Problem) as e:
+        logger.warning("run %s does not go on now: %s", run.run_id, e)
+    finally:
+        places.release_on_behalf_of(run.run_id)
+
+
+async def settle(service: Service, scope: Scope, run_id: str) -> LiveRun | None:
+    """Makes a run go on that nobody drives; None where there is nothing to wait for: it is over now, or waits for its person."""
+    run, asked = await service.database.run(scope, partial(_served, scope, run_id))
+    info = await info_of(service, run_id)
+    if (live := service.live.get(run_id)) is not None or run is None or run.finished_at is not None:
+        return live
+    if run.conversation_id is not None:
+        return await _answered(service, scope, asked, begun=info is not None)
+    if info is None or info.status == "finished":
+        await service.database.run(scope, lambda session: ConversationStore(session, scope).finish(run_id))
+        return None
+    return None if info.status == "waiting" else await go_on(service, scope, run, {})
+
+
+async def _answered(service: Service, scope: Scope, asked: Asked | None, *, begun: bool) -> LiveRun | None:
+    """A message whose run never began is told so: nothing was done."""
+    if asked is None:
+        return None
+    if not begun:
+        await store(service, scope, asked, Reply(TROUBLE, asked.conversation_id))
+        return None
+    return start(service, scope, asked, AsyncExitStack(), Spending(), again=True)
+
+
+async def _people(service: Service) -> AsyncIterator[Scope]:
+    """All that have an account."""
+    last = ""
+    while page := await service.database.run_unscoped(partial(_accounts, last)):
+        for account_id in page:
+            yield Scope(Identity(account_id, "journal"))
+        last = page[-1]
+
+
+def _accounts(after: str, session: Session) -> list[str]:
+    return [*session.exec(select(Account.id).where(col(Account.id) > after).order_by(col(Account.id)).limit(PAGE))]
+
+
+def _unfinished(scope: Scope, session: Session) -> list[ServedRun]:
+    return ConversationStore(session, scope).unfinished()
+
+
+def _served(scope: Scope, run_id: str, session: Session) -> tuple[ServedRun | None, Asked | None]:
+    rows = ConversationStore(session, scope)
+    return rows.run(run_id), rows.asked(run_id)

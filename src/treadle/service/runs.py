@@ -1,0 +1,224 @@
+"""`/runs`: any agent that is served here, started, followed, stopped, and allowed what it asks for. Only one's own are there.
+
+Not here: how a run is driven (running.py), the task assistant's messages (chat.py). Entry: `router`.
+"""
+
+from __future__ import annotations
+
+from contextlib import AsyncExitStack
+from datetime import datetime
+from functools import partial
+from typing import Annotated, Any, Final, Literal
+
+from fastapi import APIRouter, Header, Query
+from pydantic import AwareDatetime, BaseModel, Field
+from sqlmodel import Session
+from starlette.responses import Response
+
+from treadle.asking import Approve, Deny
+from treadle.database.scope import Scope
+from treadle.database.tables import ServedRun
+from treadle.errors import AgentError, ErrorKind
+from treadle.events import RunEnd
+from treadle.service.answering import ask, start
+from treadle.service.bodies import Body
+from treadle.service.conversation_store import ConversationStore
+from treadle.service.following import events_so_far, follow
+from treadle.service.forms import Id, InPath, Line, Words, problems
+from treadle.service.problems import Problem, not_found, unavailable
+from treadle.service.running import decide, info_of, open_calls, served_agent, start_run
+from treadle.service.signed_in import SignedIn, TheService
+from treadle.service.sse import MEDIA_TYPE, POSITION_PATTERN, position_of
+from treadle.service.state import Service
+from treadle.tasks.agent import NAME
+from treadle.types import Usage
+
+LISTED_MOST: Final = 100
+router = APIRouter(prefix="/runs", tags=["runs"])
+
+
+class RunRequest(Body):
+    agent: Id
+    prompt: Words
+    inputs: dict[str, Any] = Field(default_factory=dict)
+
+
+class RunStarted(BaseModel):
+    run_id: str
+
+
+class RunHead(BaseModel):
+    run_id: str
+    agent: str
+    conversation_id: str | None
+    status: Literal["running", "waiting", "stopped", "finished"]
+    """waiting: for this person's yes; stopped: it goes on when the service does."""
+    outcome: str | None
+    """None until it is finished."""
+    created_at: datetime
+    finished_at: datetime | None
+
+
+class WaitingCall(BaseModel):
+    call_id: str
+    name: str
+    arguments: dict[str, Any] | str
+    reason: str
+
+
+class TokensUsed(BaseModel):
+    input_tokens: int
+    output_tokens: int
+    cache_read_tokens: int
+    cache_write_tokens: int
+    reasoning_tokens: int
+
+
+class WholeRun(RunHead):
+    text: str
+    output: Any
+    """As data, of an agent with typed output."""
+    usage: TokensUsed
+    cost_usd: float | None
+    turns: int
+    tool_calls: int
+    waiting: list[WaitingCall]
+
+
+class DecisionOnCall(Body):
+    decision: Literal["approve", "deny"]
+    reason: Line = ""
+    """Of a no: the model is told."""
+    arguments: dict[str, Any] | None = None
+    """Of a yes: what the tool is called with instead, all of it."""
+
+
+@router.post("", status_code=201, responses=problems(404, body=True))
+async def create_run(body: RunRequest, scope: SignedIn, service: TheService) -> RunStarted:
+    """Starts a run of an agent that is served here. One of `tasks` begins a conversation, as `POST /chat` does."""
+    if service.stopping.is_set():
+        raise unavailable()
+    if body.agent == NAME:
+        return RunStarted(run_id=await _say(service, scope, body))
+    if (agent := served_agent(service, body.agent)) is None:
+        raise Problem(404, "There is no agent of this name here.")
+    try:
+        agent.values(body.inputs)
+    except AgentError as e:
+        raise Problem(422, f"{e.message}.") from e
+    try:
+        return RunStarted(run_id=await start_run(service, scope, agent, body.prompt, body.inputs))
+    except AgentError as e:
+        if e.kind is not ErrorKind.INVALID:
+            raise
+        raise unavailable("This agent cannot run just now: whoever runs this service finds the reason in its log.") from e
+
+
+async def _say(service: Service, scope: Scope, body: RunRequest) -> str:
+    if body.inputs:
+        raise Problem(422, "The agent tasks takes no inputs.")
+    async with AsyncExitStack() as held:
+        spending = await held.enter_async_context(service.limits.run(scope))
+        asked = await service.database.run(scope, ask(None, body.prompt, scope))
+        return start(service, scope, asked, held.pop_all(), spending).run_id
+
+
+@router.get("", responses=problems())
+async def runs(
+    scope: SignedIn,
+    service: TheService,
+    limit: Annotated[int, Query(ge=1, le=LISTED_MOST)] = 50,
+    before: Annotated[AwareDatetime | None, Query(description="Only those whose `created_at` is before it.")] = None,
+) -> list[RunHead]:
+    """One's own, newest first."""
+    rows = await service.database.run(scope, lambda session: ConversationStore(session, scope).runs(limit=limit, before=before))
+    return [RunHead(**await _head(service, row)) for row in rows]
+
+
+@router.get("/{run_id}", responses=problems(404))
+async def run(run_id: InPath, scope: SignedIn, service: TheService) -> WholeRun:
+    row = await _own(service, scope, run_id)
+    info = await info_of(service, run_id)
+    waiting, _ = await open_calls(service, run_id)
+    end = next((event for event in reversed(await events_so_far(service, scope, row)) if isinstance(event, RunEnd) and event.run_id == run_id), None)
+    usage = Usage() if info is None else info.usage
+    return WholeRun(
+        **await _head(service, row),
+        text="" if end is None else end.text,
+        output=None if end is None or end.output == end.text else end.output,
+        usage=TokensUsed.model_validate(usage, from_attributes=True),
+        cost_usd=None if info is None else info.cost_usd,
+        turns=0 if info is None else info.turns,
+        tool_calls=0 if info is None else info.tool_calls,
+        waiting=[] if end is not None else [WaitingCall.model_validate(call, from_attributes=True) for call in waiting.values()],
+    )
+
+
+@router.get(
+    "/{run_id}/events",
+    responses={200: {"description": "What happens in it, as `treadle run --output stream-json` says it.", "content": {MEDIA_TYPE: {}}}, **problems(404)},
+)
+async def run_events(
+    run_id: InPath,
+    scope: SignedIn,
+    service: TheService,
+    after: Annotated[str | None, Query(pattern=POSITION_PATTERN, description="The id of the last event that is known.")] = None,
+    last_event_id: Annotated[str | None, Header(description="The same, before `after`.")] = None,
+) -> Response:
+    """Server-sent events: those of the journal behind `after`, then those that come. Deltas may be left out, nothing else."""
+    known = last_event_id or after
+    if known is not None and position_of(known) is None:
+        raise Problem(422, "Last-Event-ID is the id of an event that was sent here.")
+    row = await _own(service, scope, run_id)
+    return await follow(service, scope, row, None if known is None else position_of(known))
+
+
+@router.post("/{run_id}/cancel", status_code=202, responses=problems(404))
+async def cancel(run_id: InPath, scope: SignedIn, service: TheService) -> RunStarted:
+    """Asks it to end; what is over stays as it is."""
+    await _own(service, scope, run_id)
+    if await info_of(service, run_id) is not None:
+        service.live.spawn(partial(_kill, service, scope, run_id))
+    return RunStarted(run_id=run_id)
+
+
+async def _kill(service: Service, scope: Scope, run_id: str) -> None:
+    info = await service.runtime.kill(run_id)
+    if info.status == "finished" and service.live.get(run_id) is None:
+        await service.database.run(scope, lambda session: ConversationStore(session, scope).finish(run_id))
+        service.live.channels.end(run_id)
+
+
+@router.post("/{run_id}/approvals/{call_id}", status_code=202, responses=problems(404, 409, body=True))
+async def approve(run_id: InPath, call_id: InPath, body: DecisionOnCall, scope: SignedIn, service: TheService) -> RunStarted:
+    """Says yes or no to a call that waits for it; also where the service was started anew meanwhile."""
+    row = await _own(service, scope, run_id)
+    decision = Approve(body.arguments) if body.decision == "approve" else Deny(body.reason)
+    await decide(service, scope, row, call_id, decision)
+    return RunStarted(run_id=run_id)
+
+
+async def _own(service: Service, scope: Scope, run_id: str) -> ServedRun:
+    def work(session: Session) -> ServedRun:
+        if (row := ConversationStore(session, scope).run(run_id)) is None:
+            raise not_found()
+        return row
+
+    return await service.database.run(scope, work)
+
+
+async def _head(service: Service, row: ServedRun) -> dict[str, Any]:
+    info = await info_of(service, row.run_id)
+    live = service.live.get(row.run_id) is not None
+    status = ("running" if live else "stopped") if info is None else info.status
+    if live and status == "stopped":
+        status = "running"
+    return {
+        "run_id": row.run_id,
+        "agent": row.agent,
+        "conversation_id": row.conversation_id,
+        "status": status,
+        "outcome": None if info is None or info.outcome is None else info.outcome.value,
+        "created_at": row.created_at,
+        "finished_at": row.finished_at,
+    }

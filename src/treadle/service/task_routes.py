@@ -1,0 +1,161 @@
+"""`/tasks`: the tasks of whoever asks, changed by themselves, without words. The same store as behind the assistant's tools. Entry: `router`."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from datetime import datetime
+from typing import Annotated, Any, Literal, TypeVar
+
+from fastapi import APIRouter, Query
+from pydantic import BaseModel, Field
+from sqlmodel import Session
+from starlette.responses import Response
+
+from treadle.database.scope import Scope
+from treadle.database.tables import Task
+from treadle.errors import AgentError, ErrorKind
+from treadle.service.bodies import Body
+from treadle.service.following import subscribe
+from treadle.service.forms import Day, Description, InPath, Line, Title, problems
+from treadle.service.live import TASKS_CHANGED, tasks_of
+from treadle.service.problems import Problem, not_found
+from treadle.service.signed_in import SignedIn, TheService
+from treadle.service.sse import MEDIA_TYPE, EventStream
+from treadle.service.state import Service
+from treadle.tasks.fields import Priority, as_data
+from treadle.tasks.store import TaskStore, Wanted
+
+T = TypeVar("T")
+
+router = APIRouter(prefix="/tasks", tags=["tasks"])
+
+
+class NewTask(Body):
+    title: Title
+    description: Description | None = None
+    priority: Priority = "Medium"
+    due: Day | None = None
+    completed: bool = False
+
+
+class ChangedTask(Body):
+    """What is left out stays; null clears a description and a due date."""
+
+    title: Title = Field(default="", validate_default=False)
+    description: Description | None = None
+    priority: Priority = "Medium"
+    due: Day | None = None
+    completed: bool = False
+
+
+class TaskOut(BaseModel):
+    id: str
+    title: str
+    description: str | None
+    completed: bool
+    priority: Priority
+    due: str | None
+    created_at: datetime
+    updated_at: datetime
+
+
+class UndoneOut(BaseModel):
+    tool: str
+    titles: list[str]
+
+
+@router.get("", responses=problems())
+async def tasks(
+    scope: SignedIn,
+    service: TheService,
+    status: Literal["all", "open", "completed"] = "all",
+    priority: Priority | None = None,
+    search: Annotated[Line | None, Query(description="Words of title or description; or due:YYYY-MM-DD, due:FROM..TO, due:none, overdue.")] = None,
+    limit: Annotated[int, Query(ge=1, le=1000)] = 1000,
+    offset: Annotated[int, Query(ge=0, le=1_000_000)] = 0,
+) -> list[TaskOut]:
+    """Oldest first."""
+
+    def work(store: TaskStore) -> list[TaskOut]:
+        return [_out(task) for task in store.list(status=status, priority=priority, search=search)[offset : offset + limit]]
+
+    return await _read(service, scope, work)
+
+
+@router.post("", status_code=201, responses=problems(body=True))
+async def add_task(body: NewTask, scope: SignedIn, service: TheService) -> TaskOut:
+    def work(store: TaskStore) -> TaskOut:
+        return _out(store.add(body.title, description=body.description, priority=body.priority, due=body.due, completed=body.completed))
+
+    return await _changed(service, scope, work)
+
+
+@router.get("/events", responses={200: {"description": "`event: tasks` whenever they have changed.", "content": {MEDIA_TYPE: {}}}, **problems()})
+async def task_events(scope: SignedIn, service: TheService) -> Response:
+    """Server-sent events: each says that this person's tasks are to be read anew; the first comes at once."""
+    reader, held = await subscribe(service, scope, tasks_of(scope))
+    return EventStream(reader, [TASKS_CHANGED], over=held.aclose)
+
+
+@router.post("/undo", responses=problems(404))
+async def undo(scope: SignedIn, service: TheService) -> UndoneOut:
+    """Takes back this person's last change, whoever made it for them; 404 where there is none of the last 30 days."""
+
+    def work(store: TaskStore) -> UndoneOut:
+        if (undone := store.undo()) is None:
+            raise not_found()
+        return UndoneOut(tool=undone.tool, titles=[*undone.titles])
+
+    return await _changed(service, scope, work)
+
+
+@router.get("/{task_id}", responses=problems(404))
+async def task(task_id: InPath, scope: SignedIn, service: TheService) -> TaskOut:
+    return await _read(service, scope, lambda store: _out(_there(store, task_id)))
+
+
+@router.patch("/{task_id}", responses=problems(404, body=True))
+async def change_task(task_id: InPath, body: ChangedTask, scope: SignedIn, service: TheService) -> TaskOut:
+    def work(store: TaskStore) -> TaskOut:
+        found = _there(store, task_id)
+        wanted: Wanted = body.model_dump(exclude_unset=True)  # pyright: ignore[reportAssignmentType]  the fields are its own
+        store.update(found, **wanted)
+        return _out(found)
+
+    return await _changed(service, scope, work)
+
+
+@router.delete("/{task_id}", status_code=204, responses=problems(404))
+async def delete_task(task_id: InPath, scope: SignedIn, service: TheService) -> Response:
+    """The person's own act: nothing is asked. `POST /tasks/undo` brings it back."""
+    await _changed(service, scope, lambda store: store.delete([_there(store, task_id)]))
+    return Response(status_code=204)
+
+
+async def _read(service: Service, scope: Scope, work: Callable[[TaskStore], T]) -> T:
+    def inside(session: Session) -> T:
+        return work(TaskStore(session, scope, by_person=True))
+
+    try:
+        return await service.database.run(scope, inside)
+    except AgentError as e:
+        if e.kind is not ErrorKind.INVALID:
+            raise
+        raise Problem(422, f"{e.message[:1].upper()}{e.message[1:]}.") from e
+
+
+async def _changed(service: Service, scope: Scope, work: Callable[[TaskStore], T]) -> T:
+    done = await _read(service, scope, work)
+    service.live.tasks_changed(scope)
+    return done
+
+
+def _there(store: TaskStore, task_id: str) -> Task:
+    if (found := store.get(task_id)) is None:
+        raise not_found()
+    return found
+
+
+def _out(found: Task) -> TaskOut:
+    data: dict[str, Any] = as_data(found)
+    return TaskOut.model_validate(data)
