@@ -4,11 +4,14 @@ from __future__ import annotations
 
 from collections.abc import AsyncGenerator
 from contextlib import asynccontextmanager
+from functools import partial
 
 from fastapi import FastAPI
 
 from treadle import __version__
+from treadle.service import chat, conversations, runs, task_routes
 from treadle.service.problems import HANDLERS
+from treadle.service.resuming import resume_all
 from treadle.service.state import Service
 
 
@@ -18,6 +21,7 @@ def create_app(service: Service) -> FastAPI:
     @asynccontextmanager
     async def lifespan(app: FastAPI) -> AsyncGenerator[None]:
         async with service:
+            service.live.spawn(partial(resume_all, service))
             yield
 
     app = FastAPI(
@@ -31,4 +35,6 @@ def create_app(service: Service) -> FastAPI:
         redirect_slashes=False,
     )
     app.state.service = service
+    for router in (chat.router, conversations.router, runs.router, task_routes.router):
+        app.include_router(router)
     return app

@@ -19,6 +19,7 @@ from treadle.service.tokens import Tokens
 
 if TYPE_CHECKING:
     from treadle.tasks.runner import AgentRunner
+    from treadle.tasks.server import MCPToolServer
 
 
 class Service:
@@ -43,8 +44,9 @@ class Service:
         self.stopping = anyio.Event()
         """Set when the service is about to end: open streams close, and tell their readers to come again; no run begins."""
         self.live = LiveRuns(self.stopping)
+        self.tools: MCPToolServer
         self.runner: AgentRunner
-        """Set once it is open."""
+        """Both set once it is open."""
         self._stack = AsyncExitStack()
 
     async def __aenter__(self) -> Self:
@@ -55,7 +57,8 @@ class Service:
         async with AsyncExitStack() as stack:
             await stack.enter_async_context(self.database)
             await stack.enter_async_context(self.runtime)
-            self.runner = AgentRunner(self.database, MCPToolServer(self.database), self.model, runtime=self.runtime)
+            self.tools = MCPToolServer(self.database, changed=self.live.tasks_changed)
+            self.runner = AgentRunner(self.database, self.tools, self.model, runtime=self.runtime)
             await stack.enter_async_context(self.live.opened())
             self._stack = stack.pop_all()
         return self
