@@ -24,8 +24,9 @@ from treadle.service.sse import frame_of, said
 
 logger = logging.getLogger("treadle.service")
 
-DRAIN_S: Final = 10.0
-"""How long runs that are under way may go on when the service closes."""
+LET_GO_S: Final = 2.0
+LEAVING_S: Final = 1.0
+"""How long runs that were let go may take to stop."""
 Decision: TypeAlias = Approve | Deny
 
 
@@ -108,18 +109,19 @@ Work: TypeAlias = Callable[[LiveRun], Awaitable[None]]
 class LiveRuns:
     """Drives runs in tasks of its own. Usable from any task of one event loop, inside `opened`."""
 
-    def __init__(self, stopping: anyio.Event) -> None:
-        """`stopping`: set when the service is about to end."""
+    def __init__(self, stopping: anyio.Event, *, grace_s: float, let_go: Callable[[], None]) -> None:
+        """`stopping`: set when the service is about to end. `let_go`: leaves what runs after `grace_s` to the next start."""
         self.channels = Channels()
-        self._stopping = stopping
+        self._stopping, self._grace_s, self._let_go = stopping, grace_s, let_go
         self._group: TaskGroup | None = None
         self._runs: dict[str, LiveRun] = {}
         self._of_user: Counter[str] = Counter()
         self._idle = anyio.Event()
+        self._drained = anyio.Event()
 
     @asynccontextmanager
     async def opened(self) -> AsyncGenerator[None]:
-        """At its end runs get a while to end by themselves, and what waits for a person is left waiting; what is left then is cancelled."""
+        """At its end runs get a while to end by themselves, and what waits for a person is left waiting; what is left then is let go."""
         async with anyio.create_task_group() as self._group:
             self._group.start_soon(self.channels.beat)
             self._group.start_soon(self._drain)
@@ -128,21 +130,34 @@ class LiveRuns:
             finally:
                 self._stopping.set()
                 with anyio.CancelScope(shield=True):
-                    await self._drain()
+                    await self.drained()
                 self._group.cancel_scope.cancel()
+
+    async def drained(self) -> None:
+        """Once `stopping` is set: until what was under way is over, or let go."""
+        await self._drained.wait()
 
     async def _drain(self) -> None:
         """Once the service is about to end."""
-        await self._stopping.wait()
-        self.channels.close(but=self._runs)
-        for run in self._runs.values():
-            run.approvals.close()
-        with anyio.move_on_after(DRAIN_S):
-            while self._runs:
-                if self._idle.is_set():
-                    self._idle = anyio.Event()
-                await self._idle.wait()
-        self.channels.close()
+        try:
+            await self._stopping.wait()
+            self.channels.close(but=self._runs)
+            for run in self._runs.values():
+                run.approvals.close()
+            with anyio.move_on_after(self._grace_s):
+                await self._rest()
+            self._let_go()
+            with anyio.move_on_after(LEAVING_S):
+                await self._rest()
+        finally:
+            self.channels.close()
+            self._drained.set()
+
+    async def _rest(self) -> None:
+        while self._runs:
+            if self._idle.is_set():
+                self._idle = anyio.Event()
+            await self._idle.wait()
 
     # ------------------------------------------------------------ runs
 
