@@ -6,7 +6,6 @@ It starts nothing. Entry: `Assembly`.
 from __future__ import annotations
 
 from collections.abc import AsyncGenerator, Mapping
-from dataclasses import replace
 from functools import partial
 from pathlib import Path
 from typing import Any, get_args
@@ -38,7 +37,7 @@ from treadle.session import ResumeOptions, RunOptions
 from treadle.toolboxes import Toolboxes
 from treadle.tooling import Tool
 from treadle.tools.complete import Complete
-from treadle.types import DEFAULT_MAX_TOKENS, NOTHING_SET, Limits, Mode, OnAsk, OnUnknown, Settings
+from treadle.types import DEFAULT_MAX_TOKENS, NO_LIMITS, NOTHING_SET, Limits, Mode, OnAsk, OnUnknown, Settings
 from treadle.window import window
 
 _LAST = Settings(max_tokens=DEFAULT_MAX_TOKENS)
@@ -241,7 +240,7 @@ class Assembly:
         """The small model; where it cannot be had, or fails, the run's own."""
         missed = ""
         try:
-            small = await self._choice.choose(self.config.models.small, asker, Limits())
+            small = await self._choice.choose(self.config.models.small, asker, NO_LIMITS)
         except AgentError as e:
             missed = missed_small(self.config, own.name, e)
         else:
@@ -281,7 +280,7 @@ def resumed(plan: Plan, resumption: Resumption) -> Plan:
 
 
 def _but(plan: Plan, **changes: Any) -> Plan:
-    return replace(plan, **changes)
+    return msgspec.structs.replace(plan, **changes)
 
 
 def _started(state: RunState) -> RunStarted:
@@ -302,9 +301,9 @@ def _settings(call: Settings, lower: Settings, model: Model) -> tuple[Settings, 
 
 
 def _limits(call: Limits | None, agent: Agent[Any, Any]) -> Limits:
-    if call is None and agent.limits is None:
-        return DEFAULT_LIMITS
-    return _over(call, agent.limits or Limits())
+    if call is None or agent.limits is None:
+        return call or agent.limits or DEFAULT_LIMITS
+    return _over(call, agent.limits)
 
 
 def _over(call: Limits | None, lower: Limits) -> Limits:

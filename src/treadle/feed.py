@@ -29,6 +29,7 @@ STREAM_BUFFER = 1024
 """Events that may wait for a slow reader before neighbouring deltas are joined."""
 JOINED_CHARS = 16_384
 """A joined delta grows no longer than this: joining stays linear however slow the reader is."""
+_NO_ATTEMPT = Attempt(frozenset())
 
 
 class EventStream:
@@ -121,7 +122,7 @@ class Feed:
         self._hub = hub
         self._stream = parent._stream if parent is not None else stream
         self._numbers = parent._numbers if parent is not None else itertools.count(1)
-        self._attempt = Attempt(set())
+        self._attempt = _NO_ATTEMPT
         self._message_id = ""
         self._newest_redactor = redactor
         self._redactor = redactor()

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Callable
-from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -33,19 +32,17 @@ from treadle.window import Window
 logger = logging.getLogger("treadle")
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Resumption:
+class Resumption(msgspec.Struct, frozen=True, kw_only=True):
     """What makes a run go on instead of begin."""
 
     writer: RunWriter
     """Taken over, and nothing appended yet."""
     answers: Answers
-    below: Answers = field(default_factory=Answers)
+    below: Answers = msgspec.field(default_factory=Answers)
     """What was said of calls of runs that this one had started."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Plan:
+class Plan(msgspec.Struct, frozen=True, kw_only=True):
     """All that a run is, resolved before it starts."""
 
     run_id: str
@@ -188,8 +185,7 @@ class Caller(NamedTuple):
     call_id: str
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Ending:
+class Ending(msgspec.Struct, frozen=True, kw_only=True):
     """How a run ended, or stopped to wait for a person."""
 
     outcome: Outcome

@@ -32,7 +32,7 @@ from treadle.history import History
 from treadle.json_text import JsonText, encode_json
 from treadle.message import Message, TextPart, ToolCall, ToolResult
 from treadle.repetition import Repetition
-from treadle.types import Limits, Mode, Outcome, Reserved, Spending, StopReason, Time, Usage, usd
+from treadle.types import NO_LIMITS, Mode, Outcome, Reserved, Spending, StopReason, Time, Usage, usd
 
 
 class RunState:
@@ -50,7 +50,7 @@ class RunState:
         self.prompt_at = len(past)
         self.ready_at = 0
         """The sequence of the last entry before its first turn: what it begins with is whole then."""
-        self.limits = Limits()
+        self.limits = NO_LIMITS
         """As its entries say."""
         self.ledger = Ledger(self.limits)
         self.retries = self.invocations = self.resumed = 0

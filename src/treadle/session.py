@@ -103,7 +103,7 @@ def check_options(options: Mapping[str, object], known: type[Any]) -> None:
         meant = _meant(strange[0], sorted(names))
         raise AgentError("invalid", f"this version knows no option {strange[0]!r} of a run; {meant}it knows: {', '.join(sorted(names))}")
     for name, (kind, like) in _KINDS.items():
-        if not isinstance(given := options.get(name), kind | None):
+        if (given := options.get(name)) is not None and not isinstance(given, kind):
             raise AgentError("invalid", f"{name}= is a {type(given).__name__}: give {like}")
     for name, what in (("on_event", "a function that takes one argument"), ("on_approval", "an async function that takes an ApprovalRequest")):
         if (told := options.get(name)) is not None and not callable(told):

@@ -304,10 +304,11 @@ _SETTINGS: dict[str, tuple[Callable[[object], bool], str]] = {
     "cache": (lambda value: isinstance(value, bool), "True or False"),
     "extra": (lambda value: isinstance(value, dict), "a dict of what is added to the request's body"),
 }
+"""By field: what it may be beside None, and how that is said. Types alone: what a provider makes of a number is its own."""
 
 NOTHING_SET = Settings()
 """What leaves everything open."""
-"""By field: what it may be beside None, and how that is said. Types alone: what a provider makes of a number is its own."""
+NO_LIMITS = Limits()
 
 
 class SystemBlock(Value, frozen=True, kw_only=True):
