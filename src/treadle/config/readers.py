@@ -198,6 +198,38 @@ def span_of(text: str) -> timedelta:
     return min(timedelta(hours=int(found[1]) * _HOURS[found[2]]), timedelta(days=36_500))
 
 
+HOST_NAME = re.compile(r"[A-Za-z0-9](?:[A-Za-z0-9._-]{0,251}[A-Za-z0-9])?|\[[0-9A-Fa-f:.]+\]")
+
+
+def host_names(value: Plain) -> tuple[str, ...]:
+    for i, name in enumerate(names := texts(value)):
+        if not HOST_NAME.fullmatch(name):
+            raise Wrong("a list of names like tasks.example.org, each without scheme, port and path", item=i)
+    return names
+
+
+def addresses(value: Plain) -> tuple[str, ...]:
+    import ipaddress  # noqa: PLC0415  hardly anybody has proxies, and it costs a few ms
+
+    found: list[str] = []
+    for i, text in enumerate(texts(value)):
+        try:
+            found.append(str(ipaddress.ip_address(text)))
+        except ValueError as e:
+            raise Wrong("a list of IP addresses, like 10.0.0.2", item=i) from e
+    return tuple(found)
+
+
+GRACE_MOST_S = 8
+"""A service manager kills after ten seconds, and closing takes some of them."""
+
+
+def grace(value: Plain) -> float:
+    if isinstance(value, bool) or not isinstance(value, int | float) or not 0 <= value <= GRACE_MOST_S:
+        raise Wrong(f"seconds from 0 to {GRACE_MOST_S}")
+    return value
+
+
 def file_path(value: Plain) -> str:
     """From anywhere the same file."""
     if not isinstance(value, str) or "\0" in value or not (os.path.isabs(value) or value.startswith("~/")):

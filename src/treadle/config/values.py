@@ -116,6 +116,19 @@ class ServiceLimits(msgspec.Struct, frozen=True, kw_only=True):
 
 class Service(msgspec.Struct, frozen=True, kw_only=True):
     limits: ServiceLimits = ServiceLimits()
+    hosts: tuple[str, ...] = ()
+    """Names that it answers to beside the loopback ones, without a port."""
+    public_url: str | None = None
+    """Where people reach it, where that is another address: through a proxy, say."""
+    agents: tuple[str, ...] = ()
+    """Served beside the task assistant."""
+    registration: Literal["open", "closed"] = "open"
+    proxies: tuple[str, ...] = ()
+    """Addresses whose X-Forwarded-For and -Proto are believed."""
+    open_docs: bool | None = None
+    """Whether /openapi.json and /metrics need no token; None: only where nobody but this machine reaches the service."""
+    grace_s: float = 8
+    """How long runs may go on when it is stopped; those that are left are resumed at the next start."""
 
 
 class Telemetry(msgspec.Struct, frozen=True, kw_only=True):

@@ -2,14 +2,17 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import AsyncGenerator
 from contextlib import asynccontextmanager
-from functools import partial
+from functools import cache, partial
 
 from fastapi import FastAPI
 
 from treadle import __version__
-from treadle.service import chat, conversations, runs, task_routes
+from treadle.service import auth, chat, conversations, health, runs, task_routes
+from treadle.service.border import Border
+from treadle.service.openapi import document_of
 from treadle.service.problems import HANDLERS
 from treadle.service.resuming import resume_all
 from treadle.service.state import Service
@@ -35,6 +38,8 @@ def create_app(service: Service) -> FastAPI:
         redirect_slashes=False,
     )
     app.state.service = service
-    for router in (chat.router, conversations.router, runs.router, task_routes.router):
+    app.state.document = cache(lambda: json.dumps(document_of(app)).encode())
+    app.add_middleware(Border, service=service)
+    for router in (auth.router, health.router, chat.router, conversations.router, runs.router, task_routes.router):
         app.include_router(router)
     return app

@@ -22,12 +22,13 @@ logger = logging.getLogger("treadle.service")
 
 MEDIA_TYPE = "application/problem+json"
 TROUBLE = "I'm having a bit of trouble right now. Please try again."
+OUR_FAULT = "Something went wrong on our side. Please try again; if it stays, tell whoever runs this service the request's id."
 
 _SAID = {
     401: "Sign in, and send the token as `Authorization: Bearer …`.",
     404: "There is nothing here.",
     405: "This is not done here with this method.",
-    500: "Something went wrong on our side. Please try again; if it stays, tell whoever runs this service the request's id.",
+    500: OUR_FAULT,
     503: TROUBLE,
 }
 
@@ -92,11 +93,7 @@ async def _ours(request: Request, error: Exception) -> Response:
             return problem_response(unavailable())
         case _:
             logger.error("a request failed", exc_info=error)
-            return problem_response(Problem(500, _SAID[500]))
+            return problem_response(Problem(500, OUR_FAULT))
 
 
-async def _bug(request: Request, error: Exception) -> Response:
-    return problem_response(Problem(500, _SAID[500]))
-
-
-HANDLERS: dict[Any, Any] = {HTTPException: _http, RequestValidationError: _invalid, AgentError: _ours, Exception: _bug}
+HANDLERS: dict[Any, Any] = {HTTPException: _http, RequestValidationError: _invalid, AgentError: _ours}

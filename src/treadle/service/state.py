@@ -12,9 +12,11 @@ from treadle.config import Config
 from treadle.database.database import Database
 from treadle.model import Model
 from treadle.runtime import Runtime
+from treadle.service.accounts import Accounts
 from treadle.service.limits import Limits
 from treadle.service.live import LiveRuns
 from treadle.service.metrics import Metrics
+from treadle.service.readiness import Readiness
 from treadle.service.tokens import Tokens
 
 if TYPE_CHECKING:
@@ -26,11 +28,19 @@ class Service:
     """An async context manager: `create_app`'s lifespan enters it. Nothing outlives it."""
 
     def __init__(
-        self, config: Config, database: Database, runtime: Runtime, *, key: bytes, model: Model | str | None = None, agents: Sequence[str] = ()
+        self,
+        config: Config,
+        database: Database,
+        runtime: Runtime,
+        *,
+        key: bytes,
+        model: Model | str | None = None,
+        agents: Sequence[str] = (),
+        on_loopback: bool = True,
     ) -> None:
         """`database` and `runtime` are entered and closed here. `key`: signs tokens. `model`: of the task assistant; None: the embedded one.
 
-        `agents`: names of the runtime's agents that are served beside `tasks`.
+        `agents`: names of the runtime's agents that are served beside `tasks`. `on_loopback`: only this machine reaches its address.
         """
         self.config = config
         self.settings = config.service
@@ -41,9 +51,14 @@ class Service:
         self.tokens = Tokens(key)
         self.metrics = Metrics()
         self.limits = Limits(self.settings.limits, database, self.metrics)
+        self.accounts = Accounts(database, self.tokens)
+        self.readiness = Readiness(self)
+        reached = not on_loopback or bool(self.settings.hosts or self.settings.public_url)
+        self.is_open = self.settings.open_docs if self.settings.open_docs is not None else not reached
+        """Whether the document and the metrics need no token."""
         self.stopping = anyio.Event()
         """Set when the service is about to end: open streams close, and tell their readers to come again; no run begins."""
-        self.live = LiveRuns(self.stopping)
+        self.live = LiveRuns(self.stopping, grace_s=self.settings.grace_s, let_go=runtime.let_go)
         self.tools: MCPToolServer
         self.runner: AgentRunner
         """Both set once it is open."""

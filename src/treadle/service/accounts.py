@@ -1,0 +1,147 @@
+"""Who may sign in, and the logins that they have: made, renewed, revoked. How that is asked for over HTTP is auth.py's. Entry: `Accounts`.
+
+Who signs in gets two tokens. The short one names the login, which is looked up at each request. The longer one is good once: it is
+changed for a new pair, and a second use of an old one means that somebody has a copy, so that the login ends for both.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import secrets
+import unicodedata
+from datetime import timedelta
+from typing import NamedTuple
+
+from sqlalchemy import delete, update
+from sqlalchemy.exc import IntegrityError
+from sqlmodel import Session, col, select
+
+from treadle.database.database import Database
+from treadle.database.tables import Account, Login, new_row_id
+from treadle.service.passwords import Passwords
+from treadle.service.tokens import REFRESH_DAYS, Tokens
+from treadle.types import now
+
+NAME_CHARS = 64
+
+
+class Signed(NamedTuple):
+    """What somebody who signed in is given."""
+
+    access_token: str
+    refresh_token: str
+
+
+class Accounts:
+    """Usable from any task of one event loop."""
+
+    def __init__(self, database: Database, tokens: Tokens) -> None:
+        self._database, self._tokens = database, tokens
+        self._passwords = Passwords()
+
+    async def register(self, name: str, password: str) -> Signed | None:
+        """`name`: as `account_name` gives it. None where it is taken."""
+
+        def add(session: Session) -> bool:
+            if session.exec(select(Account.id).where(col(Account.username) == name)).first() is not None:
+                return False
+            session.add(Account(id=account_id, username=name, password_hash=stored))
+            session.flush()
+            return True
+
+        account_id, stored = new_row_id(), await self._passwords.hashed(password)
+        try:
+            made = await self._database.run_unscoped(add)
+        except IntegrityError:  # somebody else was as quick
+            made = False
+        return await self._signed(account_id) if made else None
+
+    async def sign_in(self, name: str | None, password: str) -> Signed | None:
+        """None where there is no such account, or the password is another: after the same work."""
+
+        def read(session: Session) -> tuple[str, str] | None:
+            return session.exec(select(Account.id, Account.password_hash).where(col(Account.username) == name)).first()
+
+        account_id, stored = await self._database.run_unscoped(read) or (None, None)
+        fits = await self._passwords.fits(password, stored)
+        if not fits or account_id is None or stored is None:
+            return None
+        if self._passwords.is_outdated(stored):
+            await self._store_password(account_id, password)
+        return await self._signed(account_id)
+
+    async def renew(self, refresh_token: str) -> Signed | None:
+        """Another pair for one that is used up with this. None where it is no good; one that was used up before ends its login."""
+        claims = self._tokens.verified(refresh_token, "refresh")
+        if claims is None:
+            return None
+
+        def rotate(session: Session) -> Login | None:
+            mine = col(Login.id) == claims.login_id, col(Login.account_id) == claims.account_id, col(Login.revoked_at).is_(None)
+            login = session.exec(select(Login).where(*mine).with_for_update()).first()
+            if login is None or login.expires_at <= now():
+                return None
+            changed = session.exec(update(Login).where(*mine, col(Login.refresh_hash) == _hash(claims.nonce)).values(refresh_hash=_hash(nonce)))
+            if not changed.rowcount:
+                session.exec(update(Login).where(*mine).values(revoked_at=now()))
+                return None
+            session.expunge(login)
+            return login
+
+        nonce = secrets.token_urlsafe(24)
+        login = await self._database.run_unscoped(rotate)
+        return None if login is None else self._pair(login, nonce)
+
+    async def sign_out(self, login_id: str) -> None:
+        await self._revoke(col(Login.id) == login_id)
+
+    async def sign_out_with(self, refresh_token: str) -> None:
+        """Where the short token is over."""
+        if (claims := self._tokens.verified(refresh_token, "refresh")) is not None:
+            await self.sign_out(claims.login_id)
+
+    async def change_password(self, account_id: str, login_id: str, old: str, new: str) -> bool:
+        """Ends all other logins. False where the old one is another."""
+
+        def read(session: Session) -> str | None:
+            return session.exec(select(Account.password_hash).where(col(Account.id) == account_id)).first()
+
+        if not await self._passwords.fits(old, await self._database.run_unscoped(read)):
+            return False
+        await self._store_password(account_id, new)
+        await self._revoke(col(Login.account_id) == account_id, col(Login.id) != login_id)
+        return True
+
+    async def _signed(self, account_id: str) -> Signed:
+        """Begins a login. Those of this account that are over are forgotten."""
+
+        def add(session: Session) -> None:
+            session.exec(delete(Login).where(col(Login.account_id) == account_id, col(Login.expires_at) <= now()))
+            session.add(Login.model_validate(login))
+
+        nonce = secrets.token_urlsafe(24)
+        login = Login(id=new_row_id(), account_id=account_id, refresh_hash=_hash(nonce), expires_at=now() + timedelta(days=REFRESH_DAYS))
+        await self._database.run_unscoped(add)
+        return self._pair(login, nonce)
+
+    def _pair(self, login: Login, nonce: str) -> Signed:
+        refresh = self._tokens.refresh(login.account_id, login.id, nonce, expires_at=login.expires_at)
+        return Signed(self._tokens.access(login.account_id, login.id), refresh)
+
+    async def _store_password(self, account_id: str, password: str) -> None:
+        stored = await self._passwords.hashed(password)
+        await self._database.run_unscoped(lambda session: session.exec(update(Account).where(col(Account.id) == account_id).values(password_hash=stored)))
+
+    async def _revoke(self, *which: object) -> None:
+        good = col(Login.revoked_at).is_(None)
+        await self._database.run_unscoped(lambda session: session.exec(update(Login).where(*which, good).values(revoked_at=now())))  # pyright: ignore[reportArgumentType]  conditions
+
+
+def account_name(typed: str) -> str | None:
+    """The one name that stands for it however it is typed; None where nothing is left of it, or too much has become of it."""
+    folded = unicodedata.normalize("NFKC", unicodedata.normalize("NFKC", typed).casefold()).strip()
+    return folded if 0 < len(folded) <= NAME_CHARS and folded.isprintable() else None
+
+
+def _hash(nonce: str) -> str:
+    return hashlib.sha256(nonce.encode()).hexdigest()

@@ -1,0 +1,116 @@
+"""Registering, signing in and out, over HTTP. The short token is in the answer, the longer one in a cookie that no script can read.
+
+What happens is accounts.py's. Entry: `router`.
+"""
+
+from __future__ import annotations
+
+from typing import Annotated, Final, Literal
+
+from fastapi import APIRouter, Depends, Request, Response
+from pydantic import BaseModel, StringConstraints
+
+from treadle.service.accounts import Signed, account_name
+from treadle.service.bodies import NO_NUL, Body
+from treadle.service.problems import Problem, unauthorized
+from treadle.service.signed_in import BEARER, TheService, Visitor, verified, visitor
+from treadle.service.state import Service
+from treadle.service.tokens import ACCESS_S, REFRESH_DAYS
+
+COOKIE: Final = "treadle_refresh"
+COOKIE_PATH: Final = "/auth/"
+
+_NO_NAME = r"\x00-\x20\x7f-\xa0\u1680\u2000-\u200f\u2028-\u202f\u205f-\u206f\u3000\ufeff"
+"""Controls, spaces of all kinds, and what turns or hides text."""
+_INSIDE = r"\x00-\x1f\x7f-\x9f\u200b-\u200f\u2028-\u202e\u2060-\u206f\ufeff"
+Username = Annotated[str, StringConstraints(min_length=1, max_length=64, pattern=f"^[^{_NO_NAME}][^{_INSIDE}]*$")]
+Password = Annotated[str, StringConstraints(min_length=8, max_length=256, pattern=NO_NUL)]
+
+
+class Credentials(Body):
+    username: Username
+    password: Password
+
+
+class NewPassword(Body):
+    old: Password
+    new: Password
+
+
+class TokenAnswer(BaseModel):
+    access_token: str
+    token_type: Literal["bearer"] = "bearer"
+    expires_in: int = ACCESS_S
+    """Seconds."""
+
+
+router = APIRouter(tags=["accounts"])
+
+
+@router.post("/auth/register", status_code=201, responses={409: {"description": "The name is taken."}})
+async def register(credentials: Credentials, request: Request, response: Response, service: TheService) -> TokenAnswer:
+    """Makes an account, and signs in."""
+    service.limits.attempt(_address(request))
+    if service.settings.registration == "closed":
+        raise Problem(403, "New accounts are not made here: ask whoever runs this service.")
+    if (name := account_name(credentials.username)) is None:
+        raise Problem(422, "This name cannot be one: 1 to 64 letters that can be seen.")
+    signed = await service.accounts.register(name, credentials.password)
+    if signed is None:
+        raise Problem(409, "This name is taken: choose another one.")
+    return _answer(signed, response, service, request)
+
+
+@router.post("/auth/login", responses={401: {"description": "The name or the password is wrong."}})
+async def login(credentials: Credentials, request: Request, response: Response, service: TheService) -> TokenAnswer:
+    """Signs in."""
+    name = account_name(credentials.username)
+    service.limits.attempt(_address(request), name)
+    signed = await service.accounts.sign_in(name, credentials.password)
+    if signed is None:
+        raise unauthorized("The name or the password is wrong.")
+    return _answer(signed, response, service, request)
+
+
+@router.post("/auth/refresh", responses={401: {"description": "Sign in again."}})
+async def refresh(request: Request, response: Response, service: TheService) -> TokenAnswer:
+    """Another token for the cookie, which is changed too."""
+    service.limits.stranger(_address(request))
+    signed = await service.accounts.renew(request.cookies.get(COOKIE, ""))
+    if signed is None:
+        raise unauthorized("Sign in again.")
+    return _answer(signed, response, service, request)
+
+
+@router.post("/auth/logout", status_code=204)
+async def logout(request: Request, response: Response, service: TheService) -> None:
+    """Ends this login, whether the token or the cookie names it. One that is over is over."""
+    credentials = await BEARER(request)
+    if credentials is not None and (found := await verified(service, credentials.credentials)) is not None:
+        await service.accounts.sign_out(found.login_id)
+    else:
+        service.limits.stranger(_address(request))
+        await service.accounts.sign_out_with(request.cookies.get(COOKIE, ""))
+    response.delete_cookie(COOKIE, path=COOKIE_PATH, secure=_is_https(service, request), httponly=True, samesite="strict")
+
+
+@router.post("/auth/password", status_code=204, responses={403: {"description": "The old password is wrong."}})
+async def change_password(passwords: NewPassword, request: Request, found: Annotated[Visitor, Depends(visitor)], service: TheService) -> None:
+    """Another password; all other logins end."""
+    service.limits.attempt(_address(request))
+    if not await service.accounts.change_password(found.scope.user_id, found.login_id, passwords.old, passwords.new):
+        raise Problem(403, "The old password is wrong.")
+
+
+def _answer(signed: Signed, response: Response, service: Service, request: Request) -> TokenAnswer:
+    secure, age = _is_https(service, request), REFRESH_DAYS * 24 * 3600
+    response.set_cookie(COOKIE, signed.refresh_token, max_age=age, path=COOKIE_PATH, secure=secure, httponly=True, samesite="strict")
+    return TokenAnswer(access_token=signed.access_token)
+
+
+def _is_https(service: Service, request: Request) -> bool:
+    return request.url.scheme == "https" or (service.settings.public_url or "").startswith("https:")
+
+
+def _address(request: Request) -> str:
+    return request.client.host if request.client else ""

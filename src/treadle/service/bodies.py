@@ -1,0 +1,111 @@
+"""What a body may be: JSON, small, flat, and of text that every database takes. Checked before any route sees it. Entry: `read_body`, `Text`, `Body`."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Annotated, Any, Final, cast
+
+import anyio
+import msgspec
+from pydantic import BaseModel, ConfigDict, StringConstraints
+from starlette.types import Receive
+
+from treadle.service.problems import Problem
+
+DEPTH_MOST: Final = 32
+BODY_S: Final = 30.0
+"""How long a body may take to come."""
+
+NO_NUL: Final = r"^[^\x00]*$"
+Text = Annotated[str, StringConstraints(pattern=NO_NUL)]
+"""Any text but one with NUL, and the schema says so; lone surrogates are refused with the body."""
+
+
+class Body(BaseModel):
+    """What a request's body inherits from: closed, and never guessed at."""
+
+    model_config = ConfigDict(extra="forbid", strict=True, frozen=True)
+
+
+async def read_body(headers: Mapping[str, list[str]], receive: Receive, most: int) -> bytes:
+    """The whole body, checked. Raises Problem (400, 408, 413, 415, 422), and EOFError where the client has left."""
+    _check_headers(headers, most)
+    with anyio.move_on_after(BODY_S) as late:
+        body = await _received(receive, most)
+        if body:
+            _check_type(headers)
+            _check_json(body)
+        return body
+    assert late.cancelled_caught, "it came, or it did not"
+    raise Problem(408, f"The body did not come within {BODY_S:.0f} seconds.", headers={"Connection": "close"})
+
+
+def _check_headers(headers: Mapping[str, list[str]], most: int) -> None:
+    if any(one.strip().lower() != "identity" for one in headers.get("content-encoding", [])):
+        raise Problem(415, "Bodies are taken as they are, without a Content-Encoding.", headers={"Connection": "close"})
+    for length in headers.get("content-length", []):
+        if not length.isdigit():
+            raise Problem(400, "The Content-Length is no number.", headers={"Connection": "close"})
+        if len(length) > 18 or int(length) > most:
+            raise _too_large(most)
+
+
+def _check_type(headers: Mapping[str, list[str]]) -> None:
+    kinds = headers.get("content-type", [])
+    kind, _, parameter = (kinds[0] if len(kinds) == 1 else "").partition(";")
+    charset = parameter.strip().lower().replace('"', "")
+    if kind.strip().lower() != "application/json" or charset not in ("", "charset=utf-8"):
+        raise Problem(415, "A body is JSON in UTF-8: send it as `Content-Type: application/json`.")
+
+
+async def _received(receive: Receive, most: int) -> bytes:
+    pieces: list[bytes] = []
+    size, more = 0, True
+    while more:
+        message = await receive()
+        if message["type"] == "http.disconnect":
+            raise EOFError
+        piece: bytes = message.get("body", b"")
+        size += len(piece)
+        if size > most:
+            raise _too_large(most)
+        pieces.append(piece)
+        more = message.get("more_body", False)
+    return b"".join(pieces)
+
+
+def _too_large(most: int) -> Problem:
+    return Problem(413, f"The body is larger than {most} bytes.", headers={"Connection": "close"})
+
+
+def _check_json(body: bytes) -> None:
+    try:
+        value: Any = msgspec.json.decode(body)
+    except RecursionError as e:
+        raise _too_deep() from e
+    except (msgspec.DecodeError, ValueError) as e:  # of bytes that are no UTF-8, too
+        raise Problem(422, "The body is no JSON in UTF-8, or has half of a pair of surrogates.") from e
+    if b"\\u0000" in body or body.count(b"[") + body.count(b"{") > DEPTH_MOST:  # hardly ever, and then it is looked at whole
+        _check_inside(value)
+
+
+def _check_inside(value: Any) -> None:
+    level: list[Any] = [value]
+    for _ in range(DEPTH_MOST + 1):
+        inner: list[Any] = []
+        for one in level:
+            if isinstance(one, dict):
+                inner.extend(cast("dict[str, Any]", one))
+                inner.extend(cast("dict[str, Any]", one).values())
+            elif isinstance(one, list):
+                inner.extend(cast("list[Any]", one))
+            elif isinstance(one, str) and "\0" in one:
+                raise Problem(422, "The body holds a NUL, which no text here may.")
+        if not inner:
+            return
+        level = inner
+    raise _too_deep()
+
+
+def _too_deep() -> Problem:
+    return Problem(422, f"The body is nested deeper than {DEPTH_MOST} levels.")

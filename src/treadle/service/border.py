@@ -1,0 +1,151 @@
+"""What every request passes, outermost first, in one plain ASGI layer: its id, whose address it is, host and origin, strangers' limits, its body.
+
+And every answer: headers for browsers, metrics, one line of the log, without query, headers, bodies or anybody's id. Entry: `Border`.
+"""
+
+from __future__ import annotations
+
+import logging
+import secrets
+import time
+from collections import defaultdict
+from collections.abc import Collection
+from typing import TYPE_CHECKING
+from urllib.parse import urlsplit
+
+from starlette.types import ASGIApp, Message, Receive, Scope, Send
+
+from treadle.service.bodies import read_body
+from treadle.service.hosts import Hosts
+from treadle.service.problems import OUR_FAULT, Problem, problem_response
+
+if TYPE_CHECKING:
+    from treadle.service.state import Service
+
+logger = logging.getLogger("treadle.service")
+
+CSP = "default-src 'self'; img-src 'self' data:; connect-src 'self'; frame-ancestors 'none'; base-uri 'none'; form-action 'self'"
+_HEADERS = (
+    (b"content-security-policy", CSP.encode()),
+    (b"x-content-type-options", b"nosniff"),
+    (b"x-frame-options", b"DENY"),
+    (b"referrer-policy", b"no-referrer"),
+    (b"cross-origin-opener-policy", b"same-origin"),
+    (b"cross-origin-resource-policy", b"same-origin"),
+    (b"permissions-policy", b"camera=(), geolocation=(), microphone=(), payment=(), usb=()"),
+)
+_NO_STORE = (b"cache-control", b"no-store")
+_HSTS = (b"strict-transport-security", b"max-age=31536000")
+UNCOUNTED = frozenset({"/healthz", "/readyz"})
+"""Asked by machines, often."""
+
+
+class Border:
+    """Around the whole application."""
+
+    def __init__(self, app: ASGIApp, service: Service) -> None:
+        self._app, self._service = app, service
+        settings = service.settings
+        self._hosts = Hosts(settings.hosts, settings.public_url)
+        self._proxies: Collection[str] = frozenset(settings.proxies)
+        self._is_https = bool(settings.public_url) and urlsplit(settings.public_url or "").scheme == "https"
+        self._more = (*_HEADERS, _HSTS) if self._is_https else _HEADERS
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        if scope["type"] != "http":
+            if scope["type"] == "websocket":
+                await send({"type": "websocket.close", "code": 1008})
+                return
+            await self._app(scope, receive, send)
+            return
+        answer = _Answer(send, self._more)
+        begun = time.perf_counter()
+        try:
+            await self._pass(scope, receive, answer)
+        except Problem as e:
+            await problem_response(e)(scope, receive, answer)
+        except EOFError:  # the client has left before it had said everything
+            answer.status = answer.status or 499
+        except Exception:  # the edge of a request
+            logger.exception("request %s failed", answer.request_id)
+            if answer.status:
+                raise  # what was begun cannot be taken back: the server cuts it
+            await problem_response(Problem(500, OUR_FAULT))(scope, receive, answer)
+        finally:
+            self._note(scope, answer, time.perf_counter() - begun)
+
+    async def _pass(self, scope: Scope, receive: Receive, answer: _Answer) -> None:
+        headers: defaultdict[str, list[str]] = defaultdict(list)
+        for name, value in scope["headers"]:
+            headers[name.decode("latin-1")].append(value.decode("latin-1").strip())
+        self._believe(scope, headers)
+        self._hosts.check(scope["method"], headers)
+        if "authorization" not in headers and scope["path"] not in UNCOUNTED:
+            client = scope["client"]
+            self._service.limits.stranger(client[0] if client else "")
+        if "content-length" in headers or "transfer-encoding" in headers or "content-encoding" in headers:  # else there is none
+            receive = _Replay(await read_body(headers, receive, self._service.settings.limits.body_bytes), receive)
+        await self._app(scope, receive, answer)
+
+    def _believe(self, scope: Scope, headers: defaultdict[str, list[str]]) -> None:
+        """What a proxy says, where it is one that we were told of: the last address that it did not hear from another such one."""
+        client = scope["client"]
+        if client is None or client[0] not in self._proxies:
+            return
+        chain = [address.strip() for line in headers.get("x-forwarded-for", []) for address in line.split(",")]
+        strangers = [address for address in chain if address and address not in self._proxies]
+        if strangers:
+            scope["client"] = (strangers[-1], 0)
+        if "https" in headers.get("x-forwarded-proto", []):
+            scope["scheme"] = "https"
+
+    def _note(self, scope: Scope, answer: _Answer, seconds: float) -> None:
+        route = getattr(scope.get("route"), "path", None) or "none"
+        status, method = answer.status or 500, scope["method"] if scope["method"] in _METHODS else "other"
+        metrics = self._service.metrics
+        metrics.requests.labels(method, route, str(status)).inc()
+        metrics.seconds.labels(route).observe(seconds)
+        if logger.isEnabledFor(logging.INFO):
+            logger.info("%s %s %d %.1f ms %s", method, route, status, 1000 * seconds, answer.request_id)
+
+
+_METHODS = frozenset({"GET", "HEAD", "POST", "PUT", "PATCH", "DELETE", "OPTIONS"})
+
+
+class _Answer:
+    """A `send` that adds the headers, and keeps the status."""
+
+    __slots__ = ("_more", "_send", "request_id", "status")
+
+    def __init__(self, send: Send, more: tuple[tuple[bytes, bytes], ...]) -> None:
+        self._send, self._more = send, more
+        self.request_id = secrets.token_hex(8)
+        self.status = 0
+
+    async def __call__(self, message: Message) -> None:
+        if message["type"] == "http.response.start":
+            self.status = message["status"]
+            given: list[tuple[bytes, bytes]] = list(message.get("headers", ()))
+            names = {name.lower() for name, _ in given}
+            given += [header for header in self._more if header[0] not in names]
+            if b"cache-control" not in names:
+                given.append(_NO_STORE)
+            given.append((b"x-request-id", self.request_id.encode()))
+            message = {**message, "headers": given}
+        await self._send(message)
+
+
+class _Replay:
+    """A `receive` that gives the body that was read, then what the client does."""
+
+    __slots__ = ("_body", "_receive")
+
+    def __init__(self, body: bytes, receive: Receive) -> None:
+        self._body: bytes | None = body
+        self._receive = receive
+
+    async def __call__(self) -> Message:
+        if self._body is None:
+            return await self._receive()
+        body, self._body = self._body, None
+        return {"type": "http.request", "body": body, "more_body": False}

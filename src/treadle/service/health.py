@@ -1,0 +1,50 @@
+"""Whether it lives, whether it can work, and what it has done: for machines. Entry: `router`."""
+
+from __future__ import annotations
+
+from typing import Annotated, Literal
+
+from fastapi import APIRouter, Depends, Request, Response
+from fastapi.security import HTTPAuthorizationCredentials
+from pydantic import BaseModel
+
+from treadle.service.metrics import MEDIA_TYPE
+from treadle.service.problems import unavailable
+from treadle.service.signed_in import BEARER, TheService, visitor
+
+router = APIRouter(tags=["health"])
+
+
+class Alive(BaseModel):
+    status: Literal["ok"] = "ok"
+
+
+async def insider(request: Request, service: TheService, credentials: Annotated[HTTPAuthorizationCredentials | None, Depends(BEARER)]) -> None:
+    """Nobody else reaches a service on the loopback; elsewhere it is somebody who is signed in."""
+    if not service.is_open:
+        await visitor(request, credentials)
+
+
+@router.get("/healthz")
+async def alive() -> Alive:
+    """It answers."""
+    return Alive()
+
+
+@router.get("/readyz")
+async def ready(service: TheService) -> Alive:
+    """It can work: the database and the journal answer, and it is not about to end."""
+    if not await service.readiness.is_ready():
+        raise unavailable("Not ready.")
+    return Alive()
+
+
+@router.get("/metrics", dependencies=[Depends(insider)], response_class=Response, responses={200: {"content": {"text/plain": {"schema": {"type": "string"}}}}})
+async def metrics(service: TheService) -> Response:
+    """In Prometheus's text."""
+    return Response(service.metrics.text(), media_type=MEDIA_TYPE)
+
+
+@router.get("/openapi.json", dependencies=[Depends(insider)], include_in_schema=False)
+async def document(request: Request) -> Response:
+    return Response(request.app.state.document(), media_type="application/json")

@@ -1,0 +1,71 @@
+"""The OpenAPI document: FastAPI's own, with every answer that the border and the handlers can give, as problem+json. Entry: `document_of`."""
+
+from __future__ import annotations
+
+from typing import Any, Final, cast
+
+from fastapi import FastAPI
+from fastapi.openapi.utils import get_openapi
+
+from treadle.service.problems import MEDIA_TYPE
+
+PROBLEM: Final = {
+    "title": "Problem",
+    "type": "object",
+    "required": ["type", "title", "status", "detail"],
+    "properties": {
+        "type": {"type": "string"},
+        "title": {"type": "string"},
+        "status": {"type": "integer"},
+        "detail": {"type": "string", "description": "One sentence for whoever called."},
+        "errors": {
+            "type": "array",
+            "items": {"type": "object", "properties": {"at": {"type": "string"}, "message": {"type": "string"}}, "required": ["at", "message"]},
+        },
+    },
+}
+
+EVERYWHERE: Final = {
+    400: "The request cannot be read.",
+    403: "It comes from a page of another site, or is not allowed.",
+    408: "The body did not come in time.",
+    413: "The body is too large.",
+    415: "The body is no plain JSON.",
+    421: "The service does not answer to that name.",
+    422: "The request is not as it must be.",
+    429: "That is more than one may ask for: see Retry-After.",
+    500: "Something went wrong on our side.",
+    503: "Not just now: see Retry-After.",
+}
+SIGNED_IN: Final = "Not signed in, or not any more."
+
+
+def document_of(app: FastAPI) -> dict[str, Any]:
+    """Of all routes that are in the application now."""
+    document = get_openapi(title=app.title, version=app.version, description=app.description, routes=app.routes)
+    schemas = document.setdefault("components", {}).setdefault("schemas", {})
+    for name in ("HTTPValidationError", "ValidationError"):
+        schemas.pop(name, None)
+    schemas["Problem"] = PROBLEM
+    for path in document["paths"].values():
+        for operation in cast("dict[str, Any]", path).values():
+            _complete(operation)
+    return document
+
+
+def _complete(operation: dict[str, Any]) -> None:
+    responses: dict[str, Any] = operation.setdefault("responses", {})
+    for status, description in (EVERYWHERE | ({401: SIGNED_IN} if operation.get("security") else {})).items():
+        responses.setdefault(str(status), {"description": description})
+    responses["422"] = {"description": responses["422"]["description"].replace("Validation Error", EVERYWHERE[422])}
+    for status, response in responses.items():
+        if status >= "400":
+            response["content"] = {MEDIA_TYPE: {"schema": {"$ref": "#/components/schemas/Problem"}}}
+        _with_headers(status, response)
+    operation["responses"] = dict(sorted(responses.items()))
+
+
+def _with_headers(status: str, response: dict[str, Any]) -> None:
+    headers = {"429": "Retry-After", "503": "Retry-After", "401": "WWW-Authenticate"}
+    if (name := headers.get(status)) is not None:
+        response.setdefault("headers", {})[name] = {"schema": {"type": "string"}}

@@ -1,0 +1,50 @@
+"""Whether the service can work: its database and its journal answer, and it is not about to end. Entry: `Readiness`."""
+
+from __future__ import annotations
+
+import time
+from typing import TYPE_CHECKING
+
+import anyio
+from sqlmodel import select
+
+from treadle.database.tables import Login
+from treadle.errors import AgentError
+
+if TYPE_CHECKING:
+    from treadle.service.state import Service
+
+LOOK_S = 2.0
+"""How long the database and the journal may take to answer."""
+FRESH_S = 1.0
+"""So long one look counts."""
+
+
+class Readiness:
+    """Looks now and then."""
+
+    def __init__(self, service: Service) -> None:
+        self._service = service
+        self._looked_at = float("-inf")
+        self._found = False
+        self._looking = anyio.Lock()
+        """One look at a time: many who ask get the same."""
+
+    async def is_ready(self) -> bool:
+        if self._service.stopping.is_set():
+            return False
+        async with self._looking:
+            if time.monotonic() - self._looked_at > FRESH_S:
+                self._found = await self._look()
+                self._looked_at = time.monotonic()
+        return self._found
+
+    async def _look(self) -> bool:
+        with anyio.move_on_after(LOOK_S):
+            try:
+                await self._service.database.run_unscoped(lambda session: session.exec(select(Login.id).limit(1)).first())
+                await self._service.runtime.journal.runs(limit=1)
+            except (AgentError, OSError):
+                return False
+            return True
+        return False
