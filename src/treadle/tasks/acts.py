@@ -14,7 +14,7 @@ from treadle.database.tables import Task
 from treadle.tasks.caller import Caller, Failure, ToolResponse
 from treadle.tasks.confirmations import Held, Verb, asked, redeemed
 from treadle.tasks.fields import as_data
-from treadle.tasks.store import Found, TaskStore
+from treadle.tasks.store import Found, TaskStore, Wanted, checked
 
 RUN_MOST: Final = 5
 """Distinct tasks that a run may complete or update unasked."""
@@ -79,6 +79,7 @@ def _update_task(desk: Desk, arguments: Mapping[str, Any]) -> ToolResponse:
     wanted = {name: value for name, value in arguments.items() if name != "task"}
     if not wanted:
         return refused(Failure(code="invalid", message="update_task changes nothing without one of title, description, priority, due"))
+    checked(cast("Wanted", wanted))
     found = desk.store.find(arguments["task"])
     if (task := found.task) is None:
         return _not_one(found, arguments["task"])

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import logging
 import re
 from collections.abc import Mapping
@@ -69,14 +70,13 @@ class ToolSchema:
                 "security: a call of %s named a user in its arguments, and was refused", self.name, extra={"security": "user_named", "tool": self.name}
             )
             raise InvalidArguments(f"{self.name} is only ever about the tasks of the person who is signed in, and takes no user. {self._right}")
+        if not _is_text(value):
+            raise InvalidArguments(f"The arguments of {self.name} hold half a character (a lone surrogate such as \\ud83d), which no text can.")
         if isinstance(value, dict):
             value = self._mended(cast("dict[str, object]", value))
-        try:
-            if self.checked.fits(value):
-                return cast("dict[str, Any]", value)
-            lines = told(self.checked.problems(value, "argument"), "the arguments", 1000)
-        except ValueError as e:  # half a character
-            raise InvalidArguments(f"The arguments of {self.name} hold half a character (a lone surrogate such as \\ud83d), which no text can.") from e
+        if self.checked.fits(value):
+            return cast("dict[str, Any]", value)
+        lines = told(self.checked.problems(value, "argument"), "the arguments", 1000)
         raise InvalidArguments("\n".join([f"Wrong arguments for {self.name}:", *lines, self._right]))
 
     @property
@@ -98,6 +98,14 @@ class ToolSchema:
 
 def _in_its_case(given: str, choices: list[str]) -> str:
     return next((choice for choice in choices if choice.casefold() == given.strip().casefold()), given)
+
+
+def _is_text(value: object) -> bool:
+    try:
+        json.dumps(value, ensure_ascii=False).encode()
+    except UnicodeEncodeError:
+        return False
+    return True
 
 
 def _names_user(value: object, depth: int = 0) -> bool:

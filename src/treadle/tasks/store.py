@@ -164,7 +164,7 @@ class TaskStore:
     def update(self, task: Task, **wanted: Unpack[Wanted]) -> dict[str, dict[str, Any]]:
         """What really changed: by field, `from` and `to`, as in a task as data."""
         before, changed = kept(task), dict[str, dict[str, Any]]()
-        for name, value in _checked(wanted).items():
+        for name, value in checked(wanted).items():
             was = getattr(task, name)
             if value != was:
                 setattr(task, name, value)
@@ -223,7 +223,8 @@ class TaskStore:
         self.written = self.changes.add(tool, before, key=self._key, run_id=self._run_id, by_person=self._by_person)
 
 
-def _checked(wanted: Wanted) -> dict[str, Any]:
+def checked(wanted: Wanted) -> dict[str, Any]:
+    """As it is kept. Raises AgentError(invalid)."""
     readers: dict[str, Callable[[Any], Any]] = {
         "title": title_of,
         "description": description_of,
