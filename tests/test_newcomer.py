@@ -49,7 +49,7 @@ TYPED: dict[str, tuple[tuple[str, ...], str]] = {
     "a provider that has to be named first": (("run", "--model", "ollama:x", "x"), "providers: {NAME: {type: openai-chat, base_url: URL}}"),
     "a misspelt command": (("runn", "x"), "there is no command 'runn': did you mean 'run'? See `treadle --help`"),
     "a command of a group": (("undo", "last"), "there is no command 'undo': it is `treadle runs undo`"),
-    "a command of a later version": (("serve",), "there is no command 'serve': it comes in a later version. See `treadle --help`"),
+    "a command of a later version": (("worker",), "there is no command 'worker': it comes in a later version. See `treadle --help`"),
     "a word for an option": (("version",), "it is `treadle --version`"),
     "a prompt without run": (("fix the bug",), 'to work on a prompt, `treadle run "…"`'),
     "a misspelt command of a group": (("runs", "shwo", "last"), "there is no command 'shwo': did you mean 'show'? See `treadle runs --help`"),

@@ -1,4 +1,4 @@
-"""The application in a server of its own process: from an address that is bound to a shutdown that leaves no run half done. Entry: `bound`, `serve`.
+"""The application in a server of its own process: from an address that is bound to a shutdown that leaves no run half done. Entry: `bound`, `serve_app`.
 
 Slow and idle clients are shown out by `Connection`; what a request may be is the border's to check.
 """
@@ -58,7 +58,7 @@ def bound(host: str, port: int) -> socket.socket:
     return listening
 
 
-async def serve(app: FastAPI, listening: socket.socket, *, ready: Callable[[], None] = lambda: None) -> None:
+async def serve_app(app: FastAPI, listening: socket.socket, *, ready: Callable[[], None] = lambda: None) -> None:
     """Until SIGINT or SIGTERM, or `service.stopping` is set. Raises AgentError where the service cannot be opened.
 
     `ready`: called when requests are answered.

@@ -1,0 +1,155 @@
+"""`treadle serve`: the chat service over HTTP, in one command. What it serves and how is treadle.service's. Entry: `serve`."""
+
+from __future__ import annotations
+
+import logging
+import os
+import sys
+from collections.abc import Sequence
+from dataclasses import replace
+from pathlib import Path
+from typing import TYPE_CHECKING
+from urllib.parse import urlsplit, urlunsplit
+
+import click
+from typing_extensions import override
+
+from treadle.cli.database_option import database_option
+from treadle.cli.exits import failing
+from treadle.cli.help import HELP
+from treadle.cli.journal_option import journal_option
+from treadle.plain import plain
+
+if TYPE_CHECKING:
+    import socket
+
+    from treadle.config import Config
+    from treadle.redaction import Redactor
+    from treadle.runtime import Runtime
+
+HOST, PORT = "127.0.0.1", 8000
+
+
+@click.command(context_settings=HELP)
+@click.option("--host", metavar="ADDRESS", default=HOST, help=f"Where to listen, {HOST}. For another one set service.hosts in the configuration.")
+@click.option("--port", type=click.IntRange(0, 65535), default=PORT, help=f"{PORT}; 0 takes a free one.")
+@click.option(
+    "--model", metavar="MODEL", help="PROVIDER:ID, or `embedded`, which needs no key. Default: the configuration's where there is a key for it, else embedded."
+)
+@journal_option
+@database_option
+@click.option("--agent", "agents", metavar="NAME", multiple=True, help="Serve this agent beside the task assistant; repeatable.")
+def serve(host: str, port: int, model: str | None, journal: str | None, database: str | None, agents: tuple[str, ...]) -> None:
+    """Serve the task assistant to many people: a web page, chat, tasks and runs over HTTP.
+
+    Needs no key and no set-up: accounts and tasks are kept in SQLite, and rules answer where there is no model. Limits, names and
+    who may register are set under `service:` in the configuration.
+
+    Ctrl-C, or SIGTERM, ends it in peace: what is under way gets a few seconds, and the rest goes on at the next start. Exits with 0 then, with 2
+    where it cannot start.
+    """
+    from treadle.service import require_service  # noqa: PLC0415  --help needs none of it
+
+    with failing():
+        require_service()
+        from treadle.config import load  # noqa: PLC0415  likewise
+
+        config = load(flags={"--model": model} if model else {})
+        _serve(config, host, port, (journal, database), tuple(dict.fromkeys((*config.service.agents, *agents))))
+
+
+def _serve(config: Config, host: str, port: int, places: tuple[str | None, str | None], agents: Sequence[str]) -> None:
+    import anyio  # noqa: PLC0415  --help needs none of it
+
+    from treadle.cli.agent_option import module_hooks  # noqa: PLC0415  likewise
+    from treadle.cli.database_option import database_url  # noqa: PLC0415  likewise
+    from treadle.cli.journal_option import journal_url, open_runtime  # noqa: PLC0415  likewise
+    from treadle.cli.task_model import task_model  # noqa: PLC0415  likewise
+    from treadle.config import home  # noqa: PLC0415  likewise
+    from treadle.database.database import Database  # noqa: PLC0415  likewise
+    from treadle.redaction import Redactor  # noqa: PLC0415  likewise
+    from treadle.service.app import create_app  # noqa: PLC0415  likewise
+    from treadle.service.hosts import is_loopback  # noqa: PLC0415  likewise
+    from treadle.service.serving import bound, serve_app  # noqa: PLC0415  likewise
+    from treadle.service.state import Service  # noqa: PLC0415  likewise
+    from treadle.service.tokens import signing_key  # noqa: PLC0415  likewise
+
+    redactor = Redactor(config.secrets())
+    _log(redactor, requests=config.telemetry.logs != "off")
+    key, model, own = signing_key(os.environ, home(os.environ)), task_model(config), is_loopback(host)
+    journal, database = journal_url(config, places[0]), database_url(places[1])
+    for warning in config.warnings:
+        _say(redactor.text(warning))
+    if not own and not config.service.hosts and config.service.public_url is None:
+        _say(f"it listens at {host}, and answers to loopback names only: set service.hosts to the names by which people reach it")
+
+    async def main() -> None:
+        runtime = open_runtime(config, journal, hooks=module_hooks(config))
+        _register(config, runtime, agents)
+        if model is not None:
+            runtime.models.get(model, scope="serve")
+        service = Service(config, Database.open(database), runtime, key=key, model=model, agents=agents, on_loopback=own)
+        listening = bound(host, port)
+        told = [("database", _without_password(database)), ("journal", journal), ("model", model or "embedded, which needs no key")]
+        try:
+            await serve_app(create_app(service), listening, ready=lambda: _tell(_address(listening), [*told, ("agents", ", ".join(("tasks", *agents)))]))
+        finally:
+            listening.close()
+
+    anyio.run(main)
+
+
+def _register(config: Config, runtime: Runtime, names: Sequence[str]) -> None:
+    """With everything that they call by name. Raises AgentError(invalid)."""
+    if not names:
+        return
+    from treadle.cli.agent_option import defined_agent  # noqa: PLC0415  it brings the library for YAML
+    from treadle.definitions import Catalog  # noqa: PLC0415  likewise
+
+    catalog = Catalog(config, Path.cwd())
+    for name in names:
+        chosen = defined_agent(config, catalog, name)
+        for agent in (*chosen.others, replace(chosen.agent, limits=chosen.limits)):
+            if agent.name == name:
+                runtime.agents.unregister(name)
+            if agent.name not in runtime.agents:
+                runtime.agents.register(agent)
+
+
+def _address(listening: socket.socket) -> str:
+    host, port = listening.getsockname()[:2]
+    return f"http://{f'[{host}]' if ':' in host else host}:{port}"
+
+
+def _without_password(url: str) -> str:
+    parts = urlsplit(url)
+    if parts.password is None:
+        return url
+    return urlunsplit(parts._replace(netloc=parts.netloc.replace(f":{parts.password}@", ":…@")))
+
+
+def _tell(address: str, rows: Sequence[tuple[str, str]]) -> None:
+    """The address for programs, the rest for people."""
+    click.echo(address)
+    for name, text in (*rows, ("stop", "Ctrl-C")):
+        click.echo(f"  {name:<9} {plain(text)}", err=True)
+
+
+def _say(text: str) -> None:
+    click.echo(f"! {plain(text)}", err=True)
+
+
+def _log(redactor: Redactor, *, requests: bool) -> None:
+    """What goes wrong, and where logs are wanted each request, on standard error; without a secret."""
+
+    class Clean(logging.Formatter):
+        @override
+        def format(self, record: logging.LogRecord) -> str:
+            return redactor.text(super().format(record))
+
+    handler = logging.StreamHandler(sys.stderr)
+    handler.setFormatter(Clean("%(asctime)s %(levelname)s %(message)s"))
+    for name, level in (("treadle", logging.WARNING), ("treadle.service", logging.INFO if requests else logging.WARNING), ("uvicorn.error", logging.ERROR)):
+        logging.getLogger(name).setLevel(level)
+    for name in ("treadle", "uvicorn.error"):
+        logging.getLogger(name).addHandler(handler)
