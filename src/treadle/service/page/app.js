@@ -1,0 +1,152 @@
+// The page: who is signed in decides what is seen, and here its parts meet. Each part says itself what it does:
+//
+//   session.js        who is signed in; every request           document.js   elements, as text only
+//   account.js        the door: signing in, an account          events.js     server-sent events
+//   chat.js           what is said; reply.js: one reply         notices.js    errors, and what can be undone
+//   conversations.js  the list of them                          words.js      our words for names and codes
+//   tasks.js          the task list; task_row.js: one task
+
+import { openDoor, setUpDoor } from "/assets/account.js";
+import { Chat } from "/assets/chat.js";
+import { Conversations } from "/assets/conversations.js";
+import { byId } from "/assets/document.js";
+import { alarm, calm } from "/assets/notices.js";
+import { session } from "/assets/session.js";
+import { Tasks } from "/assets/tasks.js";
+
+const room = byId("room");
+const tasks = new Tasks();
+const chat = new Chat(() => tasks.settled());
+const conversations = new Conversations((id) => go(id));
+let owner = null; // whose things are on the screen
+
+// ------------------------------------------------------------ in and out
+
+function enter() {
+  if (owner !== null && owner !== session.subject) return location.reload(); // nothing of somebody else stays, not even in memory
+  const isNew = owner === null;
+  owner = session.subject;
+  byId("door").hidden = true;
+  room.hidden = false;
+  byId("who").textContent = nameOf(owner);
+  calm();
+  tasks.watch();
+  if (isNew) {
+    conversations.load().catch((problem) => alarm(problem.message));
+    arrive();
+  }
+  chat.focus();
+}
+
+function leave(why) {
+  tasks.stop();
+  room.hidden = true;
+  byId("door").hidden = false;
+  openDoor(why);
+}
+
+function nameOf(subject) {
+  try {
+    const kept = JSON.parse(localStorage.getItem("treadle-name"));
+    return kept.subject === subject ? kept.name : "";
+  } catch {
+    return "";
+  }
+}
+
+async function signOut() {
+  try {
+    await tasks.settled();
+    await session.leave();
+  } catch (problem) {
+    alarm(problem.message);
+  }
+}
+
+/** After signing out, here or in another tab. */
+function forget() {
+  localStorage.removeItem("treadle-name");
+  sessionStorage.clear();
+  history.replaceState(null, "", "/");
+  location.reload();
+}
+
+async function begin() {
+  try {
+    if (!(await session.refresh())) leave("");
+  } catch (problem) {
+    leave(problem.message);
+  }
+}
+
+// ------------------------------------------------------------ which conversation: it stands behind the #, so that back and forth work
+
+const addressed = () => decodeURIComponent(/^#c\/(.+)$/.exec(location.hash)?.[1] ?? "") || null;
+
+function go(id) {
+  view("chat");
+  if (id === addressed()) return arrive();
+  history.pushState(null, "", id === null ? "/" : `#c/${encodeURIComponent(id)}`);
+  arrive();
+}
+
+async function arrive() {
+  const id = addressed();
+  try {
+    await chat.open(id);
+    conversations.mark(id);
+    chat.focus();
+  } catch (problem) {
+    if (problem.status === 404) {
+      history.replaceState(null, "", "/");
+      await arrive();
+      alarm("That conversation is not there any more. Here is a new one.");
+    } else alarm(problem.message);
+  }
+}
+
+chat.addEventListener("replied", () => {
+  if (chat.conversationId !== null && chat.conversationId !== addressed()) history.replaceState(null, "", `#c/${encodeURIComponent(chat.conversationId)}`);
+  conversations.said(chat.conversationId);
+  tasks.loadSoon();
+});
+
+// ------------------------------------------------------------ views, keys, the connection
+
+function view(name) {
+  room.dataset.view = name;
+  for (const tab of document.querySelectorAll(".views [data-view]")) {
+    if (tab.dataset.view === name) tab.setAttribute("aria-current", "true");
+    else tab.removeAttribute("aria-current");
+  }
+}
+
+function connection({ detail: isThere }) {
+  const line = byId("connection");
+  const text = isThere ? (line.textContent === "" ? "" : "Connected again") : "Connection lost. Trying again…";
+  line.textContent = text;
+  line.classList.toggle("lost", !isThere);
+  if (text === "Connected again") setTimeout(() => line.textContent === text && (line.textContent = ""), 4000);
+}
+
+function key(event) {
+  if (room.hidden || event.defaultPrevented || byId("question").open) return;
+  const types = event.target.closest?.("input:not([type=checkbox]), textarea, select");
+  if (event.key === "/" && !types && !event.ctrlKey && !event.metaKey && !event.altKey) {
+    event.preventDefault();
+    view("chat");
+    chat.focus();
+  } else if (event.key === "Escape") calm();
+}
+
+setUpDoor();
+session.addEventListener("change", ({ detail }) => (session.subject === null ? leave(detail.why) : enter()));
+session.addEventListener("left", forget);
+for (const part of [tasks, chat]) part.addEventListener("connection", connection);
+for (const tab of document.querySelectorAll(".views [data-view]")) tab.addEventListener("click", () => view(tab.dataset.view));
+for (const example of document.querySelectorAll("[data-example]")) example.addEventListener("click", () => chat.suggest(example.textContent));
+byId("skip").addEventListener("click", (event) => (event.preventDefault(), view("chat"), chat.focus()));
+byId("sign-out").addEventListener("click", signOut);
+addEventListener("popstate", () => owner !== null && arrive());
+document.addEventListener("keydown", key);
+begin();

@@ -1,0 +1,57 @@
+// Server-sent events out of a response that is still coming. EventSource is not used: it can send no Authorization header.
+
+const SILENT_MS = 40_000; // the server says something every 15 seconds
+
+/** Yields {id, type, data}, data as JSON. Ends where the stream does; raises where it breaks or falls silent. */
+export async function* eventsOf(response, silentMs = SILENT_MS) {
+  const reader = response.body.pipeThrough(new TextDecoderStream()).getReader();
+  let rest = "";
+  try {
+    for (;;) {
+      const { value, done } = await within(reader.read(), silentMs);
+      if (done) return;
+      const blocks = (rest + value).split("\n\n");
+      rest = blocks.pop();
+      for (const block of blocks) {
+        const event = eventOf(block);
+        if (event !== null) yield event;
+      }
+    }
+  } finally {
+    reader.cancel().catch(() => {});
+  }
+}
+
+function eventOf(block) {
+  const event = { id: null, type: "message", data: "" };
+  for (const line of block.split("\n")) {
+    const colon = line.indexOf(":");
+    if (colon < 1) continue; // a comment: the server is still there
+    const value = line.slice(colon + 1).replace(/^ /, "");
+    if (line.startsWith("id:")) event.id = value;
+    else if (line.startsWith("event:")) event.type = value;
+    else if (line.startsWith("data:")) event.data += value;
+  }
+  return event.data === "" ? null : { ...event, data: JSON.parse(event.data) };
+}
+
+function within(promise, ms) {
+  let timer;
+  const silence = new Promise((_, reject) => (timer = setTimeout(() => reject(new Error("the stream fell silent")), ms)));
+  return Promise.race([promise, silence]).finally(() => clearTimeout(timer));
+}
+
+/** Waits, or until the browser is back online, or the page is looked at again. */
+export function pause(ms) {
+  return new Promise((resolve) => {
+    const over = () => {
+      clearTimeout(timer);
+      removeEventListener("online", over);
+      document.removeEventListener("visibilitychange", over);
+      resolve();
+    };
+    const timer = setTimeout(over, ms);
+    addEventListener("online", over);
+    document.addEventListener("visibilitychange", over);
+  });
+}
