@@ -178,7 +178,7 @@ class AgentRunner:
 
     async def _new(self, context: AgentContext, message: str, run_id: str, stack: AsyncExitStack) -> _Begun:
         scope = _scope(context, "caller")
-        answered = await self._database.run(scope, partial(_answered, scope, context.conversation_id, message, run_id))
+        answered = await self._database.run(scope, partial(self._answered, scope, context.conversation_id, message, run_id))
         stream = (await self._entered(stack)).stream(
             self._agent(answered),
             plain(message),
@@ -201,6 +201,9 @@ class AgentRunner:
         answered = await self._database.run(scope, partial(_granted, scope, run_id))
         return _Begun(before, runtime.resume_stream(run_id, self._agent(answered), deps=_caller(scope, context, answered)))
 
+    def _answered(self, scope: Scope, conversation_id: str, message: str, run_id: str, session: Session) -> Answered | None:
+        return confirmations.answered(session, scope, conversation_id, message, run_id, clock=self._clock)
+
     def _agent(self, answered: Answered | None) -> Agent[Caller, str]:
         """Where a person answered what was asked, no model is asked what that means."""
         return self.agent if answered is None or not answered.calls else replace(self.agent, model=HeldCalls(answered.calls))
@@ -216,10 +219,6 @@ def _scope(context: AgentContext, proof: Proof) -> Scope:
 
 def _caller(scope: Scope, context: AgentContext, answered: Answered | None) -> Caller:
     return Caller(scope, context.conversation_id, answered.grant if answered is not None else None)
-
-
-def _answered(scope: Scope, conversation_id: str, message: str, run_id: str, session: Session) -> Answered | None:
-    return confirmations.answered(session, scope, conversation_id, message, run_id)
 
 
 def _granted(scope: Scope, run_id: str, session: Session) -> Answered | None:

@@ -41,7 +41,7 @@ _MARKDOWN: tuple[tuple[re.Pattern[str], str], ...] = (
 )
 _FENCE = "```"
 _END = re.compile(r"""[.!?\u2026\u3002\uff01\uff1f]+["'\u201d\u2019\xbb)\]*_]*(?=\s)|\n""")
-_NO_END = re.compile(r"(?i)(?:^|[\s(\"'\u201c])(?:e\.g|i\.e|mr|mrs|ms|dr|st|vs|etc|no|approx|prof|[a-z]\.[a-z]|\d{1,3})\.$")
+_NO_END = re.compile(r"(?i)^\s*\d{1,3}\.$|(?:^|[\s(\"'\u201c])(?:mr|mrs|ms|dr|st|vs|approx|prof|[a-z]\.[a-z])\.$")
 """A point after these ends no sentence."""
 _OPEN = re.compile(r"<[A-Za-z/!][^>\n]*$|\]\([^)\n]*$|!?\[[^\]\n]*$")
 

@@ -1,0 +1,193 @@
+"""What `treadle tasks` does with messages: one, those of a pipe, or those that a person types one after the other. Entry: `talk`.
+
+The terminal belongs to the main thread; the assistant works in an event loop beside it, so that Ctrl-C stops a run and not the process.
+"""
+
+from __future__ import annotations
+
+import os
+import sys
+from collections.abc import AsyncGenerator, Generator, Mapping
+from concurrent.futures import Future
+from concurrent.futures import TimeoutError as NotYet
+from contextlib import asynccontextmanager, contextmanager, suppress
+from pathlib import Path
+from typing import Final
+
+import click
+from anyio.from_thread import BlockingPortal, start_blocking_portal
+
+from treadle.cli.database_option import database_url
+from treadle.cli.exits import Failed, failing
+from treadle.cli.journal_option import journal_url, open_runtime
+from treadle.cli.task_model import task_model
+from treadle.cli.terminal import put_bytes
+from treadle.config import Config, home, load
+from treadle.database.database import Database
+from treadle.errors import AgentError
+from treadle.plain import encodable, plain
+from treadle.tasks.context import AgentContext, MessageHistory
+from treadle.tasks.runner import AgentRunner, ReplyStream, TimedOut
+from treadle.tasks.server import MCPToolServer
+from treadle.tasks.terminal_user import LOCAL
+from treadle.types import Outcome, new_id, now
+
+PROMPT: Final = "> "
+WELCOME: Final = 'Your tasks. Say what to do, like "add milk tomorrow"; "help" tells more; Ctrl-D ends.'
+WORKING: Final = "working…"
+WORKING_AFTER_S: Final = 0.7
+ONE_SHOT: Final = "terminal"
+"""The conversation of single messages: what one of them asks, the next may answer."""
+HISTORY: Final = "tasks_history"
+HISTORY_LINES: Final = 1_000
+_BOXES: Final = str.maketrans({"☐": "[ ]", "✓": "[x]"})
+
+
+def talk(message: str, options: Mapping[str, str | None]) -> int:
+    """Its exit code. Raises Failed."""
+    with failing():
+        config = load(flags={"--model": model} if (model := options["model"]) else {})
+        database = database_url(options["database"])
+        journal = journal_url(config, options["journal"])
+        with start_blocking_portal() as portal, portal.wrap_async_context_manager(_opened(config, database, journal)) as runner:
+            if message.strip():
+                return Talk(runner, portal, ONE_SHOT).say(message)
+            chat = Talk(runner, portal, new_id("conv"))
+            return chat.typed() if sys.stdin.isatty() else chat.piped()
+
+
+@asynccontextmanager
+async def _opened(config: Config, database: str, journal: str) -> AsyncGenerator[AgentRunner]:
+    async with Database.open(database) as rows, open_runtime(config, journal) as runtime:
+        yield AgentRunner(rows, MCPToolServer(rows), task_model(config), runtime=runtime)
+
+
+class Talk:
+    """One conversation; what was said is kept here, and gone with the process."""
+
+    def __init__(self, runner: AgentRunner, portal: BlockingPortal, conversation_id: str) -> None:
+        self._runner, self._portal, self._id = runner, portal, conversation_id
+        self._said: tuple[MessageHistory, ...] = ()
+
+    def typed(self) -> int:
+        """A person at a terminal. Ctrl-C drops the line; Ctrl-D ends."""
+        _put(WELCOME)
+        with _line_history():
+            while True:
+                try:
+                    message = input(PROMPT)
+                except KeyboardInterrupt:
+                    _put("")
+                    continue
+                except EOFError:
+                    _put("")
+                    return 0
+                if message.strip():
+                    self.say(message)
+
+    def piped(self) -> int:
+        """One message a line. The exit code is the worst of all."""
+        worst = 0
+        for line in sys.stdin.buffer:
+            if message := line.decode("utf-8", "replace").strip():
+                code = self.say(message)
+                if code == 130:
+                    return code
+                worst = max(worst, code)
+        return worst
+
+    def say(self, message: str) -> int:
+        """One message and its reply on standard output; as an exit code, what became of it."""
+        stream = self._runner.stream(AgentContext(LOCAL, self._id, self._said), message)
+        with _Waiting() as waiting:
+            reply, code = self._reply(stream, waiting)
+        _put(reply)
+        at = now()
+        self._said = (*self._said, MessageHistory("user", message, at), MessageHistory("assistant", reply, at))
+        return code
+
+    def _reply(self, stream: ReplyStream, waiting: _Waiting) -> tuple[str, int]:
+        try:
+            self._followed(stream, waiting)
+            result = stream.result
+        except TimedOut as e:
+            return e.result.response, 3
+        except AgentError as e:
+            raise Failed(e.message) from e
+        if stream.outcome is Outcome.CANCELLED:
+            return "Stopped.", 130
+        return result.response, 0 if result.success else 1
+
+    def _followed(self, stream: ReplyStream, waiting: _Waiting) -> None:
+        """To its end; Ctrl-C cancels it, and its end is waited for."""
+        future = self._portal.start_task_soon(_to_the_end, stream)
+        while True:
+            try:
+                waiting.wait(future)
+            except KeyboardInterrupt:
+                self._portal.call(stream.cancel)
+            else:
+                return
+
+
+async def _to_the_end(stream: ReplyStream) -> None:
+    async with stream:
+        async for _ in stream:
+            pass
+
+
+class _Waiting:
+    """Says on a terminal that something is done, where it takes long; and takes it back where that can be."""
+
+    def __init__(self) -> None:
+        self._shows = sys.stderr.isatty()
+        self._erases = os.environ.get("TERM", "dumb") != "dumb"
+        self._shown = False
+
+    def __enter__(self) -> _Waiting:
+        return self
+
+    def wait(self, future: Future[None]) -> None:
+        """Raises what the work raised, and KeyboardInterrupt."""
+        if self._shows and not self._shown:
+            with suppress(NotYet):
+                return future.result(WORKING_AFTER_S)
+            click.echo(encodable(WORKING, sys.stderr.encoding), err=True, nl=not self._erases)
+            self._shown = True
+        return future.result()
+
+    def __exit__(self, *exc: object) -> None:
+        if self._shown and self._erases:
+            click.echo("\r" + " " * len(WORKING) + "\r", err=True, nl=False)
+
+
+def _put(text: str) -> None:
+    encoding = sys.stdout.encoding or "utf-8"
+    text = plain(text)
+    try:
+        data = text.encode(encoding)
+    except (UnicodeEncodeError, LookupError):
+        data = encodable(text.translate(_BOXES), encoding).encode("ascii" if encoding == "" else encoding, "replace")
+    put_bytes(data + b"\n")
+
+
+@contextmanager
+def _line_history() -> Generator[None]:
+    """What was typed before can be had again; where that cannot be kept, nobody is kept from typing."""
+    try:
+        import readline  # noqa: PLC0415  not on every system
+    except ImportError:
+        yield
+        return
+    file = Path(home(os.environ)) / HISTORY
+    with suppress(OSError):
+        file.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
+        os.close(os.open(file, os.O_WRONLY | os.O_CREAT | os.O_APPEND, 0o600))
+        os.chmod(file, 0o600)
+        readline.read_history_file(file)
+    try:
+        yield
+    finally:
+        readline.set_history_length(HISTORY_LINES)
+        with suppress(OSError):
+            readline.write_history_file(file)
