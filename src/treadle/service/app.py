@@ -10,7 +10,7 @@ from functools import cache, partial
 from fastapi import FastAPI
 
 from treadle import __version__
-from treadle.service import auth, chat, conversations, health, runs, task_routes
+from treadle.service import auth, chat, conversations, health, page, runs, task_routes
 from treadle.service.border import Border
 from treadle.service.openapi import document_of
 from treadle.service.problems import HANDLERS
@@ -40,6 +40,6 @@ def create_app(service: Service) -> FastAPI:
     app.state.service = service
     app.state.document = cache(lambda: json.dumps(document_of(app)).encode())
     app.add_middleware(Border, service=service)
-    for router in (auth.router, health.router, chat.router, conversations.router, runs.router, task_routes.router):
+    for router in (auth.router, health.router, chat.router, conversations.router, runs.router, task_routes.router, page.router):
         app.include_router(router)
     return app
