@@ -11,7 +11,7 @@ from typing import Any, Literal
 
 import apsw
 
-from treadle import loop
+from treadle import pen
 from treadle.entries import Entry, ToolFinished, ToolStarted
 from treadle.journals.sqlite import driving, journal, schema
 from treadle.journals.sqlite.database import cursor_of
@@ -26,12 +26,12 @@ def sabotage(guards: Sequence[Guard]) -> None:
 
 def _without_starts() -> None:
     """Calls run, and no tool.started says so."""
-    append = loop.Run._append  # pyright: ignore[reportPrivateUsage]  what is taken away here is inside
+    append = pen.Pen.append
 
-    async def without(self: loop.Run, *entries: Entry, hold: bool = False) -> None:
+    async def without(self: pen.Pen, *entries: Entry, hold: bool = False) -> None:
         await append(self, *[entry for entry in entries if not isinstance(entry, ToolStarted)], hold=hold)
 
-    loop.Run._append = without  # pyright: ignore[reportPrivateUsage]
+    pen.Pen.append = without
 
 
 def _without_fence() -> None:
@@ -75,11 +75,9 @@ def _without_barrier() -> None:
     """Results are used before they are in the journal: they wait for what is appended after the next response."""
     kept: list[Entry] = []
 
-    async def without(self: loop.Run, *entries: Entry, hold: bool = False) -> None:
-        held = self._held  # pyright: ignore[reportPrivateUsage]
-        for entry in entries:
-            self.state.apply(entry)
-        held.extend(entries)
+    async def without(self: pen.Pen, *entries: Entry, hold: bool = False) -> None:
+        held = self.held
+        self.keep(*entries)
         if hold:
             return
         kept.extend(entry for entry in held if isinstance(entry, ToolFinished))
@@ -89,9 +87,9 @@ def _without_barrier() -> None:
         held.clear()
         if now:
             first = await self.writer.append(now)
-            self._feed.appended(now, first)  # pyright: ignore[reportPrivateUsage]
+            self._feed.appended(now, first)  # pyright: ignore[reportPrivateUsage]  what is taken away here is inside
 
-    loop.Run._append = without  # pyright: ignore[reportPrivateUsage]
+    pen.Pen.append = without
 
 
 _SABOTAGE: Mapping[Guard, Callable[[], None]] = {
