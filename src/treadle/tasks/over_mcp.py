@@ -86,7 +86,7 @@ class ServedTask:
             asked += 1
             if not await _asked(context, question.message):
                 return _said_no()
-            response = await self._server.call(caller, self._schema.name, _without_confirm(arguments), code=question.confirm)
+            response = await self._server.call(caller, self._schema.name, arguments, code=question.confirm)
         return response
 
     def _for_a_code(self, response: ToolResponse) -> ToolResponse:
@@ -111,7 +111,8 @@ def _definition(schema: ToolSchema) -> McpTool:
 
 
 def _question_in(response: ToolResponse) -> Failure | None:
-    return response.error if response.error is not None and response.error.code == "confirm" else None
+    """With the code that answers it."""
+    return response.error if response.error is not None and response.error.confirm is not None else None
 
 
 async def _asked(context: Context, question: str) -> bool:
@@ -126,11 +127,6 @@ async def _asked(context: Context, question: str) -> bool:
 def _is_yes(answer: object) -> bool:
     """Anything but a clear yes is a no."""
     return isinstance(answer, ElicitResult) and answer.action == "accept" and (answer.content or {}).get("answer") == "yes"
-
-
-def _without_confirm(arguments: Mapping[str, Any]) -> dict[str, Any]:
-    """What the client's model made up, once the person was asked."""
-    return {name: value for name, value in arguments.items() if name != "confirm"}
 
 
 def _said_no() -> ToolResponse:

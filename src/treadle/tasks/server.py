@@ -57,7 +57,8 @@ class MCPToolServer:
     ) -> ToolResponse:
         """Raises nothing but cancellation, which waits for what has begun.
 
-        `key`: a call that is repeated with it gives what it gave, and changes nothing. `code`: of a plain MCP client, whose person said yes.
+        `key`: a call that is repeated with it gives what it gave, and changes nothing. `code`: for a plain MCP client, whose person said
+        yes; it stands over a `confirm` among the arguments.
         """
         schema = TOOLS.get(name)
         if schema is None:
@@ -66,9 +67,9 @@ class MCPToolServer:
             fitting = schema.check(dict(arguments))
         except InvalidArguments as e:
             return _invalid(e.message)
-        code = fitting.pop("confirm", None) or code
+        given = fitting.pop("confirm", None)
         try:
-            return await self._acted(caller, name, fitting, key=key, run_id=run_id, code=code)
+            return await self._acted(caller, name, fitting, key=key, run_id=run_id, code=code or given)
         except AgentError as e:
             return _invalid(e.message) if e.kind == "invalid" else _failed(name, e)
         except Exception as e:  # noqa: BLE001  the edge of a call: its failure is told in one sentence
