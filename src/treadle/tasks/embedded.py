@@ -1,0 +1,120 @@
+"""The model that needs no key: it understands the task language by rules, and calls the task tools like any other model.
+
+No network, no state, no clock but the day that it is given. What words mean is language/'s; what is replied is composed from the tools' results.
+Entry: `EmbeddedModel`.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import AsyncGenerator, Callable, Mapping, Sequence
+from datetime import date
+from typing import TYPE_CHECKING, Any, cast
+
+from treadle.message import Message, ToolCall, ToolResult
+from treadle.model import ArgumentsDelta, Delta, Model, ModelRequest, PartEnd, ResponseEnd, TextDelta, ToolCallStart
+from treadle.tasks.language import understood
+from treadle.tasks.language.acting import Call, Known, TooMany, calls_of, listing, looks
+from treadle.tasks.language.conversation import Speech
+from treadle.tasks.language.wishes import Filter, Say, Understood
+from treadle.types import StopReason, Usage, new_id
+
+NAME = "embedded:tasks"
+DONE = "Done."
+"""Said when the tools have answered: an empty response would be asked for once more."""
+NONE_MEANT = "There's no such task on your list."
+_CHARS_OF_A_TOKEN = 4
+
+
+class EmbeddedModel:
+    """Answers the last message of the person; the same request gets the same calls. Safe to share: nothing is kept between requests."""
+
+    def __init__(self, *, today: Callable[[], date] = date.today) -> None:
+        """`today`: the person's day, which "tomorrow" is counted from; the machine's by default."""
+        self._today = today
+
+    @property
+    def name(self) -> str:
+        return NAME
+
+    @property
+    def refuses(self) -> frozenset[str]:
+        return frozenset({"images"})
+
+    async def stream(self, request: ModelRequest) -> AsyncGenerator[Delta, None]:
+        answer = self._answer(request)
+        calls = answer if isinstance(answer, list) else []
+        written = 0
+        for call in calls:
+            arguments = json.dumps(call.arguments, ensure_ascii=False)
+            written += len(arguments) + len(call.tool)
+            yield ToolCallStart(new_id("call"), call.tool)
+            yield ArgumentsDelta(arguments)
+            yield PartEnd()
+        if isinstance(answer, str):
+            written = len(answer)
+            yield TextDelta(answer)
+        heard = sum(len(message.text) for message in request.messages)
+        usage = Usage(input_tokens=heard // _CHARS_OF_A_TOKEN, output_tokens=written // _CHARS_OF_A_TOKEN + 1)
+        stop = StopReason.TOOL_USE if calls else StopReason.COMPLETE
+        yield ResponseEnd(stop_reason=stop, usage=usage, raw_stop_reason=stop.value, id=new_id("resp"), model="tasks")
+
+    def _answer(self, request: ModelRequest) -> list[Call] | str:
+        """Calls, or what is said instead."""
+        said, asked, done = _told(request.messages)
+        wishes = understood(asked, self._today(), said=said)
+        if (first := wishes.wishes[0]) and isinstance(first, Say):
+            return first.text
+        if done and (not looks(wishes) or any(call.name != "list_tasks" for call, _ in done)):
+            return DONE
+        return _next_calls(wishes, done) if request.tools else DONE
+
+
+def _next_calls(wishes: Understood, done: Sequence[tuple[ToolCall, ToolResult]]) -> list[Call] | str:
+    wanted = looks(wishes)
+    if wanted and not done:
+        return [listing(look) for look in wanted]
+    try:
+        calls = calls_of(wishes, _seen(wanted, done))
+    except TooMany as e:
+        return f"That would change {e.count} tasks at once, and I can change nine in one message. Please name fewer of them."
+    except ValueError:
+        return "I couldn't look at your list. Please try again."
+    return calls or NONE_MEANT
+
+
+def _told(messages: Sequence[Message]) -> tuple[list[Speech], str, list[tuple[ToolCall, ToolResult]]]:
+    """What was said before, the person's last message, and what this run has called since with its results."""
+    last = max((i for i, message in enumerate(messages) if message.role == "user" and message.text.strip()), default=-1)
+    said: list[Speech] = [(m.role, m.text) for m in messages[: max(last, 0)] if m.role in ("user", "assistant") and m.text.strip()]
+    calls: dict[str, ToolCall] = {}
+    done: list[tuple[ToolCall, ToolResult]] = []
+    for message in messages[last + 1 :]:
+        for part in message.parts:
+            if isinstance(part, ToolCall):
+                calls[part.id] = part
+            elif isinstance(part, ToolResult) and part.call_id in calls:
+                done.append((calls[part.call_id], part))
+    return said, messages[last].text if last >= 0 else "", done
+
+
+def _seen(wanted: Sequence[Filter], done: Sequence[tuple[ToolCall, ToolResult]]) -> dict[Filter, list[Known]]:
+    """What the looks have shown. Raises ValueError where one failed."""
+    seen: dict[Filter, list[Known]] = {}
+    for look, (_, result) in zip(wanted, done, strict=False):
+        seen[look] = _tasks(json.loads(result.text))
+    return seen
+
+
+def _tasks(answer: object) -> list[Known]:
+    """Raises ValueError where the answer holds no list of tasks."""
+    data = cast("Mapping[str, Any]", answer).get("data") if isinstance(answer, dict) else None
+    rows = cast("Mapping[str, Any]", data).get("tasks") if isinstance(data, dict) else data
+    if not isinstance(rows, list):
+        raise ValueError("no list of tasks")
+    found = [cast("Mapping[str, Any]", row) for row in cast("list[object]", rows) if isinstance(row, dict)]
+    return [Known(str(row.get("id") or row.get("title", "")), str(row.get("title", ""))) for row in found]
+
+
+if TYPE_CHECKING:
+    _: type[Model] = EmbeddedModel

@@ -1,0 +1,106 @@
+"""What a conversation has named so far, read from its text: the list that was shown, the task that was last spoken of, the question that stands open.
+
+The replies are those of SPEC J3. Nothing else of a conversation is remembered. Entry: `Conversation`.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Sequence
+from typing import Literal, TypeAlias
+
+import msgspec
+
+Speech: TypeAlias = tuple[Literal["user", "assistant"], str]
+
+_ROW = re.compile(r"\s{0,4}(\d{1,4})[.)]\s+[☐✓☑✔✅□▢]\s*(.*)")
+_DETAILS = re.compile(r"\s+\((?:High|Medium|Low|due|overdue|no due)[^()]{0,120}\)\s*$", re.IGNORECASE)
+_DASHED = re.compile(r"\s+[—–·|-]\s+(?:High|Medium|Low|due|overdue)\b[^—–|]{0,80}$")
+_ADDED = re.compile(r"Got it! Added '(.*)' to your list", re.DOTALL)
+_SPOKEN = (
+    _ADDED,
+    re.compile(r"I've marked '(.*)' as complete", re.DOTALL),
+    re.compile(r"I've removed '(.*)' from your tasks", re.DOTALL),
+    re.compile(r"Updated! '(.*)' now has", re.DOTALL),
+    re.compile(r"Do you really want to delete '(.*)'\?", re.DOTALL),
+)
+_AMBIGUOUS = re.compile(r"I found multiple tasks about '(.*)'\. Which one: (.*)\?", re.DOTALL)
+_NOT_FOUND = re.compile(r"I couldn't find a task about '(.*)' in your list", re.DOTALL)
+_UNCLEAR = re.compile(r"Could you provide more details about (.*)\?", re.DOTALL)
+_BETWEEN = re.compile(r"['\"”’]\s*(?:,\s*(?:or\s+|and\s+)?|\s+or\s+|\n)\s*(?:\(?\d{1,3}[.):]\s*)?['\"“‘]")
+_READ = 60
+"""Messages looked back at."""
+
+
+class Conversation(msgspec.Struct):
+    """`said` is everything before the message that is to be understood, oldest first."""
+
+    listed: tuple[str, ...] = ()
+    """Titles of the list that was shown last."""
+    last: str = ""
+    """The title that was spoken of last."""
+    recent: tuple[str, ...] = ()
+    """Titles of the last reply."""
+    options: tuple[str, ...] = ()
+    asked: Literal["", "which", "not_found", "unclear"] = ""
+    """What the last reply asked."""
+    about: str = ""
+    """What it asked about."""
+    before: str = ""
+    """The person's message that it answered."""
+    earlier: tuple[Speech, ...] = ()
+    """What had been said before that message."""
+
+    @classmethod
+    def of(cls, said: Sequence[Speech]) -> Conversation:
+        conversation = cls()
+        for i, (role, text) in enumerate(said[-_READ:], max(0, len(said) - _READ)):
+            if role == "user":
+                conversation.before, conversation.earlier = text[:10_000], tuple(said[:i])
+                conversation.asked = ""
+            else:
+                conversation._hear(text[:20_000])
+        return conversation
+
+    def _hear(self, text: str) -> None:
+        self.asked, self.about, self.options, named = "", "", (), list[str]()
+        if rows := rows_of(text):
+            self.listed = tuple(rows)
+            if len(rows) == 1:
+                named.append(rows[0])
+        for line in text.split("\n"):
+            named += [found[1] for pattern in _SPOKEN if (found := pattern.search(line))]
+        if named:
+            self.recent, self.last = tuple(named), named[-1]
+        if (which := _AMBIGUOUS.search(text)) is not None:
+            self.asked, self.about, self.options = "which", which[1], _options(which[2])
+        elif (missed := _NOT_FOUND.search(text)) is not None:
+            self.asked, self.about = "not_found", missed[1]
+        elif (open_question := _UNCLEAR.search(text)) is not None:
+            self.asked, self.about = "unclear", open_question[1]
+
+    def numbered(self, number: int) -> str | None:
+        """The title with that number, of the options that were asked about or else of the list; -1 is the last."""
+        titles = self.options or self.listed
+        if number == -1:
+            return titles[-1] if titles else None
+        return titles[number - 1] if 0 < number <= len(titles) else None
+
+
+def rows_of(text: str) -> list[str]:
+    rows: list[str] = []
+    for line in text.split("\n"):
+        if (row := _ROW.match(line)) is not None:
+            rows.append(_bare(row[2]))
+    return rows
+
+
+def _bare(title: str) -> str:
+    """Without what stands after it in the list, and without the sign of a cut."""
+    bare = _DASHED.sub("", _DETAILS.sub("", title)).strip()
+    return bare.removesuffix("…").rstrip() or title.strip()
+
+
+def _options(text: str) -> tuple[str, ...]:
+    rows = rows_of(text) or [piece for line in text.split("\n") for piece in _BETWEEN.split(line)]
+    return tuple(option for row in rows if (option := _bare(row.strip().strip("'\"“”‘’ "))))

@@ -1,0 +1,254 @@
+"""A message becomes wishes: its commands one after the other, with what "it" or "the second one" means, and answers to a question asked before.
+
+Nothing is guessed that takes away: what is unclear asks back, and then nothing of the message is done. Entry: `understood`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from datetime import date
+
+import msgspec
+
+from treadle.tasks.language.adding import acts_at_once, added
+from treadle.tasks.language.answers import answered
+from treadle.tasks.language.changing import REOPEN, changed, completed, deleted, stated
+from treadle.tasks.language.clauses import Clause, clauses_of
+from treadle.tasks.language.conversation import Conversation, Speech
+from treadle.tasks.language.questions import asked_for, looked_for
+from treadle.tasks.language.talk import NO_REOPENING, NOTHING_CHANGED, said_alone
+from treadle.tasks.language.verbs import Head, closed, head_at, opened
+from treadle.tasks.language.wishes import Add, Change, Missing, Named, Say, Show, Simple, Understood, Wish, unclear
+from treadle.tasks.language.wording import Word, Words, keys_of, words_of
+
+CHARS_MOST = 10_000
+CALLS_MOST = 10
+_NOTHING_MEANT = Missing("what you would like to do", "any")
+_NEGATIONS = frozenset("dont not never didnt havent hasnt wont cannot cant shouldnt".split())
+_UNDO = frozenset("it that this last change action one the my thing please change: previous everything again back what you i just did latest operation command step was deletion and to".split())
+
+
+def understood(text: str, today: date, *, said: Sequence[Speech] = ()) -> Understood:
+    """Everything that the message wishes, after what had been said before it. Ten wishes at most; of a longer text the first 10,000 characters."""
+    text = text[:CHARS_MOST]
+    talk = Conversation.of(said)
+    words = words_of(text)
+    if not words:
+        return _asking([Missing("what you would like to do", "any")])
+    if (small := said_alone(keys_of(words))) is not None:
+        return Understood((small,))
+    if talk.asked and (answer := answered(text, words, today, talk, _again(talk, today))) is not None:
+        return _asking(list(answer))
+    return _asking(_wishes(text, words, today, talk))
+
+
+def _again(talk: Conversation, today: date) -> tuple[Wish | Missing, ...]:
+    """What the message wished that the question answered."""
+    if not talk.before:
+        return ()
+    earlier = Conversation.of(talk.earlier)
+    words = words_of(talk.before)
+    if earlier.asked and (answer := answered(talk.before, words, today, earlier, ())) is not None:
+        return answer
+    if earlier.asked and earlier.before and len(talk.earlier) < 40:
+        before = understood(talk.before, today, said=talk.earlier[-6:])
+        return before.whole
+    return tuple(_wishes(talk.before, words, today, earlier))
+
+
+def _asking(found: list[Wish | Missing]) -> Understood:
+    missing = tuple(wish for wish in found if isinstance(wish, Missing))
+    if missing:
+        question = NO_REOPENING if missing[0] is REOPEN else unclear(missing[0].what)
+        return Understood((question,), missing, tuple(found))
+    wishes = [wish for wish in found if isinstance(wish, (Add, Show, Change, Simple, Say))]
+    acts = [wish for wish in wishes if not isinstance(wish, Say)]
+    return Understood(tuple((acts or wishes[:1])[:CALLS_MOST]), (), tuple(found))
+
+
+def _wishes(text: str, words: Words, today: date, talk: Conversation) -> list[Wish | Missing]:
+    found: list[Wish | Missing] = []
+    unread = False
+    for clause in clauses_of(words):
+        read = _read(text, clause, today, talk)
+        if read is None:
+            unread = True
+            continue
+        for wish in read:
+            _join(found, wish)
+            if isinstance(wish, Add):
+                talk.last = wish.title
+            elif isinstance(wish, Change) and isinstance(wish.target, Named):
+                talk.last = wish.target.words
+        if len(found) > CALLS_MOST:
+            break
+    if any(not isinstance(wish, Say) for wish in found) or (found and not unread):
+        return found
+    return [_NOTHING_MEANT]
+
+
+def _join(found: list[Wish | Missing], wish: Wish | Missing) -> None:
+    """What is said of a task that the same message adds belongs to its adding."""
+    last = found[-1] if found else None
+    if isinstance(last, Add) and isinstance(wish, Change) and wish.doing == "update" and wish.target == Named(last.title):
+        found[-1] = msgspec.structs.replace(last, **dict(wish.fields))
+    else:
+        found.append(wish)
+
+
+def _read(text: str, clause: Clause, today: date, talk: Conversation) -> list[Wish | Missing] | None:
+    keys = keys_of(clause.words)
+    if (small := said_alone(keys)) is not None:
+        return [small]
+    start = opened(keys)
+    words = clause.words[start : max(closed(keys), start)]
+    if not words:
+        return [_NOTHING_MEANT] if len(keys) < 3 else None
+    keys = keys_of(words)
+    head = head_at(keys, 0)
+    if (small := said_alone(keys)) is not None:
+        return [small]
+    if _negated(keys, head):
+        return [NOTHING_CHANGED]
+    if head is not None and (read := _commanded(text, clause, words, head, today, talk)) is not None:
+        return read
+    return _uncommanded(text, clause, words, today, talk)
+
+
+def _negated(keys: Sequence[str], head: Head | None) -> bool:
+    if head is not None and head.kind in ("add", "remind"):
+        return False
+    if head is not None and head.kind == "delete" and keys[0] in ("i", "we"):
+        return False
+    first = keys[:4]
+    no = next((i for i, key in enumerate(first) if key in _NEGATIONS or (key == "no" and i == 0 and len(keys) > 1)), None)
+    if no is None or keys[0] in ("what", "whats", "which", "show", "list", "mark", "is", "are", "any", "anything", "do", "tasks", "how", "find", "everything") and keys[:2] != ["do", "not"]:
+        return False
+    return no == 0 or any(key in ("i", "we", "please", "you", "do", "does", "did", "ive", "have") for key in keys[:no]) or (
+        head_at(keys, no + 1) is not None and no < 3
+    )
+
+
+def _commanded(text: str, clause: Clause, words: Words, head: Head, today: date, talk: Conversation) -> list[Wish | Missing] | None:
+    rest = list(words[head.words :])
+    match head.kind:
+        case "add" | "remind":
+            return _add(text, words, rest, head, today, talk)
+        case "show":
+            return asked_for(text, words, head, today, question=clause.question)
+        case "search":
+            return looked_for(text, rest, head, today)
+        case "undo":
+            return _undo(words, rest, head)
+        case "complete":
+            if head.words == 1 and head.first == "done" and not rest:
+                return [Missing("which task you have completed", "task", doing="complete")]
+            return completed(text, rest, today, talk)
+        case "delete":
+            return _delete(text, rest, head, today, talk)
+        case "update":
+            return _update(text, words, rest, head, today, talk)
+
+
+def _add(text: str, words: Words, rest: list[Word], head: Head, today: date, talk: Conversation) -> list[Wish | Missing] | None:
+    keys = keys_of(rest)
+    if head.first in ("put", "stick", "throw", "pop", "get", "add") and head.words == 1:
+        onto = any(k in ("list", "todo", "todos", "tasks", "lists") for k in keys[-3:])
+        if head.first != "add" and not onto:
+            return None if head.first == "get" and keys[:2] != ["rid", "of"] else changed(text, rest, head.first, today, talk)
+        if head.first == "add" and _is_field(keys):
+            return changed(text, rest, "add", today, talk)
+    if head.kind == "remind" and keys[:1] in (["to"], ["about"]):
+        rest = rest[1:]
+    if head.first in ("make", "give") and head.words == 1:
+        return None
+    if head.words > 1 and head.kind == "add" and head.first not in ("note", "jot", "write"):
+        noun = _noun_words(words, head)
+        result = added(text, [*noun, *rest], today, talk)
+    else:
+        result = added(text, rest, today, talk)
+    return [result] if isinstance(result, Missing) else list(result)
+
+
+def _noun_words(words: Words, head: Head) -> list[Word]:
+    """The words "a new task" of the command itself, which adding.py reads."""
+    first = next((i for i in range(1, head.words) if words[i].key in ("a", "an", "another", "new", "task", "todo", "to-do", "reminder", "item", "me", "one")), head.words)
+    return list(words[first : head.words]) if head.first != "task" and head.first != "todo" else []
+
+
+def _is_field(keys: Sequence[str]) -> bool:
+    """ "add a note to X", "add a due date": a field of a task that is there."""
+    start = 1 if keys[:1] in (["a"], ["the"], ["an"]) else 0
+    field = keys[start : start + 2]
+    linked = any(key in ("to", "for", "of", "on") for key in keys[start + 1 :])
+    named = field[:1] in (["deadline"], ["priority"], ["description"], ["note"]) or field in (["due", "date"], ["high", "priority"], ["low", "priority"])
+    return named and linked and "task" not in keys[start : start + 3]
+
+
+def _undo(words: Words, rest: Sequence[Word], head: Head) -> list[Wish | Missing] | None:
+    if head.first in ("undo", "revert", "undelete", "recover", "restore", "reverse"):
+        return [Simple("undo")]
+    keys = keys_of(words)
+    return [Simple("undo")] if "back" in keys and all(key in _UNDO for key in keys_of(rest)) and len(keys) < 6 else None
+
+
+def _delete(text: str, rest: list[Word], head: Head, today: date, talk: Conversation) -> list[Wish | Missing] | None:
+    keys = keys_of(rest)
+    if head.first in ("take",) and (keys[-1:] == ["back"] or keys[:1] == ["back"]):
+        return [Simple("undo")]
+    if head.first == "take" and "off" not in keys and "away" not in keys and "out" not in keys:
+        return None
+    if head.first in ("toss", "clean") and not rest:
+        return [Missing("what to delete", "task", doing="delete")]
+    if keys[:1] == ["off"] or keys[-1:] == ["off"]:
+        rest = rest[1:] if keys[0] == "off" else rest[:-1]
+    return deleted(text, [word for i, word in enumerate(rest) if i or word.key not in ("out", "up", "away")], today, talk)
+
+
+def _update(text: str, words: Words, rest: list[Word], head: Head, today: date, talk: Conversation) -> list[Wish | Missing] | None:
+    if head.first == "call" and (not any(w.key in ("it", "that", "the") for w in rest[:1]) or not any(word.quoted for word in rest)):
+        return None
+    if head.first in ("make", "give") and not rest:
+        return [_NOTHING_MEANT]
+    return changed(text, rest, head.first, today, talk)
+
+
+def _uncommanded(text: str, clause: Clause, words: Words, today: date, talk: Conversation) -> list[Wish | Missing] | None:
+    keys = keys_of(words)
+    if (past := _past(text, words, today, talk)) is not None:
+        return past
+    if (state := stated(text, words, today, talk)) is not None and not clause.question:
+        return state
+    if (listed := asked_for(text, words, None, today, question=clause.question)) is not None:
+        return listed
+    if not clause.question and acts_at_once(words) and len(keys) < 40:
+        result = added(text, words, today, talk)
+        return [result] if isinstance(result, Missing) else list(result)
+    return None
+
+
+_PAST = {
+    "bought": "buy", "paid": "pay", "sent": "send", "wrote": "write", "did": "do", "made": "make", "went": "go", "took": "take", "got": "get", "read": "read",
+    "met": "meet", "told": "tell", "fed": "feed", "built": "build", "cut": "cut", "sold": "sell", "swept": "sweep", "threw": "throw", "brought": "bring",
+    "booked": "book", "submitted": "submit", "planned": "plan", "cleaned": "clean", "shipped": "ship", "mopped": "mop", "fixed": "fix", "gave": "give",
+}  # fmt: skip
+
+
+def _past(text: str, words: Words, today: date, talk: Conversation) -> list[Wish | Missing] | None:
+    """ "I paid the rent" says that "pay the rent" is done."""
+    keys = keys_of(words)
+    place = 0
+    while place < len(keys) and keys[place] in ("i", "ive", "have", "just", "already", "we", "weve", "now", "finally"):
+        place += 1
+    if place == 0 or place >= len(keys) - 1 or keys[0] not in ("i", "ive", "we", "weve", "just", "already"):
+        return None
+    verb = keys[place]
+    base = _PAST.get(verb) or (verb.removesuffix("ed") if verb.endswith("ed") and len(verb) > 4 else None)
+    if base is None:
+        return None
+    if verb.endswith("ed") and verb not in _PAST and verb[:-1].endswith(("ate", "are", "ice", "age", "ove", "ile", "ize", "ise", "ose", "uce", "ue", "ake", "rve", "ire")):
+        base = verb[:-1]
+    done = [words[place]._replace(text=base, key='"'), *words[place + 1 :]]
+    rest = [word for word in done[1:] if word.key not in ("the", "my", "a", "an")]
+    words_left = " ".join([base, *(word.text for word in rest)])
+    return [Change("complete", Named(words_left))] if rest else completed(text, done, today, talk)
