@@ -76,20 +76,19 @@ async def _held(service: Service, asked: Asked, held: AsyncExitStack, spending: 
 
 
 async def answer(service: Service, live: LiveRun, asked: Asked, spending: Spending, *, again: bool = False) -> None:
-    """Drives the run, stores its reply, and tells whoever follows it. Raises AgentError(network) where the database does not answer.
+    """Drives the run, stores its reply, and tells whoever follows it.
 
-    Cancellation: the run is closed, and what it came to is stored.
+    Raises AgentError: network where the database does not answer, cancelled where the run was let go. Then, and where this is cancelled, the journal has
+    the run, and the reply comes when it is settled.
     """
-    reply = Reply(TROUBLE, asked.conversation_id)
     try:
         reply = await _driven(service, live, asked, spending, again=again)
     except AgentError as e:
-        if not plain(asked.message).strip():
-            reply = Reply(UNCLEAR, asked.conversation_id)
+        if e.kind is ErrorKind.CANCELLED:
+            raise
         logger.warning("the message of run %s could not be worked on: %s", asked.run_id, e.message)
-    finally:
-        with anyio.CancelScope(shield=True):
-            await store(service, live.scope, asked, reply)
+        reply = Reply(TROUBLE if plain(asked.message).strip() else UNCLEAR, asked.conversation_id)
+    await store(service, live.scope, asked, reply)
     live.reply = reply
     live.tell_frame(said("reply", reply.shown, last=True))
 

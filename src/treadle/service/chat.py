@@ -18,6 +18,7 @@ from starlette.responses import Response
 
 from treadle.database.scope import Scope
 from treadle.database.tables import ServedRun
+from treadle.errors import AgentError, ErrorKind
 from treadle.service.answering import Unsettled, ask, busy, start
 from treadle.service.bodies import Body
 from treadle.service.conversation_store import Asked, ConversationStore
@@ -130,6 +131,8 @@ async def replied(live: LiveRun) -> Response:
     """Waits for the reply. Raises Problem(504) where the run was out of time, and what it ended with where that is no reply."""
     with anyio.move_on_after(PATIENCE_S):
         await live.over.wait()
+    if isinstance(live.error, AgentError) and live.error.kind is ErrorKind.CANCELLED:
+        raise unavailable("The service is closing. Your message is kept, and has its reply when the service is back.")
     if live.error is not None:
         raise live.error
     if live.reply is None or live.reply.late:

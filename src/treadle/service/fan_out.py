@@ -55,7 +55,7 @@ class Reader:
         """What is said last, once what waits was read."""
         self._over = False
         self._quiet = True
-        """Nothing was sent since the last beat."""
+        """Nothing was said since the last beat."""
         self._beats = 0
 
     def put(self, frame: Frame) -> None:
@@ -70,6 +70,7 @@ class Reader:
                 self.close(BEHIND)
                 return
         self._waiting.append(frame)
+        self._quiet = False
         if frame.last:
             self._closed = b""
         self._wake()
@@ -102,7 +103,6 @@ class Reader:
         """All that waits, at once; waits for the first. None: that was all."""
         while not self._over:
             if data := b"".join([frame.data for frame in self._taken()]):
-                self._quiet = False
                 return data
             if self._closed is not None:
                 self._over = True
