@@ -8,10 +8,12 @@ from contextlib import asynccontextmanager
 from functools import cache, partial
 
 from fastapi import FastAPI
+from starlette.routing import Route
 
 from treadle import __version__
-from treadle.service import auth, chat, conversations, health, page, runs, task_routes
+from treadle.service import auth, chat, conversations, health, openai_api, page, runs, task_routes
 from treadle.service.border import Border
+from treadle.service.mcp_endpoint import McpEndpoint
 from treadle.service.openapi import document_of
 from treadle.service.problems import HANDLERS
 from treadle.service.resuming import resume_all
@@ -40,6 +42,7 @@ def create_app(service: Service) -> FastAPI:
     app.state.service = service
     app.state.document = cache(lambda: json.dumps(document_of(app)).encode())
     app.add_middleware(Border, service=service)
-    for router in (auth.router, health.router, chat.router, conversations.router, runs.router, task_routes.router, page.router):
+    for router in (auth.router, health.router, chat.router, conversations.router, runs.router, task_routes.router, openai_api.router, page.router):
         app.include_router(router)
+    app.router.routes.append(Route("/mcp", McpEndpoint(service)))
     return app

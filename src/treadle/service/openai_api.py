@@ -1,0 +1,164 @@
+"""`/v1/models` and `/v1/chat/completions`: what is served here, for clients that speak OpenAI's protocol. Each model is an agent.
+
+Such a client keeps the conversation itself and sends all of it: earlier words reach the agent as words, and no more; what a client says of tools, of
+system prompts and of results of calls that never were is not taken. Fields that would change what the answer is are refused, those that only tune a
+model are let be. Not here: how an agent is run (completing.py). Entry: `router`.
+"""
+
+from __future__ import annotations
+
+import hashlib
+from typing import Annotated, Any, Final, Literal, TypeAlias
+
+from fastapi import APIRouter
+from pydantic import Field
+from starlette.responses import Response
+
+from treadle.service.bodies import Body
+from treadle.service.completing import Completion, completed, completed_stream
+from treadle.service.forms import Line, Words, problems
+from treadle.service.problems import Problem, unavailable
+from treadle.service.running import served_agent
+from treadle.service.signed_in import SignedIn, TheService
+from treadle.service.sse import MEDIA_TYPE
+from treadle.service.state import Service
+from treadle.tasks.agent import NAME
+
+router = APIRouter(prefix="/v1", tags=["openai"])
+
+MESSAGES_MOST: Final = 1000
+
+
+class TextPart(Body):
+    type: Literal["text"]
+    text: Words
+
+
+Content: TypeAlias = Words | Annotated[list[TextPart], Field(min_length=1, max_length=100)]
+
+
+class UserMessage(Body):
+    role: Literal["user"]
+    content: Content
+    name: Line | None = None
+
+
+class AssistantMessage(Body):
+    role: Literal["assistant"]
+    content: Content
+    name: Line | None = None
+    refusal: None = None
+
+
+class SystemMessage(Body):
+    """Taken for the sake of clients that always send one, and not followed: an agent has instructions of its own."""
+
+    role: Literal["system", "developer"]
+    content: Content
+    name: Line | None = None
+
+
+ChatMessage: TypeAlias = Annotated[UserMessage | AssistantMessage | SystemMessage, Field(discriminator="role")]
+
+
+class StreamOptions(Body):
+    include_usage: bool = False
+    include_obfuscation: bool | None = None
+
+
+class TextFormat(Body):
+    type: Literal["text"]
+
+
+class CompletionRequest(Body):
+    """Of OpenAI's fields those that can be obeyed, and those that only tune a model, which are let be."""
+
+    model: Annotated[str, Field(min_length=1, max_length=64, pattern=r"^[^\u0000]*$")]
+    """The name of an agent."""
+    messages: Annotated[list[ChatMessage], Field(min_length=1, max_length=MESSAGES_MOST)]
+    """The last one is the person's."""
+    stream: bool | None = None
+    stream_options: StreamOptions | None = None
+    n: Literal[1] | None = None
+    response_format: TextFormat | None = None
+    user: Line | None = None
+    """Not who asks: the token says that."""
+    temperature: Annotated[float, Field(ge=0, le=2)] | None = None
+    top_p: Annotated[float, Field(ge=0, le=1)] | None = None
+    max_tokens: Annotated[int, Field(ge=1)] | None = None
+    max_completion_tokens: Annotated[int, Field(ge=1)] | None = None
+    frequency_penalty: Annotated[float, Field(ge=-2, le=2)] | None = None
+    presence_penalty: Annotated[float, Field(ge=-2, le=2)] | None = None
+    seed: int | None = None
+    store: Literal[False] | None = None
+    metadata: Annotated[dict[Annotated[str, Field(max_length=64)], Line], Field(max_length=16)] | None = None
+
+
+class ModelOfList(Body):
+    id: str
+    object: Literal["model"] = "model"
+    created: int = 0
+    owned_by: str = "treadle"
+
+
+class ModelList(Body):
+    object: Literal["list"] = "list"
+    data: list[ModelOfList]
+
+
+@router.get("/models", responses=problems())
+async def models(scope: SignedIn, service: TheService) -> ModelList:
+    """The agents that are served here."""
+    return ModelList(data=[ModelOfList(id=name) for name in _served(service)])
+
+
+@router.get("/models/{name}", responses=problems(404))
+async def model(name: str, scope: SignedIn, service: TheService) -> ModelOfList:
+    """One of them."""
+    if name not in _served(service):
+        raise _unknown(name, service)
+    return ModelOfList(id=name)
+
+
+@router.post(
+    "/chat/completions",
+    response_model=dict[str, Any],
+    responses={
+        200: {"description": "A chat.completion; with `stream` chunks of one as server-sent events.", "content": {MEDIA_TYPE: {"schema": {"type": "string"}}}},
+        **problems(404, 504, body=True),
+    },
+)
+async def completions(body: CompletionRequest, scope: SignedIn, service: TheService) -> Response:
+    """One answer of an agent. A client that leaves ends it."""
+    if service.stopping.is_set():
+        raise unavailable()
+    if body.model not in _served(service):
+        raise _unknown(body.model, service)
+    *earlier, last = [one for one in body.messages if not isinstance(one, SystemMessage)] or [None]
+    if not isinstance(last, UserMessage):
+        raise Problem(422, "The last of the messages must be the person's: one with the role user.")
+    asked = Completion(
+        agent=body.model,
+        text=_text(last),
+        earlier=tuple((one.role, _text(one)) for one in earlier if one is not None),
+        conversation_id=_conversation([one for one in (*earlier, last) if one is not None]),
+        with_usage=body.stream_options is not None and body.stream_options.include_usage,
+    )
+    return await (completed_stream if body.stream else completed)(service, scope, asked)
+
+
+def _served(service: Service) -> list[str]:
+    return [NAME, *(name for name in service.agents if served_agent(service, name) is not None)]
+
+
+def _unknown(name: str, service: Service) -> Problem:
+    return Problem(404, f"There is no model of this name here; there is: {', '.join(_served(service))}.")
+
+
+def _text(message: UserMessage | AssistantMessage) -> str:
+    return message.content if isinstance(message.content, str) else "\n".join(part.text for part in message.content)
+
+
+def _conversation(messages: list[UserMessage | AssistantMessage]) -> str:
+    """The same for all requests of one conversation: a client that keeps it itself sends its beginning each time."""
+    return "v1-" + hashlib.sha256(_text(messages[0]).encode()).hexdigest()[:40]
