@@ -1,0 +1,64 @@
+"""The service without a server: an application that is open, and clients that call it in this process. Entry: `opened`."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import httpx2
+import msgspec
+from fastapi import FastAPI
+
+from tests.service.chatting import KEY, ObedientModel, config_of
+from treadle.database.database import Database
+from treadle.journals import open_journal
+from treadle.runtime import Runtime
+from treadle.service.app import create_app
+from treadle.service.state import Service
+
+URL = "http://localhost"
+PASSWORD = "correct horse battery"
+
+
+@dataclass
+class AtHand:
+    app: FastAPI
+    service: Service
+    http: httpx2.AsyncClient
+
+    async def registered(self, name: str = "ada", password: str = PASSWORD) -> dict[str, str]:
+        """Headers of somebody who has just made an account. The cookie is the client's."""
+        answer = await self.http.post("/auth/register", json={"username": name, "password": password})
+        assert answer.status_code == 201, answer.text
+        return bearer(answer.json()["access_token"])
+
+
+def bearer(token: str) -> dict[str, str]:
+    return {"Authorization": f"Bearer {token}"}
+
+
+@asynccontextmanager
+async def opened(folder: Path, *, on_loopback: bool = True, limits: dict[str, Any] | None = None, key: bytes = KEY, **settings: Any) -> AsyncIterator[AtHand]:
+    """`settings`: of `service:`."""
+    config = config_of(**(limits or {}))
+    config = msgspec.structs.replace(config, service=msgspec.structs.replace(config.service, **settings))
+    runtime = Runtime(config=config, journal=open_journal(f"sqlite:///{folder}/journal.db"))
+    service = Service(config, Database.open(f"sqlite:///{folder}/service.db"), runtime, key=key, model=ObedientModel(), on_loopback=on_loopback)
+    app = create_app(service)
+    transport = httpx2.ASGITransport(app=app)
+    async with app.router.lifespan_context(app), httpx2.AsyncClient(transport=transport, base_url=URL) as http:
+        yield AtHand(app, service, http)
+
+
+def problem(answer: httpx2.Response, status: int) -> str:
+    """Its detail, where it is the problem that it must be."""
+    assert answer.status_code == status, answer.text
+    assert answer.headers["content-type"] == "application/problem+json"
+    told = answer.json()
+    assert told["status"] == status
+    assert told["type"] == "about:blank"
+    assert told["title"]
+    return told["detail"]

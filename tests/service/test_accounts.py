@@ -1,0 +1,167 @@
+"""Accounts and logins over HTTP."""
+
+from __future__ import annotations
+
+import time
+from pathlib import Path
+
+import pytest
+from sqlmodel import Session, select
+
+from tests.service.at_hand import PASSWORD, AtHand, bearer, opened, problem
+from treadle.database.tables import Account
+from treadle.service import passwords
+from treadle.service.accounts import account_name
+
+COOKIE = "treadle_refresh"
+
+
+async def register(hand: AtHand, name: str, password: str = PASSWORD):
+    return await hand.http.post("/auth/register", json={"username": name, "password": password})
+
+
+async def sign_in(hand: AtHand, name: str, password: str = PASSWORD):
+    return await hand.http.post("/auth/login", json={"username": name, "password": password})
+
+
+async def is_signed_in(hand: AtHand, headers: dict[str, str]) -> bool:
+    return (await hand.http.get("/tasks", headers=headers)).status_code == 200
+
+
+async def test_whoever_registers_is_signed_in_and_can_sign_in_again(tmp_path: Path) -> None:
+    async with opened(tmp_path) as hand:
+        made = await register(hand, "ada")
+        assert made.status_code == 201
+        assert made.json() == {"access_token": made.json()["access_token"], "token_type": "bearer", "expires_in": 900}
+        assert await is_signed_in(hand, bearer(made.json()["access_token"]))
+        again = await sign_in(hand, "ADA")
+        assert again.status_code == 200
+        assert await is_signed_in(hand, bearer(again.json()["access_token"]))
+
+
+async def test_the_longer_token_is_in_a_cookie_that_scripts_and_other_sites_do_not_get(tmp_path: Path) -> None:
+    async with opened(tmp_path) as hand:
+        cookie = (await register(hand, "ada")).headers["set-cookie"]
+    name, *attributes = cookie.split("; ")
+    assert name.startswith(f"{COOKIE}=")
+    assert {"HttpOnly", "SameSite=strict", "Path=/auth/"} <= set(attributes)
+    async with opened(tmp_path, public_url="https://tasks.example") as hand:
+        assert "; Secure" in (await sign_in(hand, "ada")).headers["set-cookie"]
+
+
+async def test_a_name_is_taken_however_it_is_typed(tmp_path: Path) -> None:
+    async with opened(tmp_path) as hand:
+        assert (await register(hand, "Straße")).status_code == 201
+        for same in ("straße", "STRASSE", "Ｓtrasse"):
+            assert "taken" in problem(await register(hand, same), 409)
+
+
+@pytest.mark.parametrize("name", ["", " ", "a" * 65, "a\x00b", "a\nb", "a\u202eb", "\u200b", "\ufdfa" * 10])
+async def test_what_can_be_no_name_is_refused(tmp_path: Path, name: str) -> None:
+    async with opened(tmp_path) as hand:
+        problem(await register(hand, name), 422)
+
+
+def test_a_name_is_the_same_after_it_was_made_one() -> None:
+    for typed in ("Ada", "ß", "ﬁ", "İ", "x" * 64):
+        assert (name := account_name(typed)) is not None
+        assert account_name(name) == name
+
+
+async def test_an_unknown_name_and_a_wrong_password_get_the_same_answer_after_the_same_work(tmp_path: Path) -> None:
+    async with opened(tmp_path) as hand:
+        await register(hand, "ada")
+        await sign_in(hand, "nobody", "the first one makes a hash")
+        answers, spent = [], []
+        for name in ("nobody", "ada"):
+            begun = time.process_time()
+            answers.append(await sign_in(hand, name, "not the password"))
+            spent.append(time.process_time() - begun)
+        for answer in answers:
+            assert problem(answer, 401) == "The name or the password is wrong."
+            assert answer.headers["www-authenticate"] == "Bearer"
+        assert answers[0].content == answers[1].content
+        assert min(spent) > max(spent) / 5  # without a hash it would be a fiftieth
+
+
+async def test_a_refresh_gives_another_pair_and_a_second_use_of_the_old_one_ends_the_login(tmp_path: Path) -> None:
+    async with opened(tmp_path) as hand:
+        await register(hand, "ada")
+        old = hand.http.cookies[COOKIE]
+        fresh = await hand.http.post("/auth/refresh")
+        assert fresh.status_code == 200
+        new = hand.http.cookies[COOKIE]
+        assert new != old
+        headers = bearer(fresh.json()["access_token"])
+        assert await is_signed_in(hand, headers)
+        hand.http.cookies.clear()
+        for copied in (old, new):
+            problem(await hand.http.post("/auth/refresh", headers={"Cookie": f"{COOKIE}={copied}"}), 401)
+        assert not await is_signed_in(hand, headers)
+
+
+async def test_a_made_up_refresh_token_ends_nobodys_login(tmp_path: Path) -> None:
+    async with opened(tmp_path) as hand:
+        headers = await hand.registered()
+        for made_up in ("", "x", headers["Authorization"].removeprefix("Bearer "), hand.http.cookies[COOKIE][:-2] + "xx"):
+            hand.http.cookies.clear()
+            problem(await hand.http.post("/auth/refresh", headers={"Cookie": f"{COOKIE}={made_up}"}), 401)
+        assert await is_signed_in(hand, headers)
+
+
+async def test_signing_out_ends_the_login_at_once_by_token_or_by_cookie(tmp_path: Path) -> None:
+    async with opened(tmp_path) as hand:
+        headers = await hand.registered()
+        out = await hand.http.post("/auth/logout", headers=headers)
+        assert (out.status_code, out.content) == (204, b"")
+        assert not await is_signed_in(hand, headers)
+        headers = bearer((await sign_in(hand, "ada")).json()["access_token"])
+        assert (await hand.http.post("/auth/logout")).status_code == 204
+        assert not await is_signed_in(hand, headers)
+        assert (await hand.http.post("/auth/logout")).status_code == 204
+
+
+async def test_another_password_ends_all_other_logins(tmp_path: Path) -> None:
+    async with opened(tmp_path) as hand:
+        elsewhere = await hand.registered()
+        here = bearer((await sign_in(hand, "ada")).json()["access_token"])
+        wrong = await hand.http.post("/auth/password", headers=here, json={"old": "not the old one", "new": "another password"})
+        assert "old password" in problem(wrong, 403)
+        changed = await hand.http.post("/auth/password", headers=here, json={"old": PASSWORD, "new": "another password"})
+        assert changed.status_code == 204
+        assert await is_signed_in(hand, here)
+        assert not await is_signed_in(hand, elsewhere)
+        assert (await sign_in(hand, "ada")).status_code == 401
+        assert (await sign_in(hand, "ada", "another password")).status_code == 200
+
+
+async def test_where_registration_is_closed_nobody_new_comes_in(tmp_path: Path) -> None:
+    async with opened(tmp_path) as hand:
+        await hand.registered()
+    async with opened(tmp_path, registration="closed") as hand:
+        assert "not made here" in problem(await register(hand, "eve"), 403)
+        assert (await sign_in(hand, "ada")).status_code == 200
+
+
+async def test_tries_for_one_name_and_from_one_address_are_limited(tmp_path: Path) -> None:
+    async with opened(tmp_path) as hand:
+        answers = [await sign_in(hand, "ada", "a wrong password") for _ in range(11)]
+        assert [answer.status_code for answer in answers] == [401] * 10 + [429]
+        assert int(answers[-1].headers["retry-after"]) > 100
+        answers = [await sign_in(hand, f"other{n}", "a wrong password") for n in range(10)]
+        assert answers[-1].status_code == 429
+
+
+async def test_a_password_is_kept_as_argon2id_and_anew_where_the_parameters_have_changed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    def stored(session: Session) -> str:
+        return session.exec(select(Account.password_hash)).one()
+
+    async with opened(tmp_path) as hand:
+        await hand.registered()
+        before = await hand.service.database.run_unscoped(stored)
+        assert before.startswith("$argon2id$v=19$m=19456,t=2,p=1$")
+    monkeypatch.setattr(passwords, "MEMORY_KIB", 20_000)
+    async with opened(tmp_path) as hand:
+        assert (await sign_in(hand, "ada")).status_code == 200
+        assert (await hand.service.database.run_unscoped(stored)).startswith("$argon2id$v=19$m=20000,t=2,p=1$")
+        assert (await sign_in(hand, "ada")).status_code == 200
