@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from datetime import date
 from functools import cache
 from importlib.resources import files
@@ -25,12 +26,12 @@ _DAYS: Final = ("Monday", "Tuesday", "Wednesday", "Thursday", "Friday", "Saturda
 _TODAY: Final = SystemBlock(text="Today is ${today}.", passing=True)
 
 
-def task_agent(server: MCPToolServer, model: str | Model | None = None) -> Agent[Caller, str]:
-    """`model` None: the one of rules, which needs no key. Its runs are given `today` among their inputs (`inputs_of`)."""
+def task_agent(server: MCPToolServer, model: str | Model | None = None, *, today: Callable[[], date] = date.today) -> Agent[Caller, str]:
+    """`model` None: the one of rules, which needs no key; `today` is its day. Runs are given theirs among their inputs (`inputs_of`)."""
     if model is None:
         from treadle.tasks.embedded import EmbeddedModel  # noqa: PLC0415  only where it is asked
 
-        model = EmbeddedModel()
+        model = EmbeddedModel(today=today)
     return Agent(
         name=NAME,
         description="Looks after a person's to-do list.",

@@ -9,7 +9,7 @@ import logging
 from collections.abc import AsyncIterator, Callable, Iterator
 from contextlib import AsyncExitStack
 from dataclasses import replace
-from datetime import datetime
+from datetime import date, datetime
 from functools import partial
 from types import TracebackType
 from typing import Any, Final, NamedTuple, Self
@@ -143,7 +143,7 @@ class AgentRunner:
         """
         self._database = session_factory if isinstance(session_factory, Database) else Database(session_factory)
         self._runtime, self._clock = runtime, clock
-        self.agent: Final[Agent[Caller, str]] = task_agent(mcp_server, model)
+        self.agent: Final[Agent[Caller, str]] = task_agent(mcp_server, model, today=self._today)
 
     async def run(self, context: AgentContext, message: str) -> AgentResult:
         """One message to its reply. Raises TimedOut, a TimeoutError with the records, after 30 seconds; any other failure is a result.
@@ -186,7 +186,7 @@ class AgentRunner:
             run_id=run_id,
             user_id=context.user_id,
             messages=earlier(context.message_history),
-            inputs=inputs_of(self._clock().astimezone().date()),
+            inputs=inputs_of(self._today()),
         )
         return _Begun([], stream)
 
@@ -207,6 +207,10 @@ class AgentRunner:
     def _agent(self, answered: Answered | None) -> Agent[Caller, str]:
         """Where a person answered what was asked, no model is asked what that means."""
         return self.agent if answered is None or not answered.calls else replace(self.agent, model=HeldCalls(answered.calls))
+
+    def _today(self) -> date:
+        """Where this process runs."""
+        return self._clock().astimezone().date()
 
     async def _entered(self, stack: AsyncExitStack) -> Runtime:
         return self._runtime if self._runtime is not None else await stack.enter_async_context(Runtime.open())

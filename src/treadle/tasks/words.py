@@ -93,7 +93,7 @@ class Words:
         self._gap += before
         said = self._leave(self._sentence(body, last=last)) if body and not self._full else ""
         self._dropped |= bool(body) and not said
-        if last and self._opener and not self.claimed:
+        if last and self._opener and not self.claimed and not self._without_lists:
             opener, self._opener = self._opener, ""
             said += self._fitting(opener)
         self._gap += after
