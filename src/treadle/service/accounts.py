@@ -62,7 +62,7 @@ class Accounts:
         def read(session: Session) -> tuple[str, str] | None:
             return session.exec(select(Account.id, Account.password_hash).where(col(Account.username) == name)).first()
 
-        account_id, stored = await self._database.run_unscoped(read) or (None, None)
+        account_id, stored = await self._database.read_unscoped(read) or (None, None)
         fits = await self._passwords.fits(password, stored)
         if not fits or account_id is None or stored is None:
             return None
@@ -106,7 +106,7 @@ class Accounts:
         def read(session: Session) -> str | None:
             return session.exec(select(Account.password_hash).where(col(Account.id) == account_id)).first()
 
-        if not await self._passwords.fits(old, await self._database.run_unscoped(read)):
+        if not await self._passwords.fits(old, await self._database.read_unscoped(read)):
             return False
         await self._store_password(account_id, new)
         await self._revoke(col(Login.account_id) == account_id, col(Login.id) != login_id)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from typing import Annotated, Any, Final, cast
 
 import anyio
@@ -90,21 +90,22 @@ def _check_json(body: bytes) -> None:
 
 
 def _check_inside(value: Any) -> None:
-    level: list[Any] = [value]
-    for _ in range(DEPTH_MOST + 1):
-        inner: list[Any] = []
-        for one in level:
-            if isinstance(one, dict):
-                inner.extend(cast("dict[str, Any]", one))
-                inner.extend(cast("dict[str, Any]", one).values())
-            elif isinstance(one, list):
-                inner.extend(cast("list[Any]", one))
-            elif isinstance(one, str) and "\0" in one:
-                raise Problem(422, "The body holds a NUL, which no text here may.")
-        if not inner:
+    level = [value]
+    for _ in range(DEPTH_MOST):
+        inside = [one for outer in level for one in _inside(outer)]
+        if any(isinstance(one, str) and "\0" in one for one in inside):
+            raise Problem(422, "The body holds a NUL, which no text here may.")
+        level = [one for one in inside if isinstance(one, dict | list)]
+        if not level:
             return
-        level = inner
     raise _too_deep()
+
+
+def _inside(value: Any) -> Iterable[Any]:
+    if isinstance(value, dict):
+        held = cast("dict[str, Any]", value)
+        return (*held, *held.values())
+    return cast("list[Any]", value) if isinstance(value, list) else (value,)
 
 
 def _too_deep() -> Problem:

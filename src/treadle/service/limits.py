@@ -177,7 +177,7 @@ class Limits:
             return session.exec(select(Spent.tokens, Spent.cost_usd).where(*mine)).first() or (0, 0.0)
 
         today = now().date()
-        tokens, cost_usd = await self._database.run(scope, read)
+        tokens, cost_usd = await self._database.read(scope, read)
         if tokens >= self._limits.tokens_per_day:
             self._refused("tokens")
             raise too_many(f"Your {self._limits.tokens_per_day} tokens of today are used up: go on tomorrow.", _until_tomorrow())

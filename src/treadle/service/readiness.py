@@ -6,9 +6,7 @@ import time
 from typing import TYPE_CHECKING
 
 import anyio
-from sqlmodel import select
 
-from treadle.database.tables import Login
 from treadle.errors import AgentError
 
 if TYPE_CHECKING:
@@ -42,7 +40,7 @@ class Readiness:
     async def _look(self) -> bool:
         with anyio.move_on_after(LOOK_S):
             try:
-                await self._service.database.run_unscoped(lambda session: session.exec(select(Login.id).limit(1)).first())
+                await self._service.database.ping()
                 await self._service.runtime.journal.runs(limit=1)
             except (AgentError, OSError):
                 return False

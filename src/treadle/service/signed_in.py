@@ -61,7 +61,7 @@ async def verified(service: Service, token: str) -> Visitor | None:
         row = session.exec(select(Login.account_id, Login.expires_at, Login.revoked_at).where(col(Login.id) == claims.login_id)).first()
         return row is not None and row[0] == claims.account_id and row[2] is None and row[1] > now()
 
-    if not await service.database.run_unscoped(alive):
+    if not await service.database.read_unscoped(alive):
         return None
     return Visitor(Scope(Identity(claims.account_id, "token")), claims.login_id)
 

@@ -1,0 +1,62 @@
+"""What machines ask: whether it lives, whether it can work, what it has done, and what it offers."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+from prometheus_client.parser import text_string_to_metric_families
+
+from tests.service.at_hand import opened, problem
+from treadle.errors import AgentError
+
+
+async def test_it_lives_and_is_ready_until_it_is_about_to_end(tmp_path: Path) -> None:
+    async with opened(tmp_path) as hand:
+        assert (await hand.http.get("/healthz")).json() == {"status": "ok"}
+        assert (await hand.http.get("/readyz")).json() == {"status": "ok"}
+        hand.service.stopping.set()
+        assert (await hand.http.get("/healthz")).status_code == 200
+        answer = await hand.http.get("/readyz")
+        assert problem(answer, 503) == "Not ready."
+        assert answer.headers["retry-after"]
+
+
+async def test_it_is_not_ready_without_its_database_and_says_no_more(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    async def gone() -> None:
+        raise AgentError("network", "the database at /secret/place does not answer")
+
+    async with opened(tmp_path) as hand:
+        monkeypatch.setattr(hand.service.database, "ping", gone)
+        assert problem(await hand.http.get("/readyz"), 503) == "Not ready."
+        assert (await hand.http.get("/healthz")).status_code == 200
+
+
+async def test_requests_are_counted_by_route_and_nothing_of_a_person_stands_there(tmp_path: Path) -> None:
+    async with opened(tmp_path) as hand:
+        headers = await hand.registered("adalovelace")
+        task = (await hand.http.post("/tasks", json={"title": "canary"}, headers=headers)).json()
+        await hand.http.get(f"/tasks/{task['id']}", headers=headers)
+        await hand.http.get("/wp-admin/canary")
+        text = (await hand.http.get("/metrics")).text
+        families = {family.name: family for family in text_string_to_metric_families(text)}
+        counted = {tuple(sample.labels.values()) for sample in families["treadle_http_requests"].samples if sample.name.endswith("_total")}
+        assert {("POST", "/auth/register", "201"), ("GET", "/tasks/{task_id}", "200"), ("GET", "none", "404")} <= counted
+        assert {"treadle_http_request_seconds", "treadle_runs", "treadle_streams_open", "treadle_tokens", "treadle_refusals"} <= set(families)
+        for word in ("canary", "adalovelace", task["id"]):
+            assert word not in text
+
+
+@pytest.mark.parametrize("path", ["/openapi.json", "/metrics"])
+async def test_beyond_the_loopback_the_document_and_the_metrics_need_a_token(tmp_path: Path, path: str) -> None:
+    async with opened(tmp_path) as hand:
+        headers = await hand.registered()
+        assert (await hand.http.get(path)).status_code == 200
+    for reached in ({"on_loopback": False}, {"hosts": ("tasks.example",)}, {"public_url": "https://tasks.example"}, {"open_docs": False}):
+        async with opened(tmp_path, **reached) as hand:  # ht-055
+            problem(await hand.http.get(path), 401)
+            assert (await hand.http.get(path, headers=headers)).status_code == 200
+    async with opened(tmp_path, on_loopback=False, open_docs=True) as hand:
+        assert (await hand.http.get(path)).status_code == 200
+        for closed in ("/docs", "/redoc", "/debug"):
+            problem(await hand.http.get(closed), 404)
