@@ -7,6 +7,7 @@ Entry: `EmbeddedModel`.
 from __future__ import annotations
 
 import json
+import re
 from collections.abc import AsyncGenerator, Callable, Mapping, Sequence
 from datetime import date
 from typing import TYPE_CHECKING, Any, cast
@@ -20,17 +21,18 @@ from treadle.tasks.language.wishes import Filter, Say, Understood
 from treadle.types import StopReason, Usage, new_id
 
 NAME = "embedded:tasks"
-DONE = "Done."
-"""Said when the tools have answered: an empty response would be asked for once more."""
+DONE = "- Done."
+"""Said when the tools have answered: an empty response would be asked for once more. As an item of a list it is never shown (words.py)."""
 NONE_MEANT = "There's no such task on your list."
 _CHARS_OF_A_TOKEN = 4
+_TODAY = re.compile(r"\bToday is (?:[A-Z][a-z]+day, )?(20\d\d-(?:0[1-9]|1[0-2])-(?:0[1-9]|[12]\d))\b")
 
 
 class EmbeddedModel:
     """Answers the last message of the person; the same request gets the same calls. Safe to share: nothing is kept between requests."""
 
-    def __init__(self, *, today: Callable[[], date] = date.today) -> None:
-        """`today`: the person's day, which "tomorrow" is counted from; the machine's by default."""
+    def __init__(self, *, today: Callable[[], date] | None = None) -> None:
+        """`today`: the person's day, which "tomorrow" is counted from. By default the one that the request tells ("Today is …"), else the machine's."""
         self._today = today
 
     @property
@@ -62,7 +64,7 @@ class EmbeddedModel:
     def _answer(self, request: ModelRequest) -> list[Call] | str:
         """Calls, or what is said instead."""
         said, asked, done = _told(request.messages)
-        wishes = understood(asked, self._today(), said=said)
+        wishes = understood(asked, self._today() if self._today is not None else _day_told(request) or date.today(), said=said)
         if (first := wishes.wishes[0]) and isinstance(first, Say):
             return first.text
         if done and (not looks(wishes) or any(call.name != "list_tasks" for call, _ in done)):
@@ -81,6 +83,13 @@ def _next_calls(wishes: Understood, done: Sequence[tuple[ToolCall, ToolResult]])
     except ValueError:
         return "I couldn't look at your list. Please try again."
     return calls or NONE_MEANT
+
+
+def _day_told(request: ModelRequest) -> date | None:
+    for block in request.system:
+        if (told := _TODAY.search(block.text)) is not None:
+            return date.fromisoformat(told[1])
+    return None
 
 
 def _told(messages: Sequence[Message]) -> tuple[list[Speech], str, list[tuple[ToolCall, ToolResult]]]:

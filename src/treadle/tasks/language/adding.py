@@ -6,7 +6,8 @@ Entry: `added`.
 from __future__ import annotations
 
 from datetime import date
-from itertools import pairwise
+
+import msgspec
 
 from treadle.tasks.language.asides import Asides, asides_of, trimmed
 from treadle.tasks.language.conversation import Conversation
@@ -23,6 +24,7 @@ _NOUN = Phrases.plain(
         f"me? a|an|the|this|these|those|another|one|my? following|new|more? {_LEVEL}? priority|prio? {_TASK}",
         f"me? a|an|another? very|new? {_LEVEL}|high-priority|low-priority priority? {_TASK}",
         f"the|these? following|new? {_COUNT} new|more? {_TASK}",
+        "another one|thing",
         "to my|the|our? to-do|todo|task? list",
         "on my|the|our? to-do|todo|task? list",
     ]
@@ -53,10 +55,13 @@ _TAILS = Phrases.plain(
         "for me",
     ]
 )
-_EMPTY = frozenset("something stuff it that this them things task tasks one some more another new me a an the to todo item these those following".split())
-_PREPOSITIONS = frozenset("with for about to from at between of on in regarding".split())
+_EMPTY = frozenset(
+    ["something", "stuff", "thing", "better", "good", "nice", "well", "now", "everything", "all", "it", "that", "this", "them", "things", "task", "tasks", "one", "some", "more", "another", "new", "me", "a", "an", "the", "to", "todo", "item", "these", "those", "following"]
+)
+_PREPOSITIONS = frozenset(["with", "for", "about", "to", "from", "at", "between", "of", "on", "in", "regarding"])
 TITLE = Missing("what you would like to add", "title")
 MOST = 10
+_PIECES = 60
 
 
 def added(text: str, words: Words, today: date, talk: Conversation) -> list[Add] | Missing:
@@ -66,15 +71,14 @@ def added(text: str, words: Words, today: date, talk: Conversation) -> list[Add]
     listed = noun is not None and any(k in ("tasks", "todos", "items", "to-dos", "reminders", "entries", "things", "following") for k in keys[: noun[0]])
     level = asides_of(text, words[: noun[0]], today) if noun is not None else None
     rest = _led(words[noun[0] :] if noun is not None else list(words), noun is not None, today)
-    if listed or any(word.stop == "\n" for word in rest[:-1]):
-        listed = listed or any(word.stop == "\n" for word in rest[:-1])
     asides = asides_of(text, _without_tail(rest), today)
     if asides.unread is not None:
         return Missing(f"the date '{asides.unread[:40]}'", "value", field="due")
     if noun is not None and asides.priority is None:
         asides.priority = _level(keys[: noun[0]]) or (level.priority if level else None)
     asides.words = _led(trimmed(_without_tail(trimmed(asides.words))), noun is not None or bool(asides.due), today)
-    return _titled(text, asides, today, listed=listed)
+    whole = _led(trimmed(_without_tail(rest)), noun is not None, today)
+    return _titled(text, asides, today, whole, listed=listed)
 
 
 def _level(keys: list[str]) -> str | None:
@@ -111,39 +115,58 @@ def _without_tail(words: Words) -> list[Word]:
     return kept
 
 
-def _titled(text: str, asides: Asides, today: date, *, listed: bool) -> list[Add] | Missing:
+def _titled(text: str, asides: Asides, today: date, whole: Words, *, listed: bool) -> list[Add] | Missing:
     words = asides.words
     if not words or (len(words) <= 2 and all(not w.quoted and w.key in _EMPTY for w in words)):
         return TITLE
-    due = None if asides.due is None else asides.due.isoformat()
+    shared = Add(title="", description=asides.description, priority=asides.priority, due=None if asides.due is None else asides.due.isoformat())
+    pieces = several(text, whole, today, listed=listed) if asides.description is None else []
+    if len(pieces) < 2:
+        title = _title(text, words)
+        return [msgspec.structs.replace(shared, title=title)] if title else TITLE
+    return _separate(text, pieces, shared, today) or TITLE
+
+
+def _title(text: str, words: Words) -> str:
+    return phrase(text, trimmed(words) or words).strip(" -–—:;,")
+
+
+def _separate(text: str, pieces: list[list[Word]], shared: Add, today: date) -> list[Add]:
+    """A task for each piece with what is said of it; what is said of the last one alone is meant for all."""
+    own = [asides_of(text, piece, today) for piece in pieces]
+    for piece in own:
+        piece.words = _without_tail(trimmed(piece.words))
+    ahead = [piece for piece in own[:-1] if piece.words]
+    bare = [piece for piece in own if not piece.words]
+    due = next((piece.due for piece in bare if piece.due), own[-1].due if not any(piece.due for piece in ahead) else None)
+    priority = next((piece.priority for piece in bare if piece.priority), own[-1].priority if not any(piece.priority for piece in ahead) else None)
     tasks: list[Add] = []
-    for piece in several(words, listed=listed)[:MOST]:
-        own = asides_of(text, piece, today) if listed or len(words) > len(piece) else Asides(list(piece))
-        named = trimmed(own.words) or list(piece)
-        own_due = due if own.due is None else own.due.isoformat()
-        title = phrase(text, named).strip(" -–—:;,")
-        if title:
-            tasks.append(Add(title=title, description=asides.description, priority=own.priority or asides.priority, due=own_due))
-    return tasks or TITLE
+    for piece in own:
+        if (title := _title(text, piece.words) if piece.words else "") and len(tasks) < MOST:
+            day = piece.due or due
+            level = piece.priority or priority or (shared.priority if not any(p.priority for p in own) else None)
+            tasks.append(Add(title=title, priority=level, due=None if day is None else day.isoformat()))
+    return tasks
 
 
-def several(words: Words, *, listed: bool) -> list[list[Word]]:
+def several(text: str, words: Words, today: date, *, listed: bool) -> list[list[Word]]:
     """One title, or several where the words are plainly a list.
 
     That is: lines; what follows "tasks:"; things to do that begin with a verb each; at least three names without one, or two with a comma.
     """
     pieces = _pieces(words)
-    if len(pieces) < 2:
-        return [list(words)]
     if any(word.stop == "\n" for word in words[:-1]):
         return _lines(words)
-    if listed or all(len(piece) == 1 and piece[0].quoted for piece in pieces):
+    bare = [named for piece in pieces[:_PIECES] if (named := _without_tail(trimmed(asides_of(text, piece, today).words)))]
+    if len(bare) < 2:
+        return [list(words)]
+    if listed or all(len(piece) == 1 and piece[0].quoted for piece in bare):
         return pieces
-    acts = [piece[0].key in ACTIONS for piece in pieces]
-    if acts[0] and any(acts[1:]) and all(len(piece) > 1 for piece, verb in zip(pieces, acts, strict=True) if verb):
+    acts = [any(w.key in ACTIONS for w in piece[:1]) for piece in bare]
+    if acts[0] and any(acts[1:]) and all(len(piece) > 1 for piece, verb in zip(bare, acts, strict=True) if verb) and len(bare) == len(pieces):
         return _by_verbs(words, pieces, acts)
     commas = sum(one.stop == "," for one in words[:-1])
-    if any(acts) or commas == 0 or any(len(piece) > 3 for piece in pieces) or any(w.key in _PREPOSITIONS for p in pieces for w in p):
+    if any(acts) or commas == 0 or any(len(piece) > 3 for piece in bare) or any(w.key in _PREPOSITIONS for p in bare for w in p):
         return [list(words)]
     return pieces
 
@@ -151,7 +174,7 @@ def several(words: Words, *, listed: bool) -> list[list[Word]]:
 def _pieces(words: Words) -> list[list[Word]]:
     pieces: list[list[Word]] = [[]]
     for word in words:
-        if not word.quoted and word.key in ("and", "&", "plus") or (word.key in ("-", "•", "*") and not pieces[-1]):
+        if (not word.quoted and word.key in ("and", "&", "plus")) or (word.key in ("-", "•", "*") and not pieces[-1]):
             pieces.append([])
             continue
         pieces[-1].append(word)
@@ -187,4 +210,4 @@ def _untied(title: list[Word]) -> list[Word]:
 def acts_at_once(words: Words) -> bool:
     """Whether the words are something to do ("buy milk"), said without any "add"."""
     keys = keys_of(words)
-    return len(keys) > 1 and keys[0] in ACTIONS and not any(one in ACTIONS and other in ("it", "that", "this", "them") for one, other in pairwise(keys[:2]))
+    return len(keys) > 1 and keys[0] in ACTIONS and not all(key in _EMPTY for key in keys[1:])

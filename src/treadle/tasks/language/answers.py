@@ -11,16 +11,16 @@ from datetime import date
 import msgspec
 
 from treadle.tasks.language.adding import added
+from treadle.tasks.language.changing import level_of
 from treadle.tasks.language.conversation import Conversation
 from treadle.tasks.language.dates import day_at
-from treadle.tasks.language.changing import level_of
 from treadle.tasks.language.targets import target_of
 from treadle.tasks.language.verbs import closed, head_at, opened
 from treadle.tasks.language.wishes import Change, Every, Filter, Missing, Named, Show, Target, Wish
 from treadle.tasks.language.wording import Words, key_of, keys_of, phrase
 
-_LEADS = frozenset("the i mean meant want its it's it is was to one about for that as with on by make set called please no sorry my task".split())
-_SMALL = frozenset("the a an one task my i mean meant about with of for to it is please that".split())
+_LEADS = frozenset(["the", "i", "mean", "meant", "want", "its", "it's", "it", "is", "was", "to", "one", "about", "for", "that", "as", "with", "on", "by", "make", "set", "called", "please", "no", "sorry", "my", "task"])
+_SMALL = frozenset(["the", "a", "an", "one", "task", "my", "i", "mean", "meant", "about", "with", "of", "for", "to", "it", "is", "please", "that"])
 
 
 def answered(text: str, words: Words, today: date, talk: Conversation, before: Sequence[Wish | Missing]) -> tuple[Wish | Missing, ...] | None:
@@ -61,7 +61,7 @@ def _chosen(text: str, words: Words, today: date, talk: Conversation) -> tuple[N
         picked = talk.numbered(["one", "two", "three", "four", "five"].index(keys[0]) + 1)
         return None if picked is None else (Named(picked),)
     matching = _matching(keys_of(rest) if not rest[0].quoted else [key_of(w) for w in rest[0].text.split()], talk.options)
-    if matching is not None and (head_at(keys, 0) is None or len(matching) == 1 and key_of(phrase(text, rest)) == key_of(matching[0].words)):
+    if matching is not None and (head_at(keys, 0) is None or (len(matching) == 1 and key_of(phrase(text, rest)) == key_of(matching[0].words))):
         return matching
     if head_at(keys, 0) is not None:
         return None

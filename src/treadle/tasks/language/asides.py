@@ -30,10 +30,15 @@ PRIORITY = Phrases(
         "high-priority|high-prio|top-priority|!high|#high|p1|prio1|!p1|#urgent|!urgent|!!!": "High",
         "medium-priority|normal-priority|!medium|#medium|p2|!p2": "Medium",
         "low-priority|low-prio|!low|#low|p3|p4|!p3": "Low",
-        "its|this|thats|it|that is? very|really|super|so? urgent|important|critical": "High",
-        "its|this|thats|it|that is? not|isnt that|very|so|too? urgent|important": "Low",
-        "its|it a? high priority|prio": "High",
-        "its|it a? low priority|prio": "Low",
+        "its|thats very|really|super|so? urgent|important|critical": "High",
+        "this|it|that is very|really|super|so? urgent|important|critical": "High",
+        "its|thats not that|very|so|too? urgent|important": "Low",
+        "this|it|that isnt that|very|so|too? urgent|important": "Low",
+        "this|it|that is not that|very|so|too? urgent|important": "Low",
+        "its|thats a? high priority|prio": "High",
+        "its|thats a? low priority|prio": "Low",
+        "it|this|that is a? high priority|prio": "High",
+        "it|this|that is a? low priority|prio": "Low",
     }
 )
 _LOOSE = Phrases({"asap|urgently|urgent": "High", "as soon as possible": "High", "very|really|super urgent|important": "High", "not urgent|important": "Low"})
@@ -53,8 +58,8 @@ _DUE = Phrases.plain(
     ]
 )
 _PREPOSITION = Phrases.plain(["by|on|before|until|till|for|at|from|starting|no"])
-_DAY_PREPOSITIONS = frozenset("by on before until till for".split())
-_WEAK_DAYS = frozenset("mon tue wed thu fri sat sun now soon".split())
+_DAY_PREPOSITIONS = frozenset(["by", "on", "before", "until", "till", "for"])
+_WEAK_DAYS = frozenset(["mon", "tue", "wed", "thu", "fri", "sat", "sun", "now", "soon"])
 """Words of their own: a day only after a preposition."""
 DESCRIPTION = Phrases.plain(
     [
@@ -63,11 +68,11 @@ DESCRIPTION = Phrases.plain(
         "and|with its|a|the? description|note should? is|be|being|says|saying|reads?",
     ]
 )
-_BARE_DESCRIPTION = frozenset("description desc notes details note".split())
+_BARE_DESCRIPTION = frozenset(["description", "desc", "notes", "details", "note"])
 _GOES_ON = frozenset(
-    "at with about in and to from for regarding re because so but then before after by on until till please thanks that which with: via @ or of its if".split()
+    ["at", "with", "about", "in", "and", "to", "from", "for", "regarding", "re", "because", "so", "but", "then", "before", "after", "by", "on", "until", "till", "please", "thanks", "that", "which", "with:", "via", "@", "or", "of", "its", "if"]
 )
-_FILLERS = frozenset("and , please thanks thx - – — + & also as with it has is make a".split())
+_FILLERS = frozenset(["and", ",", "please", "thanks", "thx", "-", "–", "—", "+", "&", "also", "as", "with", "it", "has", "is", "make", "a"])
 """May be left over at an end when an aside was taken out."""
 
 
@@ -196,7 +201,7 @@ def _said_day(keys: Sequence[str], place: int, today: date) -> tuple[int, date] 
         day = day_at(keys, after, today) or holiday_at(keys, after, today)
         return None if day is None else (after + day[0], day[1])
     day = day_at(keys, place, today)
-    if day is None or keys[place : place + day[0]] == [keys[place]] and corrected(keys[place]) in _WEAK_DAYS:
+    if day is None or (keys[place : place + day[0]] == [keys[place]] and corrected(keys[place]) in _WEAK_DAYS):
         return None
     return place + day[0], day[1]
 
@@ -205,7 +210,13 @@ def _unread(found: Asides, keys: Sequence[str]) -> None:
     """A due date that looks like one, and is in no calendar: better asked about than left in the title."""
     for i in range(len(keys)):
         row = _DUE.at(keys, i) or ((1, "") if keys[i] in ("by", "on") else None)
-        if row is not None and i + row[0] < len(keys) and i > 0 and looks_like_a_day(keys[i + row[0]]) and any(c.isdigit() for k in keys[i + row[0] :] for c in k):
+        if (
+            row is not None
+            and i + row[0] < len(keys)
+            and i > 0
+            and looks_like_a_day(*keys[i + row[0] : i + row[0] + 2])
+            and any(c.isdigit() for k in keys[i + row[0] :] for c in k)
+        ):
             found.unread = " ".join(word.text for word in found.words[i + row[0] :][:3])
             return
 

@@ -31,7 +31,15 @@ _FIELD = Phrases(
         "a|the|its note": "description",
     }
 )
-_POSSESSED = Phrases({"due date|day": "due", "deadline|duedate|due-date": "due", "priority|prio|importance": "priority", "title|name": "title", "description|notes": "description"})
+_POSSESSED = Phrases(
+    {
+        "due date|day": "due",
+        "deadline|duedate|due-date": "due",
+        "priority|prio|importance": "priority",
+        "title|name": "title",
+        "description|notes": "description",
+    }
+)
 _DONE = Phrases.plain(
     [
         "as|is|are|to|its? all|now|already? done|complete|completed|finished|compelte|complet|dne|doen|checked|ticked|closed",
@@ -49,11 +57,13 @@ _UNDONE = Phrases.plain(
     ]
 )
 _TO = ("to", "as", "into", "=", "->", "→", "be", "become", "reads", "read", "say", "with")
-_VALUE_ENDS = frozenset("to as be until till for by on is a an = -> → at with of from in should needs must has have the and it now set into back up out forward: ahead".split())
-_DAY_WORDS = frozenset("to until till by on for is due".split())
+_VALUE_ENDS = frozenset(
+    ["to", "as", "be", "until", "till", "for", "by", "on", "is", "a", "an", "=", "->", "→", "at", "with", "of", "from", "in", "should", "needs", "must", "has", "have", "the", "and", "it", "now", "set", "into", "back", "up", "out", "forward:", "ahead"]
+)
+_DAY_WORDS = frozenset(["to", "until", "till", "by", "on", "for", "is", "due"])
 _NOT_DUE = Phrases.plain(
     [
-        "to|as|with|has|have|without|is? no|any|without? due date|deadline",
+        "to|as|with|has|have|is? no|without due date|deadline",
         "to|as? none|nothing|never|empty|null|undated|blank",
         "without a|any? due? date|deadline",
         "undated",
@@ -63,8 +73,8 @@ VALUE = {"due": "the new due date", "priority": "the new priority", "title": "th
 _CLEARING = ("clear", "remove", "delete", "drop", "cancel", "erase", "unset", "reset", "take", "get")
 _DEFAULT_LEVEL = {"prioritize": "High", "prioritise": "High", "deprioritize": "Low", "deprioritise": "Low", "raise": "High", "increase": "High", "bump": "High"}
 _DEFAULT_LEVEL |= {"lower": "Low", "decrease": "Low", "reduce": "Low"}
-_POSTPONING = frozenset("postpone reschedule delay defer push move bump extend shift pull".split())
-_RETITLING = frozenset("rename retitle reword change edit update call modify set replace swap".split())
+_POSTPONING = frozenset(["postpone", "reschedule", "delay", "defer", "push", "move", "bump", "extend", "shift", "pull"])
+_RETITLING = frozenset(["rename", "retitle", "reword", "change", "edit", "update", "call", "modify", "replace", "swap"])
 
 
 def completed(text: str, words: Words, today: date, talk: Conversation) -> list[Wish | Missing]:
@@ -92,7 +102,9 @@ def _completed_ones(text: str, words: Words, today: date) -> Simple | None:
     filtered = filter_of(text, words, today)
     wanted = filtered.filter
     rest = filtered.rest.casefold() in ("", "out", "up", "off", "away", "all", "from")
-    plural = len(keys) == 1 or any(k in ("all", "every", "everything", "my", "tasks", "todos", "items", "ones", "the", "list", "whatever", "anything") for k in keys)
+    plural = len(keys) == 1 or any(
+        k in ("all", "every", "everything", "my", "tasks", "todos", "items", "ones", "the", "list", "whatever", "anything") for k in keys
+    )
     singular = any(k in ("task", "item", "todo") for k in keys) and not any(k in ("all", "every", "each") for k in keys)
     narrow = wanted.priority is not None or wanted.search is not None
     return Simple("delete_completed") if rest and plural and not singular and wanted.status == "completed" and not narrow else None
@@ -103,7 +115,11 @@ def changing(doing: Doing, text: str, words: Words, today: date, talk: Conversat
     if isinstance(target, Missing):
         return [Missing(_which(target, doing), "task", doing=doing, fields=fields)]
     if doing == "complete" and isinstance(target, Every):
-        if target.filter.status == "completed" or (target.filter.empty or target.filter.status == "open") and target == Every(type(target.filter)(target.filter.status)):
+        if (
+            target.filter.status == "completed"
+            or ((target.filter.empty or target.filter.status == "open")
+            and target == Every(type(target.filter)(target.filter.status)))
+        ):
             return [Simple("complete_all")]
         target = Every(type(target.filter)("open", target.filter.priority, target.filter.search))
     targets: Sequence[Target] = target if isinstance(target, tuple) else (target,)
@@ -136,11 +152,16 @@ def changed(text: str, words: Words, verb: str, today: date, talk: Conversation)
     if (field := _FIELD.at(keys)) is not None and (len(keys) == field[0] or keys[field[0]] in ("of", "for", "on", "from", "to") or field[1] != "title"):
         return _of_field(text, words[field[0] :], field[1], verb, today, talk)
     plain, rest = values_of(text, words, today)
-    if len(plain) == 1 and verb not in _RETITLING and not any(k in ("priority", "date", "deadline") for k in keys_of(rest)):
-        return changing("update", text, rest, today, talk, plain)
+    if len(plain) == 1 and not any(k in ("priority", "date", "deadline") or (k == "to" and verb in _RETITLING) for k in keys_of(rest)):
+        if verb not in ("rename", "retitle", "reword", "call") and not _looks_renamed(rest):
+            return changing("update", text, rest, today, talk, plain)
     for place in range(1, min(len(keys), 60)):
         possessed = _POSSESSED.at(keys, place)
-        if possessed is not None and not words[place].quoted and (place + possessed[0] == len(keys) or keys[place + possessed[0]] in _TO or keys[place + possessed[0]] == "from"):
+        if (
+            possessed is not None
+            and not words[place].quoted
+            and (place + possessed[0] == len(keys) or keys[place + possessed[0]] in _TO or keys[place + possessed[0]] == "from")
+        ):
             target = _owner(text, words[:place])
             return _valued(text, target, words[place + possessed[0] :], possessed[1], verb, today, talk)
     return _by_value(text, words, verb, today, talk)
@@ -173,9 +194,9 @@ def _of_field(text: str, words: Words, field: str, verb: str, today: date, talk:
     start = 1 if keys and keys[0] in ("of", "for", "on", "from", "to") and len(keys) > 1 else 0
     if verb in _CLEARING:
         return changing("update", text, words[start:], today, talk, ((field, None if field == "due" else "" if field == "description" else "Medium"),))
-    if verb in ("add", "give") and field in ("due", "priority"):  # "add a due date of friday to X"
+    if (verb in ("add", "give") or keys[:1] == ["of"]) and field in ("due", "priority"):  # "add a due date of friday to X"
         for place in range(len(keys) - 1, 0, -1):
-            if keys[place] in ("to", "for", "on") and place + 1 < len(keys):
+            if keys[place] in ("to", "for", "on") and place + 1 < len(keys) and place > start:
                 value = _value(text, words[start:place], field, today)
                 if value is not None:
                     return changing("update", text, words[place + 1 :], today, talk, ((field, value),))
@@ -225,7 +246,9 @@ def _gap(text: str, target: Words, field: str, verb: str, today: date, talk: Con
                 return changing("update", text, target[:start], today, talk, (("due", None),))
     meant = target_of(text, target, today, talk)
     named = meant if isinstance(meant, (Named, Every)) else None
-    return [Missing(VALUE[field], "value", doing="update", target=named, field=field)] if named is not None else [Missing("which task to change, and how", "any")]
+    return (
+        [Missing(VALUE[field], "value", doing="update", target=named, field=field)] if named is not None else [Missing("which task to change, and how", "any")]
+    )
 
 
 def _none(keys: Sequence[str]) -> bool:
@@ -272,7 +295,9 @@ def _by_value(text: str, words: Words, verb: str, today: date, talk: Conversatio
         named = phrase(text, _as_title(title))
         if verb in _POSTPONING or looks_like_a_day(keys_of(title)[0]):
             return _gap(text, target, "due", verb, today, talk)
-        return changing("update", text, target, today, talk, (("title", named),)) if named else [Missing("the new title", "value", doing="update", field="title")]
+        return (
+            changing("update", text, target, today, talk, (("title", named),)) if named else [Missing("the new title", "value", doing="update", field="title")]
+        )
     if fields:
         return [Missing("which task to change", "task", doing="update", fields=fields)]
     if verb in _DEFAULT_LEVEL and verb not in _POSTPONING:
@@ -296,7 +321,11 @@ def values_of(text: str, words: Words, today: date, *, retitling: bool = False) 
         return (), list(words)
     keys = keys_of(words)
     for start in range(1, len(keys)):
-        if (found := _NOT_DUE.at(keys, start)) is not None and start + found[0] == len(keys) and ("due" in keys[start:] or "date" in keys[start:] or "deadline" in keys[start:]):
+        if (
+            (found := _NOT_DUE.at(keys, start)) is not None
+            and start + found[0] == len(keys)
+            and ("due" in keys[start:] or "date" in keys[start:] or "deadline" in keys[start:])
+        ):
             return (("due", None),), _stem(words[:start])
     asides = asides_of(text, words, today, leading=False)
     fields: list[tuple[str, str | None]] = []
@@ -368,7 +397,11 @@ def stated(text: str, words: Words, today: date, talk: Conversation) -> list[Wis
             before = before[:-1]
         return changing("complete", text, before, today, talk)
     middle = next((i for i, key in enumerate(keys) if i and key in ("is", "are", "should", "needs", "must", "has", "have", "due", "to", "->")), None)
-    if middle is None or keys[0] in ("what", "which", "how", "who", "there", "i", "my", "you", "why", "it") and keys[0] != "it":
+    if middle is None or (keys[0] in ("what", "which", "how", "who", "there", "i", "my", "you", "why", "it") and keys[0] != "it"):
         return None
     fields, rest = values_of(text, words, today)
-    return changing("update", text, rest, today, talk, fields) if fields and rest and len(rest) <= middle else None
+    if not fields or not rest or len(rest) > middle:
+        return None
+    found = changing("update", text, rest, today, talk, fields)
+    every = any(isinstance(wish, Change) and isinstance(wish.target, Every) for wish in found)
+    return None if every and keys[middle] not in ("should", "must", "needs") else found

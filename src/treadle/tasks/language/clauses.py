@@ -14,12 +14,12 @@ import msgspec
 from treadle.tasks.language.verbs import ACTIONS, Head, head_at, opened
 from treadle.tasks.language.wording import Word, Words, keys_of
 
-_JOINS = frozenset("and then also but plus & afterwards".split())
-_STRONG_JOINS = frozenset("then also plus afterwards".split())
-_ABOUT_TASKS = frozenset("task tasks todo todos it that this them list item items number one reminder".split())
-_LIST_WORDS = frozenset("me my all the tasks todos list everything open completed done overdue what is due".split())
-_STRONG_IN_TITLES = frozenset("delete remove mark rename undo complete".split())
-_DONE = frozenset("done complete completed finished".split())
+_JOINS = frozenset(["and", "then", "also", "but", "plus", "&", "afterwards"])
+_STRONG_JOINS = frozenset(["then", "also", "plus", "afterwards"])
+_ABOUT_TASKS = frozenset(["task", "tasks", "todo", "todos", "it", "that", "this", "them", "list", "item", "items", "number", "one", "reminder"])
+_LIST_WORDS = frozenset(["me", "my", "all", "the", "tasks", "todos", "list", "everything", "open", "completed", "done", "overdue", "what", "is", "due"])
+_STRONG_IN_TITLES = frozenset(["delete", "remove", "mark", "rename", "undo", "complete"])
+_DONE = frozenset(["done", "complete", "completed", "finished"])
 MOST = 40
 """Clauses that are read; a message has no more than ten things that can be done at once."""
 
@@ -57,6 +57,8 @@ def _begins(words: Words, keys: Sequence[str], start: int, place: int, head: Hea
     adding = head is not None and head.kind in ("add", "remind")
     if stop in (".", "?") or (stop == "\n" and not adding):
         return place
+    if keys[place] == "but" and keys[place + 1 : place + 2] and keys[place + 1] in ("not", "keep", "leave", "dont"):
+        return None if any(key in ("all", "every", "everything") for key in keys[start:place]) else place + 1
     if stop != "," and stop != "\n" and keys[place] not in _JOINS:
         return None
     at = opened(keys, place + (keys[place] in _JOINS))

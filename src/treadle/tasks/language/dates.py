@@ -25,7 +25,7 @@ _WEEKDAY = {name: i for i, name in enumerate(WEEKDAYS)} | {
 }
 _MONTHS = ("january", "february", "march", "april", "may", "june", "july", "august", "september", "october", "november", "december")
 _MONTH = {name: i for i, name in enumerate(_MONTHS, 1)} | {name[:3]: i for i, name in enumerate(_MONTHS, 1)} | {"sept": 9}
-_ONES = "zero one two three four five six seven eight nine ten eleven twelve thirteen fourteen fifteen sixteen seventeen eighteen nineteen twenty".split()
+_ONES = ["zero", "one", "two", "three", "four", "five", "six", "seven", "eight", "nine", "ten", "eleven", "twelve", "thirteen", "fourteen", "fifteen", "sixteen", "seventeen", "eighteen", "nineteen", "twenty"]
 NUMBERS = {name: i for i, name in enumerate(_ONES)} | {"a": 1, "an": 1, "couple": 2, "few": 3, "thirty": 30}
 _UNITS = {"day": 1, "days": 1, "night": 1, "nights": 1, "week": 7, "weeks": 7, "wk": 7, "wks": 7, "fortnight": 14, "fortnights": 14}
 _MONTHLY = {"month": 1, "months": 1, "year": 12, "years": 12}
@@ -61,7 +61,7 @@ _DAY = re.compile(r"(\d{1,2})(?:st|nd|rd|th)?")
 _ORDINAL_DAY = re.compile(r"(\d{1,2})(?:st|nd|rd|th)")
 _YEAR = re.compile(r"(?:19|20)\d\d")
 _SHORT_SPAN = re.compile(r"(\d{1,3})(d|w|wk|wks|days?|weeks?|months?)")
-_PARTS_OF_DAY = frozenset("morning afternoon evening night noon".split())
+_PARTS_OF_DAY = frozenset(["morning", "afternoon", "evening", "night", "noon"])
 _NUMBER = re.compile(r"\d{1,4}")
 
 
@@ -75,6 +75,8 @@ def corrected(key: str) -> str:
 def day_at(keys: Keys, place: int, today: date) -> Found | None:
     """The day said from `place` on. What is no day of the calendar is none."""
     window = [corrected(key) for key in keys[place : place + 9]]
+    if not window:
+        return None
     for reader in _READERS:
         try:
             if (found := reader(window, today)) is not None:
@@ -90,7 +92,9 @@ def holiday_at(keys: Keys, place: int, today: date) -> Found | None:
     return None if found is None else (found[0], coming(today, *found[1]))
 
 
-def looks_like_a_day(key: str) -> bool:
+def looks_like_a_day(key: str, following: str = "") -> bool:
+    if following in _MONTH and _DAY.fullmatch(key):
+        return True
     return bool(_ISO.fullmatch(key) or _SLASHED.fullmatch(key) or key in _MONTH or _ORDINAL_DAY.fullmatch(key))
 
 

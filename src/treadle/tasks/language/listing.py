@@ -55,7 +55,7 @@ _PRIORITY = Phrases(
 )
 _ABOUT = Phrases.plain(
     [
-        "about|containing|mentioning|regarding|concerning|matching|including|named|called|titled|like|tagged|related|involving|for|with|on",
+        "about|containing|mentioning|regarding|concerning|matching|including|named|called|titled|like|tagged|related|involving|for|with",
         "related|relating|connected|similar to",
         "that|which contain|contains|mention|mentions|include|includes|match|matches|say|says|have|has|are|is about|named|called? the|a? word|words|text|title?",
         "with|containing|having the? word|words|text|title|name",
@@ -64,11 +64,9 @@ _ABOUT = Phrases.plain(
     ]
 )
 _NOTHING = frozenset(
-    """the my all of a an any every each everything entire whole complete-list task tasks todo todos to-do to-dos list lists item items thing things that which are is i me have
-    has do we us our in on for to with so far please there these those them due coming up currently now right got stuff what whats which's only just out how many be see
-    go ahead still at a's and show give view need pls current reminders reminder entries entry agenda schedule plate full marked status one ones as where whose by their
-    day work do? anything else can you let look at overview summary happening next does need should attention needs its by?""".split()
+    ["the", "my", "all", "of", "a", "an", "any", "every", "each", "everything", "entire", "whole", "complete-list", "task", "tasks", "todo", "todos", "to-do", "to-dos", "list", "lists", "item", "items", "thing", "things", "that", "which", "are", "is", "i", "me", "have", "has", "do", "we", "us", "our", "in", "on", "for", "to", "with", "so", "far", "please", "there", "these", "those", "them", "due", "coming", "up", "currently", "now", "right", "got", "stuff", "what", "whats", "which's", "only", "just", "out", "how", "many", "be", "see", "go", "ahead", "still", "at", "a's", "and", "show", "give", "view", "need", "pls", "current", "reminders", "reminder", "entries", "entry", "agenda", "schedule", "plate", "full", "marked", "status", "one", "ones", "as", "where", "whose", "by", "their", "day", "work", "do?", "anything", "else", "can", "you", "let", "look", "at", "overview", "summary", "happening", "next", "does", "need", "should", "attention", "needs", "its", "from", "off", "thats", "whatever"]
 ) - {"work", "next", "attention", "complete-list"}
+_NOUN_WORDS = ("task", "tasks", "todos", "items", "all", "any", "everything")
 _NOUNS = ("task", "tasks", "todos", "items")
 
 
@@ -112,7 +110,9 @@ def _read(keys: Sequence[str], place: int, today: date) -> tuple[int, str, str]:
         return status[0], "status", status[1]
     if (priority := _PRIORITY.at(keys, place)) is not None:
         return priority[0], "priority", priority[1]
-    if (about := _ABOUT.at(keys, place)) is not None and not (keys[place] in ("for", "with", "on") and _only_filling(keys, place + 1)):
+    if (about := _ABOUT.at(keys, place)) is not None and not (
+        keys[place] in ("for", "with", "on") and (_only_filling(keys, place + 1) or keys[place + 1] in _NOUN_WORDS)
+    ):
         return about[0], "about", ""
     return 1, "nothing" if keys[place] in _NOTHING else "rest", ""
 

@@ -14,10 +14,10 @@ from treadle.tasks.language.verbs import Head
 from treadle.tasks.language.wishes import Filter, Missing, Show, Wish
 from treadle.tasks.language.wording import Words, keys_of, phrase
 
-_NOUNS = frozenset("tasks task todo todos to-do to-dos list lists items agenda plate everything all reminders schedule one ones overview".split())
+_NOUNS = frozenset(["tasks", "task", "todo", "todos", "to-do", "to-dos", "list", "lists", "items", "agenda", "plate", "everything", "all", "reminders", "schedule", "one", "ones", "overview"])
 _PLURALS = ("tasks", "todos", "items", "reminders")
-_ASKING = frozenset("what whats which whatre do is are any anything how whens when wheres where".split())
-_SURE = frozenset("show list display".split())
+_ASKING = frozenset(["what", "whats", "which", "whatre", "do", "is", "are", "any", "anything", "how", "whens", "when", "wheres", "where"])
+_SURE = frozenset(["show", "list", "display"])
 _BEFORE = Phrases.plain(
     [
         "for? a|an|any|all|the|my? task|tasks|todo|todos|items",
@@ -38,6 +38,8 @@ def asked_for(text: str, words: Words, head: Head | None, today: date, *, questi
     wanted = filtered.filter
     about_tasks = any(key in _NOUNS or near(key, _PLURALS) for key in keys)
     asks = verb in _ASKING or question
+    if filtered.rest and verb in ("is", "are", "when", "whens", "did", "do") and (wanted.status is not None or "due" in keys) and len(keys) < 12:
+        return [Show(Filter("all", search=filtered.rest))]
     if filtered.rest:
         left = filtered.rest.casefold()
         if not about_tasks and not (verb in _SURE and not wanted.empty) and not (asks and filtered.due):

@@ -10,19 +10,19 @@ from treadle.tasks.language.wishes import Say
 
 HELP = Say(
     "help",
-    "I keep your task list. You can say: \"add buy milk tomorrow\", \"show my open tasks\", \"what's due this week\", \"find milk\", \"mark buy milk as done\", "
+    'I keep your task list. You can say: "add buy milk tomorrow", "show my open tasks", "what\'s due this week", "find milk", "mark buy milk as done", '
     '"rename buy milk to buy bread", "set buy milk to high priority", "move buy milk to friday", "delete buy milk", "complete all", "clear completed" or "undo".',
 )
 GREETING = Say("talk", "Hello! What would you like to do with your tasks?")
 _WELL = Say("talk", "I'm well, thank you! What can I do for your task list?")
 _WELCOME = Say("talk", "You're welcome! Anything else for your list?")
-_NAME = Say("talk", "I'm the Treadle task assistant: I keep your task list. Say \"help\" to see what I understand.")
+_NAME = Say("talk", 'I\'m the Treadle task assistant: I keep your task list. Say "help" to see what I understand.')
 _BYE = Say("talk", "Goodbye! Your tasks will be here.")
 _FINE = Say("talk", "All right. Tell me when there's something for your list.")
 NOTHING_CHANGED = Say("talk", "All right, I haven't changed anything.")
 NOTHING_TO_CONFIRM = Say("talk", "There's nothing to confirm right now.")
-NO_REOPENING = Say("talk", "I can't reopen a task by its name. If you have just completed it, say \"undo\".")
-_OFF_TOPIC = Say("talk", "I can only help with your task list. Say \"help\" to see what I understand.")
+NO_REOPENING = Say("talk", 'I can\'t reopen a task by its name. If you have just completed it, say "undo".')
+_OFF_TOPIC = Say("talk", 'I can only help with your task list. Say "help" to see what I understand.')
 
 _HELLO = "hi|hello|hey|hiya|howdy|yo|greetings|hallo|heya|sup|morning|evening|helo|hullo"
 _ALONE = Phrases(
@@ -106,7 +106,7 @@ _ALONE = Phrases(
         "?|??": HELP,
     }
 )
-_OPENERS = frozenset("ok okay hey hi hello please so well oh um no yes and thanks".split())
+_OPENERS = frozenset(["ok", "okay", "hey", "hi", "hello", "please", "so", "well", "oh", "um", "no", "yes", "and", "thanks"])
 
 
 def said_alone(keys: list[str]) -> Say | None:
@@ -117,7 +117,9 @@ def said_alone(keys: list[str]) -> Say | None:
         if any(key not in _OPENERS for key in keys[:start]):
             return None
         for end in (len(keys), len(keys) - 1):
-            if end > start and (end == len(keys) or keys[-1] in ("please", "pls", "today", "now", "then", "assistant", "treadle", "thanks", "buddy", "friend", "bot", ":)")):
+            if end > start and (
+                end == len(keys) or keys[-1] in ("please", "pls", "today", "now", "then", "assistant", "treadle", "thanks", "buddy", "friend", "bot", ":)")
+            ):
                 found = _ALONE.whole(keys[start:end])
                 if found is not None:
                     return _WELCOME if found is GREETING and start and keys[0] == "thanks" else found

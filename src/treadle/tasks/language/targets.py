@@ -26,7 +26,7 @@ _BEFORE = Phrases.plain(
 )
 _AFTER = Phrases.plain(
     [
-        "task|tasks|todo|todos|to-do|item|items|reminder|entry|one|from|off|on|in|please|too|again|now|immediately|already|today?",
+        "task|tasks|todo|todos|to-do|item|items|reminder|entry|one|from|off|on|in|please|too|again|now|immediately|already",
         "from|off|on|in|of my|the|our|your to-do|todo|task|tasks? list|tasks|todos|todo|lists",
         "from|off my|the|our plate",
         "task|item|todo|reminder|one from|off|on|in my|the|our to-do|todo|task? list|tasks|todos",
@@ -58,17 +58,21 @@ _ORDINALS = {
     )
     for word in words.split()
 }
-_NUMBER_WORDS = "one two three four five six seven eight nine ten".split()
+_NUMBER_WORDS = ["one", "two", "three", "four", "five", "six", "seven", "eight", "nine", "ten"]
 _HASH = re.compile(r"#?(\d{1,4})(?:st|nd|rd|th)?\.?")
-_COUNTERS = frozenset("number no nr num task item option # tasks numbers items todo entry".split())
-_ALL = Phrases.plain(["all|every|everything|each|entire", "the? whole|entire|full|complete list", "my|the? list|tasks|todos", "my|the? to-do|todo|task list", "the? rest"])
-_EXCEPT = frozenset("except but besides excluding unless without apart".split())
+_COUNTERS = frozenset(["number", "no", "nr", "num", "task", "item", "option", "#", "tasks", "numbers", "items", "todo", "entry"])
+_ALL = Phrases.plain(
+    ["all|every|everything|each|entire", "the? whole|entire|full|complete list", "my|the? list|tasks|todos", "my|the? to-do|todo|task list", "the? rest"]
+)
+_EXCEPT = frozenset(["except", "but", "besides", "excluding", "unless", "without", "apart"])
 _OR_COUNT = re.compile(r"\d{1,3}")
 TASK = Missing("which task you mean", "task")
 
 
 def target_of(text: str, words: Words, today: date, talk: Conversation) -> Target | tuple[Named, ...] | Missing:
     """One target, or several named ones; Missing where nobody can say which is meant."""
+    if (every := _every(text, words, today)) is not None and _IT.whole(keys_of(words)) is None:
+        return every
     words = _bared(words)
     if not words:
         return TASK
@@ -77,8 +81,6 @@ def target_of(text: str, words: Words, today: date, talk: Conversation) -> Targe
         return _referred(it, talk)
     if (numbers := _numbers(words)) is not None:
         return _numbered(numbers, talk)
-    if (every := _every(text, words, today)) is not None:
-        return every
     words = _without_article(words)
     if not words:
         return TASK
@@ -135,7 +137,12 @@ def _numbers(words: Words) -> list[int] | None:
     if any(word.quoted for word in words):
         return None
     span = [key for key in keys if key not in ("the", "and", "&", "in", "on", "list", "my", "of", "ones", "also", "or")]
-    if len(span) in (2, 3) and span[0] in ("first", "last", "top") and (count := number_at(span, 1)) is not None and span[2:] in ([], ["tasks"], ["items"], ["task"]):
+    if (
+        len(span) in (2, 3)
+        and span[0] in ("first", "last", "top")
+        and (count := number_at(span, 1)) is not None
+        and span[2:] in ([], ["tasks"], ["items"], ["task"])
+    ):
         return list(range(1, count[1] + 1)) if span[0] != "last" and count[1] <= 10 else [-1] if count[1] == 1 else None
     marked = bool(span) and (span[0] in _COUNTERS or len(span) > 1 or span[0].startswith("#"))
     numbers: list[int] = []
@@ -166,17 +173,21 @@ def _numbered(numbers: Sequence[int], talk: Conversation) -> Named | tuple[Named
 def _every(text: str, words: Words, today: date) -> Every | Missing | None:
     """ "all open tasks", "everything due today", "my overdue tasks"."""
     keys = keys_of(words)
+    if not keys:
+        return None
     starts = _ALL.at(keys)
     plural = keys[-1] in ("tasks", "todos", "items", "to-dos") or "tasks" in keys
-    if words[0].quoted or (starts is None and not plural):
+    if not words or words[0].quoted or (starts is None and not plural):
         return None
     if any(key in _EXCEPT for key in keys):
         return Missing("which tasks you mean exactly", "task")
     counted = next((int(key) for key in keys[:3] if _OR_COUNT.fullmatch(key)), None)
     filtered = filter_of(text, [w for w in words if not _OR_COUNT.fullmatch(w.key) or w.place > words[2 if len(words) > 2 else -1].place], today)
     wanted = filtered.filter
+    if "due" in keys and wanted.search is None:
+        return Missing("which tasks you mean exactly", "task")
     if filtered.rest:
-        if starts is None or keys[0] in ("my", "the") and wanted.empty:
+        if starts is None or (keys[0] in ("my", "the") and wanted.empty):
             return None
         if wanted.search is not None:
             return Missing("which tasks you mean exactly", "task")

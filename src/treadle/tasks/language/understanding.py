@@ -12,20 +12,25 @@ import msgspec
 
 from treadle.tasks.language.adding import acts_at_once, added
 from treadle.tasks.language.answers import answered
+from treadle.tasks.language.asides import PRIORITY
 from treadle.tasks.language.changing import REOPEN, changed, completed, deleted, stated
 from treadle.tasks.language.clauses import Clause, clauses_of
 from treadle.tasks.language.conversation import Conversation, Speech
+from treadle.tasks.language.dates import day_at
 from treadle.tasks.language.questions import asked_for, looked_for
-from treadle.tasks.language.talk import NO_REOPENING, NOTHING_CHANGED, said_alone
-from treadle.tasks.language.verbs import Head, closed, head_at, opened
+from treadle.tasks.language.talk import HELP, NO_REOPENING, NOTHING_CHANGED, said_alone
+from treadle.tasks.language.verbs import ACTIONS, Head, closed, head_at, opened
 from treadle.tasks.language.wishes import Add, Change, Missing, Named, Say, Show, Simple, Understood, Wish, unclear
 from treadle.tasks.language.wording import Word, Words, keys_of, words_of
 
 CHARS_MOST = 10_000
 CALLS_MOST = 10
 _NOTHING_MEANT = Missing("what you would like to do", "any")
-_NEGATIONS = frozenset("dont not never didnt havent hasnt wont cannot cant shouldnt".split())
-_UNDO = frozenset("it that this last change action one the my thing please change: previous everything again back what you i just did latest operation command step was deletion and to".split())
+_REOPENING = frozenset(["uncheck", "untick", "reopen", "uncomplete", "unmark", "unfinish"])
+_NEGATIONS = frozenset(["dont", "not", "never", "didnt", "havent", "hasnt", "wont", "cannot", "cant", "shouldnt"])
+_UNDO = frozenset(
+    ["it", "that", "this", "last", "change", "action", "one", "the", "my", "thing", "please", "change:", "previous", "everything", "again", "back", "what", "you", "i", "just", "did", "latest", "operation", "command", "step", "was", "deletion", "and", "to"]
+)
 
 
 def understood(text: str, today: date, *, said: Sequence[Speech] = ()) -> Understood:
@@ -34,7 +39,7 @@ def understood(text: str, today: date, *, said: Sequence[Speech] = ()) -> Unders
     talk = Conversation.of(said)
     words = words_of(text)
     if not words:
-        return _asking([Missing("what you would like to do", "any")])
+        return Understood((HELP,)) if "?" in text else _asking([_NOTHING_MEANT])
     if (small := said_alone(keys_of(words))) is not None:
         return Understood((small,))
     if talk.asked and (answer := answered(text, words, today, talk, _again(talk, today))) is not None:
@@ -84,6 +89,8 @@ def _wishes(text: str, words: Words, today: date, talk: Conversation) -> list[Wi
             break
     if any(not isinstance(wish, Say) for wish in found) or (found and not unread):
         return found
+    if found and not any(isinstance(wish, Missing) for wish in found) and len(words) < 12:
+        return found
     return [_NOTHING_MEANT]
 
 
@@ -103,7 +110,8 @@ def _read(text: str, clause: Clause, today: date, talk: Conversation) -> list[Wi
     start = opened(keys)
     words = clause.words[start : max(closed(keys), start)]
     if not words:
-        return [_NOTHING_MEANT] if len(keys) < 3 else None
+        return []
+    words = _day_last(words, today)
     keys = keys_of(words)
     head = head_at(keys, 0)
     if (small := said_alone(keys)) is not None:
@@ -115,6 +123,25 @@ def _read(text: str, clause: Clause, today: date, talk: Conversation) -> list[Wi
     return _uncommanded(text, clause, words, today, talk)
 
 
+def _day_last(words: Words, today: date) -> list[Word]:
+    """ "Tomorrow I need to call mum", "high priority: call mum": what is said ahead of the command is put behind it."""
+    keys = keys_of(words[:16])
+    skipped = 1 if keys[0] in ("on", "by", "for", "before", "due") else 0
+    day = day_at(keys, skipped, today) if head_at(keys, 0) is None else None
+    ahead = skipped + day[0] if day is not None else 0
+    if ahead == 0 and (level := PRIORITY.at(keys)) is not None and words[level[0] - 1].stop == ":":
+        ahead = level[0]
+    if ahead == 0 or ahead >= len(words):
+        return list(words)
+    start = ahead + opened(keys[ahead:])
+    head = head_at(keys, start)
+    if (head is None or head.kind not in ("add", "remind")) and keys[start : start + 1] != [] and keys[start] not in ACTIONS:
+        return list(words)
+    moved = [*words[start:], *words[:ahead]]
+    moved[-1] = moved[-1]._replace(stop="")
+    return moved
+
+
 def _negated(keys: Sequence[str], head: Head | None) -> bool:
     if head is not None and head.kind in ("add", "remind"):
         return False
@@ -122,10 +149,16 @@ def _negated(keys: Sequence[str], head: Head | None) -> bool:
         return False
     first = keys[:4]
     no = next((i for i, key in enumerate(first) if key in _NEGATIONS or (key == "no" and i == 0 and len(keys) > 1)), None)
-    if no is None or keys[0] in ("what", "whats", "which", "show", "list", "mark", "is", "are", "any", "anything", "do", "tasks", "how", "find", "everything") and keys[:2] != ["do", "not"]:
+    if (
+        no is None
+        or (keys[0] in ("what", "whats", "which", "show", "list", "mark", "is", "are", "any", "anything", "do", "tasks", "how", "find", "everything")
+        and keys[:2] != ["do", "not"])
+    ):
         return False
-    return no == 0 or any(key in ("i", "we", "please", "you", "do", "does", "did", "ive", "have") for key in keys[:no]) or (
-        head_at(keys, no + 1) is not None and no < 3
+    return (
+        no == 0
+        or any(key in ("i", "we", "please", "you", "do", "does", "did", "ive", "have") for key in keys[:no])
+        or (head_at(keys, no + 1) is not None and no < 3)
     )
 
 
@@ -172,7 +205,9 @@ def _add(text: str, words: Words, rest: list[Word], head: Head, today: date, tal
 
 def _noun_words(words: Words, head: Head) -> list[Word]:
     """The words "a new task" of the command itself, which adding.py reads."""
-    first = next((i for i in range(1, head.words) if words[i].key in ("a", "an", "another", "new", "task", "todo", "to-do", "reminder", "item", "me", "one")), head.words)
+    first = next(
+        (i for i in range(1, head.words) if words[i].key in ("a", "an", "another", "new", "task", "todo", "to-do", "reminder", "item", "me", "one")), head.words
+    )
     return list(words[first : head.words]) if head.first != "task" and head.first != "todo" else []
 
 
@@ -215,6 +250,10 @@ def _update(text: str, words: Words, rest: list[Word], head: Head, today: date, 
 
 def _uncommanded(text: str, clause: Clause, words: Words, today: date, talk: Conversation) -> list[Wish | Missing] | None:
     keys = keys_of(words)
+    if keys[0] in _REOPENING:
+        return [REOPEN]
+    if keys[0] in ("keep", "leave", "not"):
+        return [NOTHING_CHANGED]
     if (past := _past(text, words, today, talk)) is not None:
         return past
     if (state := stated(text, words, today, talk)) is not None and not clause.question:
@@ -246,7 +285,11 @@ def _past(text: str, words: Words, today: date, talk: Conversation) -> list[Wish
     base = _PAST.get(verb) or (verb.removesuffix("ed") if verb.endswith("ed") and len(verb) > 4 else None)
     if base is None:
         return None
-    if verb.endswith("ed") and verb not in _PAST and verb[:-1].endswith(("ate", "are", "ice", "age", "ove", "ile", "ize", "ise", "ose", "uce", "ue", "ake", "rve", "ire")):
+    if (
+        verb.endswith("ed")
+        and verb not in _PAST
+        and verb[:-1].endswith(("ate", "are", "ice", "age", "ove", "ile", "ize", "ise", "ose", "uce", "ue", "ake", "rve", "ire"))
+    ):
         base = verb[:-1]
     done = [words[place]._replace(text=base, key='"'), *words[place + 1 :]]
     rest = [word for word in done[1:] if word.key not in ("the", "my", "a", "an")]

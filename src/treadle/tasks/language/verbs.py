@@ -36,6 +36,8 @@ SURE: dict[str, Kind] = {
     "i have|still got|need to": "remind",
     "i|ill|we will? need|have to": "remind",
     "need|gotta|have to": "remind",
+    "gotta": "remind",
+    "get|give|tell|read me": "show",
     "ill|i will|need need to": "remind",
     "delete|remove|erase|discard|trash": "delete",
     "get rid of": "delete",
@@ -59,7 +61,7 @@ UNSURE: dict[str, Kind] = {
     "clean|clear up|out": "delete",
     "forget about": "delete",
     "i|we dont|no do? not? longer? need|want": "delete",
-    "move|make|call|give|put|shift|schedule|turn|reset|replace|swap": "update",
+    "move|make|call|give|put|shift|turn|reset|replace|swap": "update",
     "schedule|track|log|record|enter|include|save|capture|register|new": "add",
     "see|view|give|get|read|print|tell|what|whats|which|whatre|do|is|are|any|anything|how|open|let|whens|when": "show",
     "locate|where|wheres|search|filter": "search",
@@ -73,9 +75,7 @@ _MENDED = (
 _TYPED = {"ad": "add", "addd": "add", "adda": "add", "dad": "add", "aad": "add", "asd": "add", "dd": "add", "udno": "undo", "lst": "list", "lis": "list"}
 _TYPED |= {"shw": "show", "sho": "show", "hsow": "show", "rm": "remove", "del": "delete", "serach": "search", "udpate": "update", "mrak": "mark"}
 _OTHER = frozenset(
-    "compete mask made make last lost lift line fine mind bind kind stove prove love move care caste chance charge hello hallo hey clean clever black park lark dark"
-    " rename market marc march marks shop short shot slow snow shoe than that then there wait want whit like live chew chick cheek cheap feel fill film fish fire"
-    " research fetch watch catch match deletes lists shows finds checked cheque clears mile mover moved moves reminder reminders creates created".split()
+    ["compete", "mask", "made", "make", "last", "lost", "lift", "line", "fine", "mind", "bind", "kind", "stove", "prove", "love", "move", "care", "caste", "chance", "charge", "hello", "hallo", "hey", "clean", "clever", "black", "park", "lark", "dark", "rename", "market", "marc", "march", "marks", "shop", "short", "shot", "slow", "snow", "shoe", "than", "that", "then", "there", "wait", "want", "whit", "like", "live", "chew", "chick", "cheek", "cheap", "feel", "fill", "film", "fish", "fire", "research", "fetch", "watch", "catch", "match", "deletes", "lists", "shows", "finds", "checked", "cheque", "clears", "mile", "mover", "moved", "moves", "reminder", "reminders", "creates", "created"]
 )
 _POLITE = Phrases.plain(
     [
@@ -168,17 +168,6 @@ def closed(keys: Keys) -> int:
 
 
 ACTIONS = frozenset(
-    """accept achieve act adjust analyse analyze answer apologize apply approve arrange ask assemble assign attend audit back backup bake bathe be begin book borrow
-    bring brush build buy calculate call charge chat check choose clean climb coach collect color comment compare compile complain compose configure confirm congratulate
-    connect contact cook copy correct cut dance debug decide decorate defrost deliver deploy deposit design develop dial discuss do donate donate download draft draw
-    drink drive drop dust eat email empty enroll eat exchange exercise explain explore export feed fetch figure file fill film finalise finalize finish fix fly fold follow
-    format fund gather get give go grab grade greet groom grow hang harvest hire hoover implement improve inform inspect install insure interview investigate invite invoice
-    iron join jog keep kiss knit label laminate learn lend level lift listen load lock look mail make measure medidate meditate meet mend merge message migrate mix mop mow
-    negotiate notify oil open order organise organize pack paint pay peel phone pick ping plan plant play polish post practice practise praise prepare present print process
-    proofread propose prune publish pump purchase push put quit rake read rebook recharge recycle refactor refill refresh refund register rehearse relax release renew rent
-    repair repay replace reply report repot request research reserve reset respond return review revise rewrite ride ring rinse run save scan schedule scrub seal sell send
-    sew shampoo shop shovel shred sign sing sketch skype sleep solve sort speak start steam stop store stretch study submit subscribe sweep swim switch tailor take talk
-    teach tell test text thank throw tidy trade train translate travel treat trim try tune turn type unpack unsubscribe update upgrade upload use vacuum verify visit vote
-    wake walk wash watch water weed weigh wipe work wrap write""".split()
+    ["accept", "achieve", "act", "adjust", "analyse", "analyze", "answer", "apologize", "apply", "approve", "arrange", "ask", "assemble", "assign", "attend", "audit", "back", "backup", "bake", "bathe", "be", "begin", "book", "borrow", "bring", "brush", "build", "buy", "calculate", "call", "charge", "chat", "check", "choose", "clean", "climb", "coach", "collect", "color", "comment", "compare", "compile", "complain", "compose", "configure", "confirm", "congratulate", "connect", "contact", "cook", "copy", "correct", "cut", "dance", "debug", "decide", "decorate", "defrost", "deliver", "deploy", "deposit", "design", "develop", "dial", "discuss", "do", "donate", "donate", "download", "draft", "draw", "drink", "drive", "drop", "dust", "eat", "email", "empty", "enroll", "eat", "exchange", "exercise", "explain", "explore", "export", "feed", "fetch", "figure", "file", "fill", "film", "finalise", "finalize", "finish", "fix", "fly", "fold", "follow", "format", "fund", "gather", "get", "give", "go", "grab", "grade", "greet", "groom", "grow", "hang", "harvest", "hire", "hoover", "implement", "improve", "inform", "inspect", "install", "insure", "interview", "investigate", "invite", "invoice", "iron", "join", "jog", "keep", "kiss", "knit", "label", "laminate", "learn", "lend", "level", "lift", "listen", "load", "lock", "look", "mail", "make", "measure", "medidate", "meditate", "meet", "mend", "merge", "message", "migrate", "mix", "mop", "mow", "negotiate", "notify", "oil", "open", "order", "organise", "organize", "pack", "paint", "pay", "peel", "phone", "pick", "ping", "plan", "plant", "play", "polish", "post", "practice", "practise", "praise", "prepare", "present", "print", "process", "proofread", "propose", "prune", "publish", "pump", "purchase", "push", "put", "quit", "rake", "read", "rebook", "recharge", "recycle", "refactor", "refill", "refresh", "refund", "register", "rehearse", "relax", "release", "renew", "rent", "repair", "repay", "replace", "reply", "report", "repot", "request", "research", "reserve", "reset", "respond", "return", "review", "revise", "rewrite", "ride", "ring", "rinse", "run", "save", "scan", "schedule", "scrub", "seal", "sell", "send", "sew", "shampoo", "shop", "shovel", "shred", "sign", "sing", "sketch", "skype", "sleep", "solve", "sort", "speak", "start", "steam", "stop", "store", "stretch", "study", "submit", "subscribe", "sweep", "swim", "switch", "tailor", "take", "talk", "teach", "tell", "test", "text", "thank", "throw", "tidy", "trade", "train", "translate", "travel", "treat", "trim", "try", "tune", "turn", "type", "unpack", "unsubscribe", "update", "upgrade", "upload", "use", "vacuum", "verify", "visit", "vote", "wake", "walk", "wash", "watch", "water", "weed", "weigh", "wipe", "work", "wrap", "write"]
 )
 """Verbs with which people begin what is to be done."""

@@ -19,7 +19,7 @@ _APOSTROPHES = str.maketrans("", "", "'’‘`´ʼ")
 _LEADING = "([{<*•·–—→>~¿¡"
 _TRAILING = ",;.!?:)]}>…*~。,、"
 _STOPS = {",": ",", "、": ",", ":": ":", "?": "?", ";": "\n", ".": ".", "!": ".", "…": ".", "。": "."}
-_SHORT = frozenset("dr mr mrs ms st vs eg ie approx jan feb mar apr jun jul aug sep sept oct nov dec prof inc ltd no nr".split())
+_SHORT = frozenset(["dr", "mr", "mrs", "ms", "st", "vs", "eg", "ie", "approx", "jan", "feb", "mar", "apr", "jun", "jul", "aug", "sep", "sept", "oct", "nov", "dec", "prof", "inc", "ltd", "no", "nr"])
 _RUN = re.compile(r"\S+")
 _JOINED = re.compile(r"[^,;]+[,;]?")
 _COLON = re.compile(r"(?i)(todo|to-do|tasks?|add|new|reminder|note|notes|description|due|priority|title):(?=[^\s:/])")
