@@ -17,6 +17,7 @@ from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from treadle.service.bodies import read_body
 from treadle.service.hosts import Hosts
+from treadle.service.page import PATHS
 from treadle.service.problems import OUR_FAULT, Problem, problem_response
 
 if TYPE_CHECKING:
@@ -36,8 +37,8 @@ _HEADERS = (
 )
 _NO_STORE = (b"cache-control", b"no-store")
 _HSTS = (b"strict-transport-security", b"max-age=31536000")
-UNCOUNTED = frozenset({"/healthz", "/readyz"})
-"""Asked by machines, often."""
+UNCOUNTED = frozenset({"/healthz", "/readyz", *PATHS})
+"""Asked by machines, often; and the page's own files, a dozen at each visit."""
 
 
 class Border:

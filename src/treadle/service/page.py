@@ -42,6 +42,7 @@ ASSETS = (
     "words.js",
 )
 """All that is served under `/assets/`; any other name is not found."""
+PATHS = frozenset({"/", *(f"/assets/{name}" for name in ASSETS)})
 
 router = APIRouter(include_in_schema=False)
 

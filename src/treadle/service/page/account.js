@@ -45,7 +45,6 @@ async function enter(event, kind) {
   submit.disabled = true;
   try {
     await session.enter(kind, username.value.trim(), password.value);
-    localStorage.setItem("treadle-name", JSON.stringify({ subject: session.subject, name: username.value.trim() }));
     form.reset();
   } catch (problem) {
     refuse(wrong, problem.status === 409 || problem.status === 422 ? username : password, problem.message);

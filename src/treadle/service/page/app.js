@@ -28,7 +28,7 @@ function enter() {
   owner = session.subject;
   byId("door").hidden = true;
   room.hidden = false;
-  byId("who").textContent = nameOf(owner);
+  byId("who").textContent = session.name;
   calm();
   tasks.watch();
   if (isNew) {
@@ -45,15 +45,6 @@ function leave(why) {
   openDoor(why);
 }
 
-function nameOf(subject) {
-  try {
-    const kept = JSON.parse(localStorage.getItem("treadle-name"));
-    return kept.subject === subject ? kept.name : "";
-  } catch {
-    return "";
-  }
-}
-
 async function signOut() {
   try {
     await tasks.settled();
@@ -65,7 +56,7 @@ async function signOut() {
 
 /** After signing out, here or in another tab. */
 function forget() {
-  localStorage.removeItem("treadle-name");
+  localStorage.clear();
   sessionStorage.clear();
   history.replaceState(null, "", "/");
   location.reload();
@@ -73,7 +64,7 @@ function forget() {
 
 async function begin() {
   try {
-    if (!(await session.refresh())) leave("");
+    if (!session.isKnown || !(await session.refresh())) leave("");
   } catch (problem) {
     leave(problem.message);
   }

@@ -8,6 +8,7 @@ import { Reply, personSaid } from "/assets/reply.js";
 import { session } from "/assets/session.js";
 
 const TRIES = 8;
+const NEAR_PX = 80; // of the end: who is there wants to see what comes
 
 export class Chat extends EventTarget {
   #input = byId("say");
@@ -16,6 +17,7 @@ export class Chat extends EventTarget {
   #runId = null;
   #last = null; // the reply that may still be answered by a button
   #before;
+  #isAtEnd = true;
   conversationId = null;
 
   /** `before` is awaited before something is said: what the person did a moment ago comes first. Tells of `replied` and `connection`. */
@@ -26,6 +28,10 @@ export class Chat extends EventTarget {
     byId("stop").addEventListener("click", () => this.stop());
     this.#input.addEventListener("input", () => this.#typed());
     this.#input.addEventListener("keydown", (event) => this.#key(event));
+    const box = byId("transcript");
+    box.addEventListener("scroll", () => (this.#isAtEnd = box.scrollHeight - box.scrollTop - box.clientHeight < NEAR_PX));
+    const sized = new ResizeObserver(() => this.#scroll());
+    for (const one of [box, this.#messages]) sized.observe(one);
   }
 
   get isBusy() {
@@ -258,8 +264,7 @@ export class Chat extends EventTarget {
   /** To the end, where the person was there. */
   #scroll(always = false) {
     const box = byId("transcript");
-    const near = box.scrollHeight - box.scrollTop - box.clientHeight < 160;
-    if (always || near) box.scrollTop = box.scrollHeight;
+    if (always || this.#isAtEnd) box.scrollTop = box.scrollHeight;
   }
 
   #connection(isThere) {

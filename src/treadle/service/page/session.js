@@ -3,6 +3,7 @@
 
 const NETWORK = "There is no connection to the server. Nothing you typed is lost; try again when it is back.";
 const SIGNED_OUT = "You were signed out. Sign in again to go on; what you typed is still there.";
+const NAME = "treadle-name"; // in localStorage: whom the page greets after it was loaded again
 const TABS = new BroadcastChannel("treadle-session");
 
 export class Problem extends Error {
@@ -32,9 +33,21 @@ export const session = new (class extends EventTarget {
     return subjectOf(this.#token);
   }
 
+  /** Whether somebody signed in with this browser and not out again: without, there is no cookie to ask with. */
+  get isKnown() {
+    return localStorage.getItem(NAME) !== null;
+  }
+
+  /** As it was typed in this browser; empty where it was not. */
+  get name() {
+    const kept = JSON.parse(localStorage.getItem(NAME) ?? "null");
+    return kept?.subject === this.subject ? kept.name : "";
+  }
+
   /** Raises Problem. `kind` is login or register. */
   async enter(kind, username, password) {
     const { access_token: token } = await read(await send(`/auth/${kind}`, { method: "POST", body: { username, password } }));
+    localStorage.setItem(NAME, JSON.stringify({ subject: subjectOf(token), name: username }));
     this.#become(token);
     TABS.postMessage({ subject: this.subject });
   }

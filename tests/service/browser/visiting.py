@@ -1,0 +1,132 @@
+"""A person with a browser: what the tests of the page and the pictures for the docs share. Entry: `served`, `browsing`, `Person`."""
+
+from __future__ import annotations
+
+import os
+import re
+import shutil
+import subprocess
+import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
+from itertools import count
+from pathlib import Path
+from typing import Self
+from urllib.parse import urlsplit
+
+from playwright.sync_api import Browser, ConsoleMessage, Locator, Page, Request, expect, sync_playwright
+
+ARGUMENTS = (
+    "--headless",
+    "--no-sandbox",
+    "--disable-gpu",
+    "--disable-quic",
+    "--no-first-run",
+    "--disable-background-networking",
+    "--disable-component-update",
+    "--disable-sync",
+)
+CHROMIUM = shutil.which("chromium") or shutil.which("chromium-browser")
+PASSWORD = "a loom has two treadles"
+_NAMES = count(1)
+_ANSWERS_OF_THE_SERVER = re.compile(r"Failed to load resource: (the server responded with a status of|net::ERR_)")
+
+
+@contextmanager
+def served(folder: Path) -> Iterator[str]:
+    """The address of a `treadle serve` of its own, with the embedded model."""
+    home = folder / "home"
+    home.mkdir(parents=True)
+    env = {"PATH": os.environ["PATH"], "HOME": str(home), "TREADLE_HOME": str(home / ".treadle"), "LANG": "C.UTF-8"}
+    command = [sys.executable, "-m", "treadle", "serve", "--port", "0"]
+    with (folder / "server.log").open("w") as log, subprocess.Popen(command, cwd=home, env=env, stdout=subprocess.PIPE, stderr=log, text=True) as server:
+        assert server.stdout is not None
+        try:
+            first = server.stdout.readline().strip()
+            assert first.startswith("http://"), f"{first}\n{(folder / 'server.log').read_text()}"
+            yield first
+        finally:
+            server.terminate()
+            server.communicate(timeout=20)
+
+
+@contextmanager
+def browsing() -> Iterator[Browser]:
+    """Debian's chromium, with an empty profile of its own."""
+    with sync_playwright() as playwright:
+        browser = playwright.chromium.launch(executable_path=CHROMIUM, args=ARGUMENTS)
+        try:
+            yield browser
+        finally:
+            browser.close()
+
+
+class Person:
+    """Somebody with a browser of their own. `complaints`: what a browser said against the page; `elsewhere`: what it asked other servers for."""
+
+    def __init__(self, browser: Browser, url: str, *, width: int = 1280, height: int = 800, dark: bool = False) -> None:
+        self.url = url
+        self.context = browser.new_context(viewport={"width": width, "height": height}, color_scheme="dark" if dark else "light", reduced_motion="reduce")
+        self.name = f"person-{next(_NAMES)}"
+        self.complaints: list[str] = []
+        self.elsewhere: list[str] = []
+        self.page = self.tab()
+
+    def tab(self) -> Page:
+        """Another page of the same browser, at the service."""
+        page = self.context.new_page()
+        page.set_default_timeout(10_000)
+        page.on("console", self._heard)
+        page.on("pageerror", lambda error: self.complaints.append(str(error)))
+        page.on("request", self._asked)
+        page.goto(self.url)
+        return page
+
+    def _heard(self, message: ConsoleMessage) -> None:
+        if message.type in ("error", "warning") and not _ANSWERS_OF_THE_SERVER.match(message.text):
+            self.complaints.append(message.text)
+
+    def _asked(self, request: Request) -> None:
+        if urlsplit(request.url).netloc != urlsplit(self.url).netloc:
+            self.elsewhere.append(request.url)
+
+    # ------------------------------------------------------------ what people do
+
+    def register(self) -> Self:
+        self.page.get_by_role("button", name="Create an account").click()
+        self.page.get_by_label("Username").fill(self.name)
+        self.page.get_by_label("Password", exact=True).fill(PASSWORD)
+        self.page.get_by_role("button", name="Create account").click()
+        expect(self.message_field).to_be_focused()
+        return self
+
+    def say(self, text: str) -> str:
+        """The reply to it, once it is whole."""
+        replies = self.page.locator(".message.reply")
+        before = replies.count()
+        self.message_field.fill(text)
+        self.message_field.press("Enter")
+        return self.reply(before)
+
+    def reply(self, index: int) -> str:
+        """The one at that place, once it is whole."""
+        reply = self.page.locator(".message.reply").nth(index)
+        expect(reply).to_be_visible()
+        expect(self.page.get_by_role("button", name="Send", exact=True)).to_be_visible()
+        return reply.locator(".words").inner_text()
+
+    def add(self, title: str) -> None:
+        self.page.get_by_label("New task").fill(title)
+        self.page.get_by_label("New task").press("Enter")
+        expect(self.task(title)).to_be_visible()
+
+    def task(self, title: str, page: Page | None = None) -> Locator:
+        return (page or self.page).locator("#tasks .task").filter(has=(page or self.page).locator(".title", has_text=re.compile(f"^{re.escape(title)}$")))
+
+    @property
+    def message_field(self) -> Locator:
+        return self.page.get_by_label("Message", exact=True)
+
+    @property
+    def open_titles(self) -> list[str]:
+        return self.page.locator("#open-tasks .title").all_inner_texts()
