@@ -90,7 +90,7 @@ def _check_json(body: bytes) -> None:
 
 
 def _check_inside(value: Any) -> None:
-    level = [value]
+    level: list[Any] = [value]
     for _ in range(DEPTH_MOST):
         inside = [one for outer in level for one in _inside(outer)]
         if any(isinstance(one, str) and "\0" in one for one in inside):
