@@ -8,6 +8,7 @@ from __future__ import annotations
 from typing import Annotated, Final, Literal
 
 from fastapi import APIRouter, Depends, Request, Response
+from fastapi.security import APIKeyCookie
 from pydantic import BaseModel, StringConstraints
 
 from treadle.service.accounts import Signed, account_name
@@ -44,6 +45,7 @@ class TokenAnswer(BaseModel):
     """Seconds."""
 
 
+REFRESH = APIKeyCookie(name=COOKIE, scheme_name="refresh", description="Set at signing in, good once.", auto_error=False)
 router = APIRouter(tags=["accounts"])
 
 
@@ -73,10 +75,10 @@ async def login(credentials: Credentials, request: Request, response: Response, 
 
 
 @router.post("/auth/refresh", responses={401: {"description": "Sign in again."}})
-async def refresh(request: Request, response: Response, service: TheService) -> TokenAnswer:
+async def refresh(request: Request, response: Response, service: TheService, cookie: Annotated[str | None, Depends(REFRESH)]) -> TokenAnswer:
     """Another token for the cookie, which is changed too."""
     service.limits.stranger(_address(request))
-    signed = await service.accounts.renew(request.cookies.get(COOKIE, ""))
+    signed = await service.accounts.renew(cookie or "")
     if signed is None:
         raise unauthorized("Sign in again.")
     return _answer(signed, response, service, request)

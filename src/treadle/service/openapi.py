@@ -34,6 +34,7 @@ EVERYWHERE: Final = {
     421: "The service does not answer to that name.",
     422: "The request is not as it must be.",
     429: "That is more than one may ask for: see Retry-After.",
+    431: "The head of the request is too large.",
     500: "Something went wrong on our side.",
     503: "Not just now: see Retry-After.",
 }
