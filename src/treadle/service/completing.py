@@ -6,10 +6,10 @@ Entry: `Completion`, `completed`, `completed_stream`.
 from __future__ import annotations
 
 import time
-from collections.abc import AsyncGenerator, AsyncIterator
-from contextlib import AsyncExitStack, aclosing, asynccontextmanager
+from collections.abc import AsyncGenerator
+from contextlib import AbstractAsyncContextManager, AsyncExitStack, aclosing, asynccontextmanager
 from dataclasses import dataclass, field
-from typing import Any, Final, Literal
+from typing import Any, Final, Literal, TypeAlias
 
 import anyio
 import msgspec
@@ -17,20 +17,22 @@ from starlette.responses import Response, StreamingResponse
 
 from treadle.database.scope import Scope
 from treadle.errors import AgentError
-from treadle.events import Event, RunEnd, TextDelta
+from treadle.events import RunEnd, TextDelta
 from treadle.message import Message
 from treadle.plain import plain
+from treadle.run_stream import RunStream
 from treadle.service.chat import LATE
 from treadle.service.conversation_store import ConversationStore
-from treadle.service.limits import Spending
 from treadle.service.problems import TROUBLE, Problem
 from treadle.service.running import served_agent
 from treadle.service.sse import MEDIA_TYPE
 from treadle.service.state import Service
 from treadle.tasks.agent import NAME
 from treadle.tasks.context import AgentContext
-from treadle.types import Outcome, Usage, new_id
+from treadle.tasks.runner import ReplyStream
+from treadle.types import Outcome, RunMetrics, new_id
 
+Running: TypeAlias = RunStream[Any] | ReplyStream
 _CUT: Final = frozenset({Outcome.TRUNCATED, Outcome.TOKEN_LIMIT})
 
 
@@ -51,14 +53,14 @@ class Completion:
 
 async def completed(service: Service, scope: Scope, asked: Completion) -> Response:
     """Raises Problem: 504 where the run was out of time, 503 where it failed."""
-    async with _run(service, scope, asked) as events:
-        end = await _end_of(events)
+    async with _run(service, scope, asked) as running:
+        end = await _end_of(running, asked.run_id)
     if end.outcome is Outcome.TIMEOUT:
         raise Problem(504, LATE)
     if end.outcome is Outcome.ERROR and asked.agent != NAME:
         raise Problem(503, TROUBLE)
     choice = {"index": 0, "message": {"role": "assistant", "content": end.text, "refusal": None}, "logprobs": None, "finish_reason": _reason(end)}
-    body = {**_head(asked, "chat.completion"), "choices": [choice], "usage": _used(end.usage)}
+    body = {**_head(asked, "chat.completion"), "choices": [choice], "usage": _used(running)}
     return Response(msgspec.json.encode(body), media_type="application/json")
 
 
@@ -84,17 +86,17 @@ async def _held(held: AsyncExitStack, first: bytes, chunks: AsyncGenerator[bytes
             yield chunk
 
 
-async def _chunks(asked: Completion, run: Any) -> AsyncGenerator[bytes]:
+async def _chunks(asked: Completion, run: AbstractAsyncContextManager[Running]) -> AsyncGenerator[bytes]:
     """The first once the run has begun."""
     head = _head(asked, "chat.completion.chunk") | ({"usage": None} if asked.with_usage else {})
 
     def chunk(delta: dict[str, str], reason: str | None = None) -> bytes:
         return _framed({**head, "choices": [{"index": 0, "delta": delta, "logprobs": None, "finish_reason": reason}]})
 
-    async with run as events:
+    async with run as running:
         yield chunk({"role": "assistant", "content": ""})
         said = ""
-        async for event in events:
+        async for event in running:
             if isinstance(event, TextDelta):
                 said += event.text
                 yield chunk({"content": event.text})
@@ -106,7 +108,7 @@ async def _chunks(asked: Completion, run: Any) -> AsyncGenerator[bytes]:
                     return
                 yield chunk({}, _reason(event))
                 if asked.with_usage:
-                    yield _framed({**head, "choices": [], "usage": _used(event.usage)})
+                    yield _framed({**head, "choices": [], "usage": _used(running)})
         yield b"data: [DONE]\n\n"
 
 
@@ -122,15 +124,16 @@ def _reason(end: RunEnd) -> str:
     return "length" if end.outcome in _CUT else "content_filter" if end.outcome is Outcome.REFUSED else "stop"
 
 
-def _used(usage: Usage) -> dict[str, Any]:
+def _used(running: Running) -> dict[str, Any]:
+    usage = (metrics_of(running) or RunMetrics()).usage
     asked = usage.input_tokens + usage.cache_read_tokens + usage.cache_write_tokens
     return {"prompt_tokens": asked, "completion_tokens": usage.output_tokens, "total_tokens": asked + usage.output_tokens}
 
 
-async def _end_of(events: AsyncIterator[Event]) -> RunEnd:
+async def _end_of(events: Running, run_id: str) -> RunEnd:
     end: RunEnd | None = None
     async for event in events:
-        if isinstance(event, RunEnd) and event.parent_run_id is msgspec.UNSET:
+        if isinstance(event, RunEnd) and event.run_id == run_id:
             end = event
     if end is None:
         raise AgentError("agent", "a run ended without its last event")
@@ -138,26 +141,22 @@ async def _end_of(events: AsyncIterator[Event]) -> RunEnd:
 
 
 @asynccontextmanager
-async def _run(service: Service, scope: Scope, asked: Completion) -> AsyncGenerator[AsyncIterator[Event]]:
-    """Its events; leaving the block ends it. What it spent is counted for the day."""
+async def _run(service: Service, scope: Scope, asked: Completion) -> AsyncGenerator[Running]:
+    """Leaving the block ends it. What it spent is counted for the day, however it ends."""
     async with service.limits.run(scope) as spending:
         await service.database.run(scope, lambda session: ConversationStore(session, scope).add_run(asked.run_id, asked.agent))
+        running = _stream(service, scope, asked)
         try:
-            async with _stream(service, scope, asked) as stream:
-                yield _counted(stream, spending, asked.run_id)
+            async with running:
+                yield running
         finally:
             with anyio.CancelScope(shield=True):
+                if (metrics := metrics_of(running)) is not None:
+                    spending.count(metrics.usage.total_tokens, metrics.cost_usd)
                 await service.database.run(scope, lambda session: ConversationStore(session, scope).finish(asked.run_id))
 
 
-async def _counted(events: AsyncIterator[Event], spending: Spending, run_id: str) -> AsyncGenerator[Event]:
-    async for event in events:
-        if isinstance(event, RunEnd) and event.run_id == run_id:
-            spending.count(event.usage.total_tokens, event.cost_usd if isinstance(event.cost_usd, float) else None)
-        yield event
-
-
-def _stream(service: Service, scope: Scope, asked: Completion) -> Any:
+def _stream(service: Service, scope: Scope, asked: Completion) -> Running:
     if asked.agent == NAME:
         messages = [{"role": role, "content": text} for role, text in asked.earlier]
         return service.runner.stream(AgentContext.from_request(scope.user_id, asked.conversation_id, messages), asked.text, run_id=asked.run_id)
@@ -165,3 +164,11 @@ def _stream(service: Service, scope: Scope, asked: Completion) -> Any:
     assert agent is not None, "its name was looked up before"
     said = [Message.user(plain(text)) if role == "user" else Message.assistant(plain(text)) for role, text in asked.earlier]
     return service.runtime.stream(agent, asked.text, messages=said, run_id=asked.run_id, user_id=scope.user_id, mode=service.config.defaults.mode)
+
+
+def metrics_of(running: Running) -> RunMetrics | None:
+    """None where it did not begin."""
+    try:
+        return running.metrics if isinstance(running, ReplyStream) else running.result.metrics
+    except AgentError:
+        return None

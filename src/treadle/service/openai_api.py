@@ -8,7 +8,7 @@ model are let be. Not here: how an agent is run (completing.py). Entry: `router`
 from __future__ import annotations
 
 import hashlib
-from typing import Annotated, Any, Final, Literal, TypeAlias
+from typing import Annotated, Any, Literal, TypeAlias
 
 from fastapi import APIRouter
 from pydantic import Field
@@ -26,7 +26,8 @@ from treadle.tasks.agent import NAME
 
 router = APIRouter(prefix="/v1", tags=["openai"])
 
-MESSAGES_MOST: Final = 1000
+Count: TypeAlias = Annotated[int, Field(ge=1, strict=False)]
+"""1.0 is a whole number too, in JSON Schema."""
 
 
 class TextPart(Body):
@@ -34,7 +35,7 @@ class TextPart(Body):
     text: Words
 
 
-Content: TypeAlias = Words | Annotated[list[TextPart], Field(min_length=1, max_length=100)]
+Content: TypeAlias = Words | Annotated[list[TextPart], Field(min_length=1)]
 
 
 class UserMessage(Body):
@@ -75,7 +76,7 @@ class CompletionRequest(Body):
 
     model: Annotated[str, Field(min_length=1, max_length=64, pattern=r"^[^\u0000]*$")]
     """The name of an agent."""
-    messages: Annotated[list[ChatMessage], Field(min_length=1, max_length=MESSAGES_MOST)]
+    messages: Annotated[list[ChatMessage], Field(min_length=1)]
     """The last one is the person's."""
     stream: bool | None = None
     stream_options: StreamOptions | None = None
@@ -85,11 +86,11 @@ class CompletionRequest(Body):
     """Not who asks: the token says that."""
     temperature: Annotated[float, Field(ge=0, le=2)] | None = None
     top_p: Annotated[float, Field(ge=0, le=1)] | None = None
-    max_tokens: Annotated[int, Field(ge=1)] | None = None
-    max_completion_tokens: Annotated[int, Field(ge=1)] | None = None
+    max_tokens: Count | None = None
+    max_completion_tokens: Count | None = None
     frequency_penalty: Annotated[float, Field(ge=-2, le=2)] | None = None
     presence_penalty: Annotated[float, Field(ge=-2, le=2)] | None = None
-    seed: int | None = None
+    seed: Annotated[int, Field(strict=False)] | None = None
     store: Literal[False] | None = None
     metadata: Annotated[dict[Annotated[str, Field(max_length=64)], Line], Field(max_length=16)] | None = None
 

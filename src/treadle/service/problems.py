@@ -61,17 +61,20 @@ def unavailable(detail: str = TROUBLE, retry_after_s: float = 5) -> Problem:
     return Problem(503, detail, headers={"Retry-After": str(max(1, round(retry_after_s + 0.5)))})
 
 
-def problem_response(problem: Problem) -> Response:
+def problem_response(problem: Problem, request: Request | None = None) -> Response:
+    """`request`: under `/v1` clients of OpenAI's look for the words in a member of their own."""
     body = {"type": "about:blank", "title": problem.title, "status": problem.status_code, "detail": problem.detail, **problem.more}
+    if request is not None and request.url.path.startswith("/v1/"):
+        body["error"] = {"message": problem.detail, "type": problem.title, "code": None}
     return Response(msgspec.json.encode(body), problem.status_code, headers=problem.headers, media_type=MEDIA_TYPE)
 
 
 async def _http(request: Request, error: Exception) -> Response:
     if isinstance(error, Problem):
-        return problem_response(error)
+        return problem_response(error, request)
     assert isinstance(error, HTTPException)
     status = error.status_code
-    return problem_response(Problem(status, _SAID.get(status) or f"{HTTPStatus(status).phrase}.", headers=error.headers))
+    return problem_response(Problem(status, _SAID.get(status) or f"{HTTPStatus(status).phrase}.", headers=error.headers), request)
 
 
 async def _invalid(request: Request, error: Exception) -> Response:
@@ -79,7 +82,7 @@ async def _invalid(request: Request, error: Exception) -> Response:
     errors: Sequence[Any] = error.errors()
     found = [{"at": ".".join(str(step) for step in one["loc"]), "message": str(one["msg"])} for one in errors[:20]]
     said = "; ".join(f"{one['at']}: {one['message']}" for one in found[:3])
-    return problem_response(Problem(422, f"The request is not as it must be: {said}"[:500], errors=found))
+    return problem_response(Problem(422, f"The request is not as it must be: {said}"[:500], errors=found), request)
 
 
 async def _ours(request: Request, error: Exception) -> Response:
@@ -87,13 +90,13 @@ async def _ours(request: Request, error: Exception) -> Response:
     assert isinstance(error, AgentError)
     match error.kind:
         case ErrorKind.BUSY:
-            return problem_response(Problem(409, "This is being worked on just now: wait for its end."))
+            return problem_response(Problem(409, "This is being worked on just now: wait for its end."), request)
         case ErrorKind.RATE_LIMIT | ErrorKind.NETWORK | ErrorKind.TIMEOUT:
             logger.warning("a request failed for now: %s", error.kind)
-            return problem_response(unavailable())
+            return problem_response(unavailable(), request)
         case _:
             logger.error("a request failed", exc_info=error)
-            return problem_response(Problem(500, OUR_FAULT))
+            return problem_response(Problem(500, OUR_FAULT), request)
 
 
 HANDLERS: dict[Any, Any] = {HTTPException: _http, RequestValidationError: _invalid, AgentError: _ours}
