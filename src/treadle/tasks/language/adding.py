@@ -11,7 +11,7 @@ import msgspec
 
 from treadle.tasks.language.asides import Asides, asides_of, trimmed
 from treadle.tasks.language.conversation import Conversation
-from treadle.tasks.language.phrases import Phrases
+from treadle.tasks.language.phrases import Phrases, known
 from treadle.tasks.language.verbs import ACTIONS
 from treadle.tasks.language.wishes import Add, Missing
 from treadle.tasks.language.wording import Word, Words, keys_of, phrase
@@ -31,7 +31,7 @@ _NOUN = Phrases.plain(
 )
 _LEADS = Phrases.plain(
     [
-        "to|called|named|titled|labelled|entitled|saying|says|reading|that|about|regarding|for|where|:|-|–|—|of|me",
+        "to|called|named|titled|labelled|entitled|saying|says|reading|that|about|regarding|for|where|:|-|\u2013|—|of|me",
         "that|which says|reads|is called|named?",
         "with? the? title|name|text of|is|as?",
         "to remind me to|that|about?",
@@ -55,10 +55,11 @@ _TAILS = Phrases.plain(
         "for me",
     ]
 )
-_EMPTY = frozenset(
-    ["something", "stuff", "thing", "better", "good", "nice", "well", "now", "everything", "all", "it", "that", "this", "them", "things", "task", "tasks", "one", "some", "more", "another", "new", "me", "a", "an", "the", "to", "todo", "item", "these", "those", "following"]
+_EMPTY = known(
+    """something stuff thing better good nice well now everything all it that this them things task tasks one some more another new me a an the to
+    todo item these those following"""
 )
-_PREPOSITIONS = frozenset(["with", "for", "about", "to", "from", "at", "between", "of", "on", "in", "regarding"])
+_PREPOSITIONS = known("with for about to from at between of on in regarding")
 TITLE = Missing("what you would like to add", "title")
 MOST = 10
 _PIECES = 60
@@ -95,7 +96,7 @@ def _level(keys: list[str]) -> str | None:
 def _led(words: Words, noun: bool, today: date) -> list[Word]:
     """Without what leads to the title. "for" and "to" lead to one only after the word "task"."""
     kept = list(words)
-    while kept and not kept[0].quoted and kept[0].key in ("-", "–", "—", ":", "*"):
+    while kept and not kept[0].quoted and kept[0].key in ("-", "\u2013", "—", ":", "*"):
         del kept[0]
     if not noun:
         return kept
@@ -128,12 +129,12 @@ def _titled(text: str, asides: Asides, today: date, whole: Words, *, listed: boo
 
 
 def _title(text: str, words: Words) -> str:
-    return phrase(text, trimmed(words) or words).strip(" -–—:;,")
+    return phrase(text, trimmed(words) or words).strip(" -\u2013—:;,")
 
 
 def _separate(text: str, pieces: list[list[Word]], shared: Add, today: date) -> list[Add]:
     """A task for each piece with what is said of it; what is said of the last one alone is meant for all."""
-    own = [asides_of(text, piece, today) for piece in pieces]
+    own = [asides_of(text, piece, today) for piece in pieces[:_PIECES]]
     for piece in own:
         piece.words = _without_tail(trimmed(piece.words))
     ahead = [piece for piece in own[:-1] if piece.words]
@@ -186,7 +187,7 @@ def _pieces(words: Words) -> list[list[Word]]:
 def _lines(words: Words) -> list[list[Word]]:
     lines: list[list[Word]] = [[]]
     for word in words:
-        if lines[-1] or not (word.key in ("-", "•", "*", "–") or (word.key.isdigit() and len(words) > 2 and word.stop == ".")):
+        if lines[-1] or not (word.key in ("-", "•", "*", "\u2013") or (word.key.isdigit() and len(words) > 2 and word.stop == ".")):
             lines[-1].append(word)
         if word.stop == "\n":
             lines.append([])

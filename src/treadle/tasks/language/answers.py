@@ -11,16 +11,20 @@ from datetime import date
 import msgspec
 
 from treadle.tasks.language.adding import added
-from treadle.tasks.language.changing import level_of
 from treadle.tasks.language.conversation import Conversation
 from treadle.tasks.language.dates import day_at
+from treadle.tasks.language.phrases import known
 from treadle.tasks.language.targets import target_of
+from treadle.tasks.language.values import level_of
 from treadle.tasks.language.verbs import closed, head_at, opened
 from treadle.tasks.language.wishes import Change, Every, Filter, Missing, Named, Show, Target, Wish
 from treadle.tasks.language.wording import Words, key_of, keys_of, phrase
 
-_LEADS = frozenset(["the", "i", "mean", "meant", "want", "its", "it's", "it", "is", "was", "to", "one", "about", "for", "that", "as", "with", "on", "by", "make", "set", "called", "please", "no", "sorry", "my", "task"])
-_SMALL = frozenset(["the", "a", "an", "one", "task", "my", "i", "mean", "meant", "about", "with", "of", "for", "to", "it", "is", "please", "that"])
+_LEADS = known("""the i mean meant want its it's it is was to one about for that as with on by make set called please no sorry my task""")
+_SMALL = known("""the a an one task my i mean meant about with of for to it is please that""")
+
+_WORDS = 30
+"""Of an answer that chooses; what is longer is something new."""
 
 
 def answered(text: str, words: Words, today: date, talk: Conversation, before: Sequence[Wish | Missing]) -> tuple[Wish | Missing, ...] | None:
@@ -73,11 +77,11 @@ def _chosen(text: str, words: Words, today: date, talk: Conversation) -> tuple[N
 
 def _matching(keys: Sequence[str], options: Sequence[str]) -> tuple[Named, ...] | None:
     """The one option that holds all words of the answer."""
-    wanted = [key for key in keys if key not in _SMALL]
-    if not wanted:
+    wanted = [key for key in keys[:_WORDS] if key not in _SMALL]
+    if not wanted or len(keys) > _WORDS:
         return None
     exact = [option for option in options if key_of(option) == " ".join(keys)]
-    held = exact or [option for option in options if all(key in [key_of(w).strip(",.;:!?()") for w in option.split()] for key in wanted)]
+    held = exact or [option for option in options if {*wanted} <= {key_of(word).strip(",.;:!?()") for word in option.split()}]
     return (Named(held[0]),) if len(held) == 1 else None
 
 
@@ -93,7 +97,7 @@ def _parts(target: Target) -> tuple[str, ...]:
 
 
 def _named_again(text: str, words: Words, today: date, talk: Conversation, before: Sequence[Wish | Missing]) -> tuple[Wish | Missing, ...] | None:
-    """ "I meant the milk one" after "I couldn't find a task about 'mlik'"."""
+    """Such as "I meant the milk one" after "I couldn't find a task about 'mlik'"."""
     keys = keys_of(words)
     meant = next((i for i in range(min(3, len(keys))) if keys[i] in ("mean", "meant")), None)
     if meant is None and (head_at(keys, 0) is not None or len(keys) > 4 or keys[0] in ("i", "what", "why", "no", "it")):

@@ -12,7 +12,7 @@ from datetime import date
 import msgspec
 
 from treadle.tasks.language.dates import corrected, day_at, holiday_at, looks_like_a_day
-from treadle.tasks.language.phrases import Phrases
+from treadle.tasks.language.phrases import Phrases, known
 from treadle.tasks.language.wording import Word, Words, keys_of, phrase
 
 LEVELS = {
@@ -58,8 +58,8 @@ _DUE = Phrases.plain(
     ]
 )
 _PREPOSITION = Phrases.plain(["by|on|before|until|till|for|at|from|starting|no"])
-_DAY_PREPOSITIONS = frozenset(["by", "on", "before", "until", "till", "for"])
-_WEAK_DAYS = frozenset(["mon", "tue", "wed", "thu", "fri", "sat", "sun", "now", "soon"])
+_DAY_PREPOSITIONS = known("by on before until till for")
+_WEAK_DAYS = known("mon tue wed thu fri sat sun now soon")
 """Words of their own: a day only after a preposition."""
 DESCRIPTION = Phrases.plain(
     [
@@ -68,12 +68,17 @@ DESCRIPTION = Phrases.plain(
         "and|with its|a|the? description|note should? is|be|being|says|saying|reads?",
     ]
 )
-_BARE_DESCRIPTION = frozenset(["description", "desc", "notes", "details", "note"])
-_GOES_ON = frozenset(
-    ["at", "with", "about", "in", "and", "to", "from", "for", "regarding", "re", "because", "so", "but", "then", "before", "after", "by", "on", "until", "till", "please", "thanks", "that", "which", "with:", "via", "@", "or", "of", "its", "if"]
+_BARE_DESCRIPTION = known("description desc notes details note")
+_GOES_ON = known(
+    """at with about in and to from for regarding re because so but then before after by on until till please thanks that which with: via @ or of
+    its if"""
 )
-_FILLERS = frozenset(["and", ",", "please", "thanks", "thx", "-", "–", "—", "+", "&", "also", "as", "with", "it", "has", "is", "make", "a"])
+_FILLERS = known("""and , please thanks thx - \u2013 — + & also as with it has is make a""")
 """May be left over at an end when an aside was taken out."""
+
+
+WORDS_MOST = 120
+"""Of what is longer nothing is read: no title is so long."""
 
 
 class Asides(msgspec.Struct):
@@ -91,6 +96,8 @@ def asides_of(text: str, words: Words, today: date, *, leading: bool = True) -> 
     """`leading`: whether a title may begin after them ("tomorrow call mum")."""
     found = Asides(list(words))
     _take_description(text, found)
+    if len(found.words) > WORDS_MOST:
+        return found
     for _ in range(4):  # one aside may stand behind another
         before = len(found.words)
         _take_priority(found, leading=leading)
@@ -116,7 +123,7 @@ def _torn(words: Words, place: int) -> bool:
 def _take(found: Asides, start: int, end: int) -> None:
     """Out of the words, with what joined it to them."""
     words = found.words
-    while start > 0 and words[start - 1].key in ("and", "with", "-", "–", "—", "&", "also", "as") and (end == len(words) or words[start - 1].key != "as"):
+    while start > 0 and words[start - 1].key in ("and", "with", "-", "\u2013", "—", "&", "also", "as") and (end == len(words) or words[start - 1].key != "as"):
         start -= 1
     if start > 0 and words[end - 1].stop not in ("", ",") and words[start - 1].stop in ("", ","):
         words[start - 1] = words[start - 1]._replace(stop=words[end - 1].stop)
@@ -124,7 +131,7 @@ def _take(found: Asides, start: int, end: int) -> None:
         words[start - 1] = words[start - 1]._replace(stop="")
     del words[start:end]
     if start == 0:
-        while words and words[0].key in ("-", "–", "—", ":"):
+        while words and words[0].key in ("-", "\u2013", "—", ":"):
             del words[0]
 
 
@@ -224,8 +231,8 @@ def _unread(found: Asides, keys: Sequence[str]) -> None:
 def trimmed(words: Words) -> list[Word]:
     """Without what is left over at the ends once asides were taken out."""
     kept = list(words)
-    while kept and not kept[-1].quoted and kept[-1].key in ("and", "-", "–", "—", "&", "please", "pls", "plz", "thanks", "thx", "with", "ok", "okay"):
+    while kept and not kept[-1].quoted and kept[-1].key in ("and", "-", "\u2013", "—", "&", "please", "pls", "plz", "thanks", "thx", "with", "ok", "okay"):
         kept.pop()
-    while kept and not kept[0].quoted and kept[0].key in ("and", "-", "–", "—", "&", "please", ":"):
+    while kept and not kept[0].quoted and kept[0].key in ("and", "-", "\u2013", "—", "&", "please", ":"):
         kept.pop(0)
     return kept

@@ -8,17 +8,16 @@ from __future__ import annotations
 from collections.abc import Sequence
 from datetime import date
 
-from treadle.tasks.language.asides import LEVEL, asides_of, looks_like_a_day
+from treadle.tasks.language.asides import looks_like_a_day
 from treadle.tasks.language.conversation import Conversation
-from treadle.tasks.language.dates import day_at, holiday_at
 from treadle.tasks.language.listing import filter_of
-from treadle.tasks.language.phrases import Phrases
+from treadle.tasks.language.phrases import Phrases, known
 from treadle.tasks.language.spelling import near
 from treadle.tasks.language.targets import TASK, target_of
+from treadle.tasks.language.values import NOT_DUE, Fields, no_day, value_of, values_of
 from treadle.tasks.language.wishes import Change, Doing, Every, Missing, Named, Simple, Target, Wish
 from treadle.tasks.language.wording import Word, Words, keys_of, phrase
 
-Fields = tuple[tuple[str, str | None], ...]
 _FIELD = Phrases(
     {
         "the|a|its|an? due date|day|time": "due",
@@ -57,24 +56,13 @@ _UNDONE = Phrases.plain(
     ]
 )
 _TO = ("to", "as", "into", "=", "->", "→", "be", "become", "reads", "read", "say", "with")
-_VALUE_ENDS = frozenset(
-    ["to", "as", "be", "until", "till", "for", "by", "on", "is", "a", "an", "=", "->", "→", "at", "with", "of", "from", "in", "should", "needs", "must", "has", "have", "the", "and", "it", "now", "set", "into", "back", "up", "out", "forward:", "ahead"]
-)
-_DAY_WORDS = frozenset(["to", "until", "till", "by", "on", "for", "is", "due"])
-_NOT_DUE = Phrases.plain(
-    [
-        "to|as|with|has|have|is? no|without due date|deadline",
-        "to|as? none|nothing|never|empty|null|undated|blank",
-        "without a|any? due? date|deadline",
-        "undated",
-    ]
-)
+_DAY_WORDS = known("to until till by on for is due")
 VALUE = {"due": "the new due date", "priority": "the new priority", "title": "the new title", "description": "the new description"}
 _CLEARING = ("clear", "remove", "delete", "drop", "cancel", "erase", "unset", "reset", "take", "get")
 _DEFAULT_LEVEL = {"prioritize": "High", "prioritise": "High", "deprioritize": "Low", "deprioritise": "Low", "raise": "High", "increase": "High", "bump": "High"}
 _DEFAULT_LEVEL |= {"lower": "Low", "decrease": "Low", "reduce": "Low"}
-_POSTPONING = frozenset(["postpone", "reschedule", "delay", "defer", "push", "move", "bump", "extend", "shift", "pull"])
-_RETITLING = frozenset(["rename", "retitle", "reword", "change", "edit", "update", "call", "modify", "replace", "swap"])
+_POSTPONING = known("postpone reschedule delay defer push move bump extend shift pull")
+_RETITLING = known("rename retitle reword change edit update call modify replace swap")
 
 
 def completed(text: str, words: Words, today: date, talk: Conversation) -> list[Wish | Missing]:
@@ -115,10 +103,8 @@ def changing(doing: Doing, text: str, words: Words, today: date, talk: Conversat
     if isinstance(target, Missing):
         return [Missing(_which(target, doing), "task", doing=doing, fields=fields)]
     if doing == "complete" and isinstance(target, Every):
-        if (
-            target.filter.status == "completed"
-            or ((target.filter.empty or target.filter.status == "open")
-            and target == Every(type(target.filter)(target.filter.status)))
+        if target.filter.status == "completed" or (
+            (target.filter.empty or target.filter.status == "open") and target == Every(type(target.filter)(target.filter.status))
         ):
             return [Simple("complete_all")]
         target = Every(type(target.filter)("open", target.filter.priority, target.filter.search))
@@ -181,15 +167,15 @@ def _done(keys: Sequence[str]) -> tuple[int, int, bool] | None:
 def _owner(text: str, words: Words) -> list[Word]:
     """Without the 's of "milk's priority"."""
     last = words[-1]
-    if not last.quoted and last.text[-2:] in ("'s", "’s") and last.end - last.start == len(last.text):
+    if not last.quoted and last.text[-2:] in ("'s", "\u2019s") and last.end - last.start == len(last.text):
         last = last._replace(text=last.text[:-2], key=last.key[:-1], end=last.end - 2)
-    elif text[last.end : last.end + 2] in ("'s", "’s"):
+    elif text[last.end : last.end + 2] in ("'s", "\u2019s"):
         pass
     return [*words[:-1], last]
 
 
 def _of_field(text: str, words: Words, field: str, verb: str, today: date, talk: Conversation) -> list[Wish | Missing]:
-    """ "set the priority of X to high", "clear the due date of X", "add a note to X: Y"."""
+    """Such as "set the priority of X to high", "clear the due date of X", "add a note to X: Y"."""
     keys = keys_of(words)
     start = 1 if keys and keys[0] in ("of", "for", "on", "from", "to") and len(keys) > 1 else 0
     if verb in _CLEARING:
@@ -197,7 +183,7 @@ def _of_field(text: str, words: Words, field: str, verb: str, today: date, talk:
     if (verb in ("add", "give") or keys[:1] == ["of"]) and field in ("due", "priority"):  # "add a due date of friday to X"
         for place in range(len(keys) - 1, 0, -1):
             if keys[place] in ("to", "for", "on") and place + 1 < len(keys) and place > start:
-                value = _value(text, words[start:place], field, today)
+                value = value_of(text, words[start:place], field, today)
                 if value is not None:
                     return changing("update", text, words[place + 1 :], today, talk, ((field, value),))
     for place in range(len(keys) - 1, start, -1):
@@ -207,7 +193,7 @@ def _of_field(text: str, words: Words, field: str, verb: str, today: date, talk:
         after = place if words[place - 1].stop == ":" else place + 1
         if field in ("title", "description") and after < len(words) and not _first_to(words, place, start):
             continue
-        value = _value(text, words[after:], field, today)
+        value = value_of(text, words[after:], field, today)
         if value is not None:
             return changing("update", text, words[start:place], today, talk, ((field, value),))
     return _gap(text, words[start:], field, verb, today, talk)
@@ -221,7 +207,7 @@ def _first_to(words: Words, place: int, start: int) -> bool:
 
 
 def _valued(text: str, target: Words, words: Words, field: str, verb: str, today: date, talk: Conversation) -> list[Wish | Missing]:
-    """ "X's priority to high"."""
+    """Such as "X's priority to high"."""
     rest = list(words)
     if rest and rest[0].key == "from":
         to = next((i for i, word in enumerate(rest) if word.key == "to"), None)
@@ -230,8 +216,8 @@ def _valued(text: str, target: Words, words: Words, field: str, verb: str, today
         del rest[0]
     if verb in _CLEARING and not rest:
         return changing("update", text, target, today, talk, ((field, None if field == "due" else "" if field == "description" else "Medium"),))
-    value = _value(text, rest, field, today)
-    if value is not None or (field == "due" and _none(keys_of(rest))):
+    value = value_of(text, rest, field, today)
+    if value is not None or (field == "due" and no_day(keys_of(rest))):
         return changing("update", text, target, today, talk, ((field, value),))
     return _gap(text, target, field, verb, today, talk)
 
@@ -242,7 +228,7 @@ def _gap(text: str, target: Words, field: str, verb: str, today: date, talk: Con
         return changing("update", text, target, today, talk, (("priority", _DEFAULT_LEVEL[verb]),))
     if field == "due":
         for start in range(1, len(target)):
-            if _NOT_DUE.at(keys_of(target), start) is not None:
+            if NOT_DUE.at(keys_of(target), start) is not None:
                 return changing("update", text, target[:start], today, talk, (("due", None),))
     meant = target_of(text, target, today, talk)
     named = meant if isinstance(meant, (Named, Every)) else None
@@ -251,42 +237,8 @@ def _gap(text: str, target: Words, field: str, verb: str, today: date, talk: Con
     )
 
 
-def _none(keys: Sequence[str]) -> bool:
-    return (found := _NOT_DUE.at(keys)) is not None and found[0] == len(keys)
-
-
-def _value(text: str, words: Words, field: str, today: date) -> str | None:
-    rest = list(words)
-    while rest and not rest[0].quoted and rest[0].key in ("to", "as", "of", "is", "be", "by", "on", "for", "=", "the", "a") and len(rest) > 1:
-        if field in ("title", "description") and rest[0].key not in ("to", "as", "="):
-            break
-        if rest[0].key in ("the", "a") and field == "due":
-            break
-        del rest[0]
-    keys = keys_of(rest)
-    if not rest:
-        return None
-    if field == "due":
-        day = day_at(keys, 0, today) or holiday_at(keys, 0, today)
-        return day[1].isoformat() if day is not None and day[0] == len(keys) else None
-    if field == "priority":
-        level = level_of(keys)
-        return level
-    return phrase(text, rest)
-
-
-def level_of(keys: Sequence[str]) -> str | None:
-    """The priority that the words say, where they say nothing else."""
-    kept = [key for key in keys if key not in ("priority", "prio", "very", "very", "really", "a", "as", "to", "level", "importance")]
-    kept = [near(key, ("high", "medium", "low", "urgent", "normal")) or key for key in kept]
-    if kept == ["important"]:
-        return "High"
-    found = LEVEL.at(kept)
-    return found[1] if found is not None and found[0] == len(kept) else "Low" if kept in (["not", "important"], ["not", "urgent"], ["unimportant"]) else None
-
-
 def _by_value(text: str, words: Words, verb: str, today: date, talk: Conversation) -> list[Wish | Missing]:
-    """ "make X high priority", "move X to friday", "rename X to Y"."""
+    """Such as "make X high priority", "move X to friday", "rename X to Y"."""
     fields, rest = values_of(text, words, today, retitling=verb in ("rename", "retitle", "reword", "call"))
     if fields and rest and not (verb in _RETITLING and _looks_renamed(rest)):
         return changing("update", text, rest, today, talk, fields)
@@ -313,47 +265,6 @@ def _by_value(text: str, words: Words, verb: str, today: date, talk: Conversatio
 
 def _looks_renamed(rest: Words) -> bool:
     return sum(word.quoted for word in rest) > 1
-
-
-def values_of(text: str, words: Words, today: date, *, retitling: bool = False) -> tuple[Fields, list[Word]]:
-    """The priority and the day that stand at the end of the words, and the words before."""
-    if retitling:
-        return (), list(words)
-    keys = keys_of(words)
-    for start in range(1, len(keys)):
-        if (
-            (found := _NOT_DUE.at(keys, start)) is not None
-            and start + found[0] == len(keys)
-            and ("due" in keys[start:] or "date" in keys[start:] or "deadline" in keys[start:])
-        ):
-            return (("due", None),), _stem(words[:start])
-    asides = asides_of(text, words, today, leading=False)
-    fields: list[tuple[str, str | None]] = []
-    rest = asides.words
-    if asides.due is not None:
-        fields.append(("due", asides.due.isoformat()))
-    if asides.priority is not None:
-        fields.append(("priority", asides.priority))
-    elif (found := _level_at_end(keys_of(rest))) is not None:
-        fields.append(("priority", found[1]))
-        rest = rest[: found[0]]
-    return tuple(fields), _stem(rest) if fields else list(words)
-
-
-def _level_at_end(keys: Sequence[str]) -> tuple[int, str] | None:
-    for count in (3, 2, 1):
-        if len(keys) > count and (level := level_of(keys[-count:])) is not None:
-            return len(keys) - count, level
-    return None
-
-
-def _stem(words: Words) -> list[Word]:
-    kept = list(words)
-    while len(kept) > 1 and not kept[-1].quoted and kept[-1].key in _VALUE_ENDS:
-        kept.pop()
-    while len(kept) > 1 and not kept[0].quoted and kept[0].key in ("back", "up", "forward", "out", "to"):
-        kept.pop(0)
-    return kept
 
 
 def _renamed(words: Words, verb: str) -> tuple[int, int] | None:

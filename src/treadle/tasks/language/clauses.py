@@ -11,15 +11,16 @@ from itertools import pairwise
 
 import msgspec
 
+from treadle.tasks.language.phrases import known
 from treadle.tasks.language.verbs import ACTIONS, Head, head_at, opened
 from treadle.tasks.language.wording import Word, Words, keys_of
 
-_JOINS = frozenset(["and", "then", "also", "but", "plus", "&", "afterwards"])
-_STRONG_JOINS = frozenset(["then", "also", "plus", "afterwards"])
-_ABOUT_TASKS = frozenset(["task", "tasks", "todo", "todos", "it", "that", "this", "them", "list", "item", "items", "number", "one", "reminder"])
-_LIST_WORDS = frozenset(["me", "my", "all", "the", "tasks", "todos", "list", "everything", "open", "completed", "done", "overdue", "what", "is", "due"])
-_STRONG_IN_TITLES = frozenset(["delete", "remove", "mark", "rename", "undo", "complete"])
-_DONE = frozenset(["done", "complete", "completed", "finished"])
+_JOINS = known("and then also but plus & afterwards")
+_STRONG_JOINS = known("then also plus afterwards")
+_ABOUT_TASKS = known("""task tasks todo todos it that this them list item items number one reminder""")
+_LIST_WORDS = known("""me my all the tasks todos list everything open completed done overdue what is due""")
+_STRONG_IN_TITLES = known("delete remove mark rename undo complete")
+_DONE = known("done complete completed finished")
 MOST = 40
 """Clauses that are read; a message has no more than ten things that can be done at once."""
 
@@ -63,7 +64,7 @@ def _begins(words: Words, keys: Sequence[str], start: int, place: int, head: Hea
         return None
     at = opened(keys, place + (keys[place] in _JOINS))
     following = head_at(keys, at)
-    if following is None or at + (following.words == 1 and not following.kind == "undo") >= len(keys) + (following.first == "undo"):
+    if following is None or at + (following.words == 1 and following.kind != "undo") >= len(keys) + (following.first == "undo"):
         return None
     if not adding:
         return at if _after_other(words, keys, at, following, head) else None
@@ -98,7 +99,7 @@ def _within_title(keys: Sequence[str], start: int, place: int, at: int, followin
 
 
 def _infinitive(keys: Sequence[str]) -> bool:
-    """ "a task to call mum", but not "milk to my list"."""
+    """Such as "a task to call mum", but not "milk to my list"."""
     return any(one == "to" and other not in ("my", "the", "our", "list", "todo") for one, other in pairwise(keys))
 
 

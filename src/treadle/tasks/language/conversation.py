@@ -15,7 +15,7 @@ Speech: TypeAlias = tuple[Literal["user", "assistant"], str]
 
 _ROW = re.compile(r"\s{0,4}(\d{1,4})[.)]\s+[☐✓☑✔✅□▢]\s*(.*)")
 _DETAILS = re.compile(r"\s+\((?:High|Medium|Low|due|overdue|no due)[^()]{0,120}\)\s*$", re.IGNORECASE)
-_DASHED = re.compile(r"\s+[—–·|-]\s+(?:High|Medium|Low|due|overdue)\b[^—–|]{0,80}$")
+_DASHED = re.compile(r"\s+[—\u2013·|-]\s+(?:High|Medium|Low|due|overdue)\b[^—\u2013|]{0,80}$")
 _ADDED = re.compile(r"Got it! Added '(.*)' to your list", re.DOTALL)
 _SPOKEN = (
     _ADDED,
@@ -27,7 +27,7 @@ _SPOKEN = (
 _AMBIGUOUS = re.compile(r"I found multiple tasks about '(.*)'\. Which one: (.*)\?", re.DOTALL)
 _NOT_FOUND = re.compile(r"I couldn't find a task about '(.*)' in your list", re.DOTALL)
 _UNCLEAR = re.compile(r"Could you provide more details about (.*)\?", re.DOTALL)
-_BETWEEN = re.compile(r"['\"”’]\s*(?:,\s*(?:or\s+|and\s+)?|\s+or\s+|\n)\s*(?:\(?\d{1,3}[.):]\s*)?['\"“‘]")
+_BETWEEN = re.compile(r"['\"”\u2019]\s*(?:,\s*(?:or\s+|and\s+)?|\s+or\s+|\n)\s*(?:\(?\d{1,3}[.):]\s*)?['\"“\u2018]")
 _READ = 60
 """Messages looked back at."""
 
@@ -103,4 +103,4 @@ def _bare(title: str) -> str:
 
 def _options(text: str) -> tuple[str, ...]:
     rows = rows_of(text) or [piece for line in text.split("\n") for piece in _BETWEEN.split(line)]
-    return tuple(option for row in rows if (option := _bare(row.strip().strip("'\"“”‘’ "))))
+    return tuple(option[:300] for row in rows[:20] if (option := _bare(row.strip().strip("'\"“”\u2018\u2019 "))))

@@ -12,7 +12,7 @@ from collections.abc import Callable, Sequence
 from datetime import date, timedelta
 from typing import TypeAlias
 
-from treadle.tasks.language.phrases import Phrases
+from treadle.tasks.language.phrases import Phrases, known
 from treadle.tasks.language.spelling import near
 
 Keys = Sequence[str]
@@ -25,7 +25,29 @@ _WEEKDAY = {name: i for i, name in enumerate(WEEKDAYS)} | {
 }
 _MONTHS = ("january", "february", "march", "april", "may", "june", "july", "august", "september", "october", "november", "december")
 _MONTH = {name: i for i, name in enumerate(_MONTHS, 1)} | {name[:3]: i for i, name in enumerate(_MONTHS, 1)} | {"sept": 9}
-_ONES = ["zero", "one", "two", "three", "four", "five", "six", "seven", "eight", "nine", "ten", "eleven", "twelve", "thirteen", "fourteen", "fifteen", "sixteen", "seventeen", "eighteen", "nineteen", "twenty"]
+_ONES = [
+    "zero",
+    "one",
+    "two",
+    "three",
+    "four",
+    "five",
+    "six",
+    "seven",
+    "eight",
+    "nine",
+    "ten",
+    "eleven",
+    "twelve",
+    "thirteen",
+    "fourteen",
+    "fifteen",
+    "sixteen",
+    "seventeen",
+    "eighteen",
+    "nineteen",
+    "twenty",
+]
 NUMBERS = {name: i for i, name in enumerate(_ONES)} | {"a": 1, "an": 1, "couple": 2, "few": 3, "thirty": 30}
 _UNITS = {"day": 1, "days": 1, "night": 1, "nights": 1, "week": 7, "weeks": 7, "wk": 7, "wks": 7, "fortnight": 14, "fortnights": 14}
 _MONTHLY = {"month": 1, "months": 1, "year": 12, "years": 12}
@@ -61,7 +83,7 @@ _DAY = re.compile(r"(\d{1,2})(?:st|nd|rd|th)?")
 _ORDINAL_DAY = re.compile(r"(\d{1,2})(?:st|nd|rd|th)")
 _YEAR = re.compile(r"(?:19|20)\d\d")
 _SHORT_SPAN = re.compile(r"(\d{1,3})(d|w|wk|wks|days?|weeks?|months?)")
-_PARTS_OF_DAY = frozenset(["morning", "afternoon", "evening", "night", "noon"])
+_PARTS_OF_DAY = known("morning afternoon evening night noon")
 _NUMBER = re.compile(r"\d{1,4}")
 
 
@@ -153,7 +175,7 @@ def _relative(keys: Keys, today: date) -> Found | None:
 
 
 def _span(keys: Keys, today: date) -> Found | None:
-    """ "in 2 weeks", "2 weeks from now", "a week from friday", "within 3 days", "3 days later"."""
+    """Such as "in 2 weeks", "2 weeks from now", "a week from friday", "within 3 days", "3 days later"."""
     within = keys[0] in ("in", "within")
     read = _amount(keys, 1 if within else 0)
     if read is None:
@@ -187,7 +209,7 @@ def _amount(keys: Keys, place: int) -> tuple[int, Callable[[date], date]] | None
 
 
 def _end_of(keys: Keys, today: date) -> Found | None:
-    """ "end of the week", "end of next month"; the week ends on its Friday, at the weekend on its Sunday."""
+    """Such as "end of the week", "end of next month"; the week ends on its Friday, at the weekend on its Sunday."""
     if keys[0] in ("eow", "eom", "eoy"):
         return 1, _last_day({"eow": "week", "eom": "month", "eoy": "year"}[keys[0]], today)
     place = 1 if keys[0] == "the" else 0
@@ -221,7 +243,7 @@ def _next(unit: str, today: date) -> date:
 
 
 def _named(keys: Keys, today: date) -> Found | None:
-    """ "friday", "this friday", "next friday", "friday next week", "next week", "the weekend"."""
+    """Such as "friday", "this friday", "next friday", "friday next week", "next week", "the weekend"."""
     word = keys[0]
     place = 1 if word in ("next", "this", "coming", "following", "the", "upcoming") else 0
     if word == "the" and place < len(keys) and keys[place] in ("next", "coming", "following", "upcoming"):
@@ -259,7 +281,7 @@ def _of_weekday(keys: Keys, place: int, weekday: int, today: date) -> Found | No
 
 
 def _explicit(keys: Keys, today: date) -> Found | None:
-    """ "2026-12-01", "12/24", "24.12.", "dec 1st 2026", "1 december", "the 5th"."""
+    """Such as "2026-12-01", "12/24", "24.12.", "dec 1st 2026", "1 december", "the 5th"."""
     if not keys:
         return None
     if (iso := _ISO.fullmatch(keys[0])) is not None:

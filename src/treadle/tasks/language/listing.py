@@ -12,7 +12,7 @@ import msgspec
 
 from treadle.tasks.language.asides import LEVELS
 from treadle.tasks.language.periods import period_at
-from treadle.tasks.language.phrases import Phrases
+from treadle.tasks.language.phrases import Phrases, known
 from treadle.tasks.language.spelling import near
 from treadle.tasks.language.wishes import Filter
 from treadle.tasks.language.wording import Words, keys_of, phrase
@@ -63,8 +63,12 @@ _ABOUT = Phrases.plain(
         "to do with",
     ]
 )
-_NOTHING = frozenset(
-    ["the", "my", "all", "of", "a", "an", "any", "every", "each", "everything", "entire", "whole", "complete-list", "task", "tasks", "todo", "todos", "to-do", "to-dos", "list", "lists", "item", "items", "thing", "things", "that", "which", "are", "is", "i", "me", "have", "has", "do", "we", "us", "our", "in", "on", "for", "to", "with", "so", "far", "please", "there", "these", "those", "them", "due", "coming", "up", "currently", "now", "right", "got", "stuff", "what", "whats", "which's", "only", "just", "out", "how", "many", "be", "see", "go", "ahead", "still", "at", "a's", "and", "show", "give", "view", "need", "pls", "current", "reminders", "reminder", "entries", "entry", "agenda", "schedule", "plate", "full", "marked", "status", "one", "ones", "as", "where", "whose", "by", "their", "day", "work", "do?", "anything", "else", "can", "you", "let", "look", "at", "overview", "summary", "happening", "next", "does", "need", "should", "attention", "needs", "its", "from", "off", "thats", "whatever"]
+_NOTHING = known(
+    """the my all of a an any every each everything entire whole complete-list task tasks todo todos to-do to-dos list lists item items thing
+    things that which are is i me have has do we us our in on for to with so far please there these those them due coming up currently now right
+    got stuff what whats which's only just out how many be see go ahead still at a's and show give view need pls current reminders reminder
+    entries entry agenda schedule plate full marked status one ones as where whose by their day work do? anything else can you let look at
+    overview summary happening next does need should attention needs its from off thats whatever"""
 ) - {"work", "next", "attention", "complete-list"}
 _NOUN_WORDS = ("task", "tasks", "todos", "items", "all", "any", "everything")
 _NOUNS = ("task", "tasks", "todos", "items")

@@ -92,7 +92,7 @@ def _named(name: str, today: date) -> tuple[date, date]:
 
 
 def _ahead(words: Sequence[str], place: int, today: date) -> tuple[int, str] | None:
-    """ "the next 3 days", "the next two weeks"."""
+    """Such as "the next 3 days", "the next two weeks"."""
     start = place
     if place < len(words) and words[place] == "the":
         place += 1

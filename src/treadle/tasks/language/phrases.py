@@ -13,6 +13,11 @@ T = TypeVar("T")
 Keys = Sequence[str]
 
 
+def known(words: str) -> frozenset[str]:
+    """The words of a text, as a set."""
+    return frozenset(words.split())
+
+
 def spelled(pattern: str) -> list[tuple[str, ...]]:
     """Every row of words that the pattern stands for."""
     choices: list[list[str]] = []

@@ -8,16 +8,16 @@ from __future__ import annotations
 from datetime import date
 
 from treadle.tasks.language.listing import filter_of
-from treadle.tasks.language.phrases import Phrases
+from treadle.tasks.language.phrases import Phrases, known
 from treadle.tasks.language.spelling import near
 from treadle.tasks.language.verbs import Head
 from treadle.tasks.language.wishes import Filter, Missing, Show, Wish
 from treadle.tasks.language.wording import Words, keys_of, phrase
 
-_NOUNS = frozenset(["tasks", "task", "todo", "todos", "to-do", "to-dos", "list", "lists", "items", "agenda", "plate", "everything", "all", "reminders", "schedule", "one", "ones", "overview"])
+_NOUNS = known("""tasks task todo todos to-do to-dos list lists items agenda plate everything all reminders schedule one ones overview""")
 _PLURALS = ("tasks", "todos", "items", "reminders")
-_ASKING = frozenset(["what", "whats", "which", "whatre", "do", "is", "are", "any", "anything", "how", "whens", "when", "wheres", "where"])
-_SURE = frozenset(["show", "list", "display"])
+_ASKING = known("""what whats which whatre do is are any anything how whens when wheres where""")
+_SURE = known("show list display")
 _BEFORE = Phrases.plain(
     [
         "for? a|an|any|all|the|my? task|tasks|todo|todos|items",
@@ -60,7 +60,7 @@ def asked_for(text: str, words: Words, head: Head | None, today: date, *, questi
 
 
 def _about_me(keys: list[str]) -> bool:
-    """ "what do i have", "what's up next": about the list without naming it."""
+    """Such as "what do i have", "what's up next": about the list without naming it."""
     return keys[0] in ("what", "whats", "anything") and any(key in ("i", "me", "my", "left", "next", "due") for key in keys[1:]) and len(keys) < 9
 
 

@@ -5,7 +5,7 @@ Entry: `said_alone`, `HELP`.
 
 from __future__ import annotations
 
-from treadle.tasks.language.phrases import Phrases
+from treadle.tasks.language.phrases import Phrases, known
 from treadle.tasks.language.wishes import Say
 
 HELP = Say(
@@ -106,7 +106,7 @@ _ALONE = Phrases(
         "?|??": HELP,
     }
 )
-_OPENERS = frozenset(["ok", "okay", "hey", "hi", "hello", "please", "so", "well", "oh", "um", "no", "yes", "and", "thanks"])
+_OPENERS = known("""ok okay hey hi hello please so well oh um no yes and thanks""")
 
 
 def said_alone(keys: list[str]) -> Say | None:

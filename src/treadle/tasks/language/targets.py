@@ -12,7 +12,7 @@ from datetime import date
 from treadle.tasks.language.conversation import Conversation
 from treadle.tasks.language.dates import number_at
 from treadle.tasks.language.listing import filter_of
-from treadle.tasks.language.phrases import Phrases
+from treadle.tasks.language.phrases import Phrases, known
 from treadle.tasks.language.wishes import Every, Filter, Missing, Named, Target
 from treadle.tasks.language.wording import Word, Words, keys_of, phrase
 
@@ -60,11 +60,11 @@ _ORDINALS = {
 }
 _NUMBER_WORDS = ["one", "two", "three", "four", "five", "six", "seven", "eight", "nine", "ten"]
 _HASH = re.compile(r"#?(\d{1,4})(?:st|nd|rd|th)?\.?")
-_COUNTERS = frozenset(["number", "no", "nr", "num", "task", "item", "option", "#", "tasks", "numbers", "items", "todo", "entry"])
+_COUNTERS = known("""number no nr num task item option # tasks numbers items todo entry""")
 _ALL = Phrases.plain(
     ["all|every|everything|each|entire", "the? whole|entire|full|complete list", "my|the? list|tasks|todos", "my|the? to-do|todo|task list", "the? rest"]
 )
-_EXCEPT = frozenset(["except", "but", "besides", "excluding", "unless", "without", "apart"])
+_EXCEPT = known("except but besides excluding unless without apart")
 _OR_COUNT = re.compile(r"\d{1,3}")
 TASK = Missing("which task you mean", "task")
 
@@ -171,7 +171,7 @@ def _numbered(numbers: Sequence[int], talk: Conversation) -> Named | tuple[Named
 
 
 def _every(text: str, words: Words, today: date) -> Every | Missing | None:
-    """ "all open tasks", "everything due today", "my overdue tasks"."""
+    """Such as "all open tasks", "everything due today", "my overdue tasks"."""
     keys = keys_of(words)
     if not keys:
         return None

@@ -17,6 +17,7 @@ from treadle.tasks.language.changing import REOPEN, changed, completed, deleted,
 from treadle.tasks.language.clauses import Clause, clauses_of
 from treadle.tasks.language.conversation import Conversation, Speech
 from treadle.tasks.language.dates import day_at
+from treadle.tasks.language.phrases import known
 from treadle.tasks.language.questions import asked_for, looked_for
 from treadle.tasks.language.talk import HELP, NO_REOPENING, NOTHING_CHANGED, said_alone
 from treadle.tasks.language.verbs import ACTIONS, Head, closed, head_at, opened
@@ -25,11 +26,14 @@ from treadle.tasks.language.wording import Word, Words, keys_of, words_of
 
 CHARS_MOST = 10_000
 CALLS_MOST = 10
+ASKED_CHARS = 1000
+"""Of a message that a question was asked about; what was longer is said anew."""
 _NOTHING_MEANT = Missing("what you would like to do", "any")
-_REOPENING = frozenset(["uncheck", "untick", "reopen", "uncomplete", "unmark", "unfinish"])
-_NEGATIONS = frozenset(["dont", "not", "never", "didnt", "havent", "hasnt", "wont", "cannot", "cant", "shouldnt"])
-_UNDO = frozenset(
-    ["it", "that", "this", "last", "change", "action", "one", "the", "my", "thing", "please", "change:", "previous", "everything", "again", "back", "what", "you", "i", "just", "did", "latest", "operation", "command", "step", "was", "deletion", "and", "to"]
+_REOPENING = known("uncheck untick reopen uncomplete unmark unfinish")
+_NEGATIONS = known("dont not never didnt havent hasnt wont cannot cant shouldnt")
+_UNDO = known(
+    """it that this last change action one the my thing please change: previous everything again back what you i just did latest operation command
+    step was deletion and to"""
 )
 
 
@@ -49,7 +53,7 @@ def understood(text: str, today: date, *, said: Sequence[Speech] = ()) -> Unders
 
 def _again(talk: Conversation, today: date) -> tuple[Wish | Missing, ...]:
     """What the message wished that the question answered."""
-    if not talk.before:
+    if not talk.before or len(talk.before) > ASKED_CHARS:
         return ()
     earlier = Conversation.of(talk.earlier)
     words = words_of(talk.before)
@@ -124,7 +128,7 @@ def _read(text: str, clause: Clause, today: date, talk: Conversation) -> list[Wi
 
 
 def _day_last(words: Words, today: date) -> list[Word]:
-    """ "Tomorrow I need to call mum", "high priority: call mum": what is said ahead of the command is put behind it."""
+    """Such as "Tomorrow I need to call mum", "high priority: call mum": what is said ahead of the command is put behind it."""
     keys = keys_of(words[:16])
     skipped = 1 if keys[0] in ("on", "by", "for", "before", "due") else 0
     day = day_at(keys, skipped, today) if head_at(keys, 0) is None else None
@@ -149,10 +153,9 @@ def _negated(keys: Sequence[str], head: Head | None) -> bool:
         return False
     first = keys[:4]
     no = next((i for i, key in enumerate(first) if key in _NEGATIONS or (key == "no" and i == 0 and len(keys) > 1)), None)
-    if (
-        no is None
-        or (keys[0] in ("what", "whats", "which", "show", "list", "mark", "is", "are", "any", "anything", "do", "tasks", "how", "find", "everything")
-        and keys[:2] != ["do", "not"])
+    if no is None or (
+        keys[0] in ("what", "whats", "which", "show", "list", "mark", "is", "are", "any", "anything", "do", "tasks", "how", "find", "everything")
+        and keys[:2] != ["do", "not"]
     ):
         return False
     return (
@@ -212,7 +215,7 @@ def _noun_words(words: Words, head: Head) -> list[Word]:
 
 
 def _is_field(keys: Sequence[str]) -> bool:
-    """ "add a note to X", "add a due date": a field of a task that is there."""
+    """Such as "add a note to X", "add a due date": a field of a task that is there."""
     start = 1 if keys[:1] in (["a"], ["the"], ["an"]) else 0
     field = keys[start : start + 2]
     linked = any(key in ("to", "for", "of", "on") for key in keys[start + 1 :])
@@ -274,7 +277,7 @@ _PAST = {
 
 
 def _past(text: str, words: Words, today: date, talk: Conversation) -> list[Wish | Missing] | None:
-    """ "I paid the rent" says that "pay the rent" is done."""
+    """Such as "I paid the rent" says that "pay the rent" is done."""
     keys = keys_of(words)
     place = 0
     while place < len(keys) and keys[place] in ("i", "ive", "have", "just", "already", "we", "weve", "now", "finally"):

@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Literal, NamedTuple, TypeAlias
 
-from treadle.tasks.language.phrases import Phrases
+from treadle.tasks.language.phrases import Phrases, known
 from treadle.tasks.language.spelling import near
 
 Keys = Sequence[str]
@@ -74,8 +74,11 @@ _MENDED = (
 )
 _TYPED = {"ad": "add", "addd": "add", "adda": "add", "dad": "add", "aad": "add", "asd": "add", "dd": "add", "udno": "undo", "lst": "list", "lis": "list"}
 _TYPED |= {"shw": "show", "sho": "show", "hsow": "show", "rm": "remove", "del": "delete", "serach": "search", "udpate": "update", "mrak": "mark"}
-_OTHER = frozenset(
-    ["compete", "mask", "made", "make", "last", "lost", "lift", "line", "fine", "mind", "bind", "kind", "stove", "prove", "love", "move", "care", "caste", "chance", "charge", "hello", "hallo", "hey", "clean", "clever", "black", "park", "lark", "dark", "rename", "market", "marc", "march", "marks", "shop", "short", "shot", "slow", "snow", "shoe", "than", "that", "then", "there", "wait", "want", "whit", "like", "live", "chew", "chick", "cheek", "cheap", "feel", "fill", "film", "fish", "fire", "research", "fetch", "watch", "catch", "match", "deletes", "lists", "shows", "finds", "checked", "cheque", "clears", "mile", "mover", "moved", "moves", "reminder", "reminders", "creates", "created"]
+_OTHER = known(
+    """compete mask made make last lost lift line fine mind bind kind stove prove love move care caste chance charge hello hallo hey clean clever
+    black park lark dark rename market marc march marks shop short shot slow snow shoe than that then there wait want whit like live chew chick
+    cheek cheap feel fill film fish fire research fetch watch catch match deletes lists shows finds checked cheque clears mile mover moved moves
+    reminder reminders creates created"""
 )
 _POLITE = Phrases.plain(
     [
@@ -123,6 +126,10 @@ _AFTER = Phrases.plain(
 )
 
 
+_COURTESIES = 12
+"""So many are passed over in a row; a text of nothing else is no command."""
+
+
 class Head(NamedTuple):
     words: int
     kind: Kind
@@ -150,7 +157,9 @@ def head_at(keys: Keys, place: int) -> Head | None:
 
 def opened(keys: Keys, place: int = 0) -> int:
     """Where the command begins behind courtesies and connectors; `place` itself where there are none."""
-    while (found := _POLITE.at(keys, place)) is not None:
+    for _ in range(_COURTESIES):
+        if (found := _POLITE.at(keys, place)) is None:
+            break
         if keys[place] in ("dont", "do"):
             break
         if keys[place] in ("i", "id") and (own := head_at(keys, place)) is not None and head_at(keys, place + found[0]) is None and own.sure:
@@ -167,7 +176,20 @@ def closed(keys: Keys) -> int:
     return end
 
 
-ACTIONS = frozenset(
-    ["accept", "achieve", "act", "adjust", "analyse", "analyze", "answer", "apologize", "apply", "approve", "arrange", "ask", "assemble", "assign", "attend", "audit", "back", "backup", "bake", "bathe", "be", "begin", "book", "borrow", "bring", "brush", "build", "buy", "calculate", "call", "charge", "chat", "check", "choose", "clean", "climb", "coach", "collect", "color", "comment", "compare", "compile", "complain", "compose", "configure", "confirm", "congratulate", "connect", "contact", "cook", "copy", "correct", "cut", "dance", "debug", "decide", "decorate", "defrost", "deliver", "deploy", "deposit", "design", "develop", "dial", "discuss", "do", "donate", "donate", "download", "draft", "draw", "drink", "drive", "drop", "dust", "eat", "email", "empty", "enroll", "eat", "exchange", "exercise", "explain", "explore", "export", "feed", "fetch", "figure", "file", "fill", "film", "finalise", "finalize", "finish", "fix", "fly", "fold", "follow", "format", "fund", "gather", "get", "give", "go", "grab", "grade", "greet", "groom", "grow", "hang", "harvest", "hire", "hoover", "implement", "improve", "inform", "inspect", "install", "insure", "interview", "investigate", "invite", "invoice", "iron", "join", "jog", "keep", "kiss", "knit", "label", "laminate", "learn", "lend", "level", "lift", "listen", "load", "lock", "look", "mail", "make", "measure", "medidate", "meditate", "meet", "mend", "merge", "message", "migrate", "mix", "mop", "mow", "negotiate", "notify", "oil", "open", "order", "organise", "organize", "pack", "paint", "pay", "peel", "phone", "pick", "ping", "plan", "plant", "play", "polish", "post", "practice", "practise", "praise", "prepare", "present", "print", "process", "proofread", "propose", "prune", "publish", "pump", "purchase", "push", "put", "quit", "rake", "read", "rebook", "recharge", "recycle", "refactor", "refill", "refresh", "refund", "register", "rehearse", "relax", "release", "renew", "rent", "repair", "repay", "replace", "reply", "report", "repot", "request", "research", "reserve", "reset", "respond", "return", "review", "revise", "rewrite", "ride", "ring", "rinse", "run", "save", "scan", "schedule", "scrub", "seal", "sell", "send", "sew", "shampoo", "shop", "shovel", "shred", "sign", "sing", "sketch", "skype", "sleep", "solve", "sort", "speak", "start", "steam", "stop", "store", "stretch", "study", "submit", "subscribe", "sweep", "swim", "switch", "tailor", "take", "talk", "teach", "tell", "test", "text", "thank", "throw", "tidy", "trade", "train", "translate", "travel", "treat", "trim", "try", "tune", "turn", "type", "unpack", "unsubscribe", "update", "upgrade", "upload", "use", "vacuum", "verify", "visit", "vote", "wake", "walk", "wash", "watch", "water", "weed", "weigh", "wipe", "work", "wrap", "write"]
+ACTIONS = known(
+    """accept achieve act adjust analyse analyze answer apologize apply approve arrange ask assemble assign attend audit back backup bake bathe be
+    begin book borrow bring brush build buy calculate call charge chat check choose clean climb coach collect color comment compare compile
+    complain compose configure confirm congratulate connect contact cook copy correct cut dance debug decide decorate defrost deliver deploy
+    deposit design develop dial discuss do donate donate download draft draw drink drive drop dust eat email empty enroll eat exchange exercise
+    explain explore export feed fetch figure file fill film finalise finalize finish fix fly fold follow format fund gather get give go grab
+    grade greet groom grow hang harvest hire hoover implement improve inform inspect install insure interview investigate invite invoice iron
+    join jog keep kiss knit label laminate learn lend level lift listen load lock look mail make measure medidate meditate meet mend merge
+    message migrate mix mop mow negotiate notify oil open order organise organize pack paint pay peel phone pick ping plan plant play polish
+    post practice practise praise prepare present print process proofread propose prune publish pump purchase push put quit rake read rebook
+    recharge recycle refactor refill refresh refund register rehearse relax release renew rent repair repay replace reply report repot request
+    research reserve reset respond return review revise rewrite ride ring rinse run save scan schedule scrub seal sell send sew shampoo shop
+    shovel shred sign sing sketch skype sleep solve sort speak start steam stop store stretch study submit subscribe sweep swim switch tailor
+    take talk teach tell test text thank throw tidy trade train translate travel treat trim try tune turn type unpack unsubscribe update upgrade
+    upload use vacuum verify visit vote wake walk wash watch water weed weigh wipe work wrap write"""
 )
 """Verbs with which people begin what is to be done."""

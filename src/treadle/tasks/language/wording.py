@@ -10,16 +10,18 @@ import unicodedata
 from collections.abc import Sequence
 from typing import NamedTuple
 
+from treadle.tasks.language.phrases import known
+
 QUOTED = '"'
 """The key of every quoted text."""
-_PAIRS = {'"': '"', "“": "”", "„": "“”", "«": "»", "‘": "’", "'": "'", "`": "`"}
-_INNER = ("'", "‘")
+_PAIRS = {'"': '"', "“": "”", "„": "“”", "«": "»", "\u2018": "\u2019", "'": "'", "`": "`"}
+_INNER = ("'", "\u2018")
 """May be an apostrophe: they open before a word and close after one."""
-_APOSTROPHES = str.maketrans("", "", "'’‘`´ʼ")
-_LEADING = "([{<*•·–—→>~¿¡"
+_APOSTROPHES = str.maketrans("", "", "'\u2019\u2018`\u00b4\u02bc")
+_LEADING = "([{<*•·\u2013—→>~¿¡"
 _TRAILING = ",;.!?:)]}>…*~。,、"
 _STOPS = {",": ",", "、": ",", ":": ":", "?": "?", ";": "\n", ".": ".", "!": ".", "…": ".", "。": "."}
-_SHORT = frozenset(["dr", "mr", "mrs", "ms", "st", "vs", "eg", "ie", "approx", "jan", "feb", "mar", "apr", "jun", "jul", "aug", "sep", "sept", "oct", "nov", "dec", "prof", "inc", "ltd", "no", "nr"])
+_SHORT = known("""dr mr mrs ms st vs eg ie approx jan feb mar apr jun jul aug sep sept oct nov dec prof inc ltd no nr""")
 _RUN = re.compile(r"\S+")
 _JOINED = re.compile(r"[^,;]+[,;]?")
 _COLON = re.compile(r"(?i)(todo|to-do|tasks?|add|new|reminder|note|notes|description|due|priority|title):(?=[^\s:/])")
