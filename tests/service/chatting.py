@@ -37,7 +37,7 @@ KEY = b"k" * 32
 
 
 class ObedientModel:
-    """`add X, Y` adds tasks, `list` lists; `say N` says N sentences; `wait` waits to be let go; `hang` never answers; `break` fails."""
+    """`add X, Y` adds tasks, `list` lists; `ask X` calls an agent; `say N` says N sentences; `wait` waits to be let go; `hang` never answers; `break` fails."""
 
     def __init__(self) -> None:
         self.waits = anyio.Event()
@@ -68,6 +68,8 @@ class ObedientModel:
                 calls = [("list_tasks", {})]
             case ["use", name]:
                 calls = [(name, {})]
+            case ["ask", name]:
+                calls = [(name, {"prompt": "hello"})]
             case ["wait", *_]:
                 self.waits.set()
                 await self.go.wait()

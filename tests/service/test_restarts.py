@@ -1,0 +1,168 @@
+"""A service that dies or closes in the middle loses nothing: the reply comes, and what was done is done once."""
+
+from __future__ import annotations
+
+import os
+import signal
+import socket
+import sqlite3
+import subprocess
+import sys
+from collections.abc import AsyncIterator, Iterator
+from contextlib import asynccontextmanager, closing, contextmanager
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import anyio
+import httpx2
+import pytest
+from sqlmodel import Session
+
+from tests.service.chatting import Person, service_in, serving, signed_in
+from treadle.database.scope import Identity, Scope
+from treadle.service.conversation_store import ConversationStore
+from treadle.types import Limits, new_id
+
+pytestmark = pytest.mark.anyio
+TROUBLE = "I'm having a bit of trouble right now. Please try again."
+ADDED = "Got it! Added 'Buy milk' to your list. Anything else?"
+
+
+def free_port() -> int:
+    with socket.create_server(("127.0.0.1", 0)) as listening:
+        return listening.getsockname()[1]
+
+
+@contextmanager
+def process(folder: Path, port: int, **environment: str) -> Iterator[subprocess.Popen[bytes]]:
+    """The server in one of its own."""
+    env = {**os.environ, **environment}
+    with subprocess.Popen([sys.executable, "-m", "tests.service.chatting", str(folder), str(port)], env=env, stderr=subprocess.DEVNULL) as server:
+        try:
+            yield server
+        finally:
+            server.kill()
+
+
+@asynccontextmanager
+async def at(folder: Path, port: int) -> AsyncIterator[Person]:
+    """Ada, whose account is made behind the server's back."""
+    service = service_in(folder, None)
+    async with service.database:
+        user_id, token = await signed_in(service, "ada")
+    async with httpx2.AsyncClient(base_url=f"http://127.0.0.1:{port}", timeout=30) as http:
+        yield Person(http, token, user_id)
+
+
+async def up(person: Person) -> None:
+    with anyio.fail_after(30):
+        while True:
+            try:
+                await person.http.get("/tasks")
+                return
+            except httpx2.TransportError:
+                await anyio.sleep(0.05)
+
+
+async def replied(person: Person, number: int = 1) -> list[dict[str, Any]]:
+    """The messages of the only conversation, once there are so many replies."""
+    with anyio.fail_after(30):
+        while True:
+            conversations = (await person.ask("GET", "/conversations")).json()
+            if not conversations:
+                return []
+            messages = (await person.ask("GET", f"/conversations/{conversations[0]['id']}")).json()["messages"]
+            if sum(message["role"] == "assistant" for message in messages) >= number:
+                return messages
+            await anyio.sleep(0.05)
+
+
+@pytest.mark.parametrize("boundary", [1, 2, 3, 4, 5, 6, 7, 8, 10, 12])
+async def test_a_process_killed_in_the_middle_of_a_chat_loses_nothing(tmp_path: Path, boundary: int) -> None:
+    port = free_port()
+    async with at(tmp_path, port) as ada:
+        with process(tmp_path, port, TREADLE_CRASH_AT=str(boundary)) as server:
+            await up(ada)
+            try:
+                await ada.chat("add Buy milk")
+            except httpx2.TransportError:
+                assert server.wait(30) == -signal.SIGKILL
+        with process(tmp_path, port):
+            await up(ada)
+            messages = await replied(ada)
+            assert [message["role"] for message in messages] == ["user", "assistant"]
+            titles = await ada.titles()
+            assert (messages[-1]["content"], titles) in [(ADDED, ["Buy milk"]), (TROUBLE, [])]
+            if boundary > 1:
+                assert messages[-1]["content"] == ADDED, "its run had begun"
+
+
+async def test_what_is_under_way_when_the_service_closes_goes_on_at_the_next_start(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("treadle.service.live.DRAIN_S", 0.01)
+    statuses: list[int] = []
+    async with anyio.create_task_group() as group:
+        async with serving(tmp_path) as served, served.person() as ada:
+
+            async def says() -> None:
+                async with httpx2.AsyncClient(base_url=served.url, timeout=30) as http:
+                    statuses.append((await http.post("/chat", headers=headers, json={"message": "wait"})).status_code)
+
+            headers = ada.headers
+            group.start_soon(says)
+            await served.model.waits.wait()
+    assert statuses == [503]
+    async with serving(tmp_path) as served, served.person("bob") as person:
+        person.headers = headers
+        await served.model.waits.wait()
+        served.model.go.set()
+        assert [m["content"] for m in await replied(person)] == ["wait", "You said: wait"]
+
+
+async def test_a_message_whose_run_never_began_gets_an_honest_answer(tmp_path: Path) -> None:
+    async with serving(tmp_path) as served, served.person() as ada:
+        scope = Scope(Identity(ada.user_id, "caller"))
+
+        def say(session: Session) -> None:
+            ConversationStore(session, scope).ask(None, "add Buy milk", new_id("run"), "tasks")
+
+        await served.service.database.run(scope, say)
+        headers = ada.headers
+    async with serving(tmp_path) as served, served.person("bob") as person:
+        person.headers = headers
+        assert [m["content"] for m in await replied(person)] == ["add Buy milk", TROUBLE]
+        assert await person.titles() == []
+
+
+async def test_a_database_that_is_gone_for_a_while_loses_nothing(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("treadle.service.answering.STORE_WAITS_S", ())
+    async with serving(tmp_path) as served, served.person() as ada:
+        conversation_id = (await ada.chat("hello"))["conversation_id"]
+        answers: list[httpx2.Response] = []
+
+        async def say() -> None:
+            answers.append(await ada.ask("POST", "/chat", json={"message": "wait", "conversation_id": conversation_id}))
+
+        with closing(sqlite3.connect(tmp_path / "service.db", isolation_level=None)) as other:
+            async with anyio.create_task_group() as group:
+                group.start_soon(say)
+                await served.model.waits.wait()
+                other.execute("BEGIN EXCLUSIVE")
+                served.model.go.set()
+            other.execute("ROLLBACK")
+        assert answers[0].status_code == 503
+        assert answers[0].json()["detail"] == TROUBLE
+        assert [m["content"] for m in await replied(ada, 2)][-1] == "You said: wait"
+
+
+async def test_a_model_that_hangs_is_given_up_and_nothing_is_lost(tmp_path: Path) -> None:
+    async with serving(tmp_path) as served, served.person() as ada:
+        runner = served.service.runner
+        object.__setattr__(runner, "agent", replace(runner.agent, limits=Limits(seconds=0.3)))
+        late = await ada.ask("POST", "/chat", json={"message": "hang"})
+        assert late.status_code == 504
+        assert late.headers["content-type"] == "application/problem+json"
+        assert [m["content"] for m in await replied(ada)] == ["hang", TROUBLE]
+        kinds = [event.kind for event in await ada.all_events("POST", "/chat", json={"message": "hang"})]
+        assert kinds[-2:] == ["run_end", "reply"]
+        assert "error" in kinds
