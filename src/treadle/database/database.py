@@ -1,46 +1,177 @@
 """A database of users' rows: one transaction at a time, in a thread, in one user's scope.
 
 Two locks keep users apart. The first: every statement over `Owned` rows is narrowed to the session's scope, and refused where there is none; what is
-written must be the scope's own. The second, on PostgreSQL: row-level security. Entry: `Database`.
+written must be the scope's own (guard.py). The second, on PostgreSQL: row-level security (row_security.py). Entry: `Database.open`.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from typing import TypeVar
+import random
+import time
+from collections.abc import Callable, Generator
+from functools import partial
+from types import TracebackType
+from typing import Any, Final, Self, TypeVar, cast
 
 import anyio
 from anyio import to_thread
-from sqlmodel import Session
+from sqlalchemy import Engine
+from sqlalchemy.exc import DBAPIError
+from sqlalchemy.exc import TimeoutError as PoolTimeout
+from sqlmodel import Session, col, select
 
-from treadle.database.guard import scoped
+from treadle.database import row_security
+from treadle.database.engines import THREADS, Engines, connected
+from treadle.database.failures import is_conflict, is_lost, told
+from treadle.database.guard import GuardedSession, connection_of, scoped
+from treadle.database.migrating import newest
 from treadle.database.scope import Scope
+from treadle.database.tables import Account
+from treadle.errors import AgentError
 
 T = TypeVar("T")
 
-THREADS_MOST = 8
+CONFLICTS_MOST: Final = 3
+"""How often a transaction is made once more because somebody else was in the way."""
 
 
 class Database:
     """Hands out transactions. Usable from any task of one event loop."""
 
     def __init__(self, session_factory: Callable[[], Session]) -> None:
-        """`session_factory` gives a fresh session each time, over a database that has our tables."""
-        self._session_factory = session_factory
-        self._limiter = anyio.CapacityLimiter(THREADS_MOST)
+        """`session_factory` gives a fresh session each time, over a database that has our tables. What is opened by its address: `Database.open`."""
+        self._sessions: Callable[[Scope | None, bool], Session] = lambda scope, reads: session_factory()
+        self._engines: Engines | None = None
+        self._limiter = self._writers = anyio.CapacityLimiter(THREADS)
+        self._is_open = True
+        self._bypasses: bool | None = None
+        """Whether we pass row-level security by, and so take the role; None: not known yet."""
+
+    @classmethod
+    def open(cls, url: str) -> Self:
+        """`await Database.open(url)`, or `async with Database.open(url)`: connects, and brings the schema to the newest version, under a lock.
+
+        `sqlite:///FILE`, `sqlite://` (in memory, gone with it) or `postgresql://…`. Raises AgentError(invalid) for another address, a missing library or a
+        schema that is newer than this code; when awaited or entered AgentError(network) for a database that does not answer, is locked, full or read-only.
+        """
+        database = cls(Session)
+        database._bind(connected(url))
+        return database
+
+    def _bind(self, engines: Engines) -> None:
+        self._engines = engines
+        self._is_open = False
+        self._limiter = self._writers = anyio.CapacityLimiter(engines.readers)
+        if engines.writers is not None:
+            self._writers = anyio.CapacityLimiter(engines.writers)
+        strict = engines.strict
+
+        def session(scope: Scope | None, reads: bool) -> Session:
+            return GuardedSession(engines.reading if reads else strict if scope is None else engines.writing, expire_on_commit=False)
+
+        self._sessions = session
+
+    def __await__(self) -> Generator[Any, None, Self]:
+        return self.__aenter__().__await__()
+
+    async def __aenter__(self) -> Self:
+        if not self._is_open and self._engines is not None:
+            try:
+                await to_thread.run_sync(self._prepare, self._engines.writing)
+            except BaseException:
+                await self.aclose()
+                raise
+            self._is_open = True
+        return self
+
+    async def __aexit__(self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None) -> None:
+        await self.aclose()
+
+    async def aclose(self) -> None:
+        """Lets go of the connections; of a `session_factory`'s they are the caller's. Waits for no transaction: end them first."""
+        if self._engines is not None:
+            with anyio.CancelScope(shield=True):
+                await to_thread.run_sync(self._engines.writing.dispose)
 
     async def run(self, scope: Scope, work: Callable[[Session], T]) -> T:
         """`work` in a transaction of its own, committed when it returns, rolled back where it raises. May be repeated: it has no other effects.
 
-        Raises AgentError(network) where the database does not answer. Cancellation: waits for the transaction to end, which then stays.
+        Rows it returns can be read afterwards. Raises AgentError(network) where the database does not answer, is locked, full or read-only; what a
+        constraint forbids is sqlalchemy's IntegrityError. Cancellation: waits for the transaction to end, which then stays.
         """
-        return await to_thread.run_sync(self._in_transaction, scope, work, limiter=self._limiter)
+        return await to_thread.run_sync(self._transaction, scope, work, False, limiter=self._writers)
+
+    async def read(self, scope: Scope, work: Callable[[Session], T]) -> T:
+        """The same for what changes nothing: it waits for no writer. A change is refused."""
+        return await to_thread.run_sync(self._transaction, scope, work, True, limiter=self._limiter)
 
     async def run_unscoped(self, work: Callable[[Session], T]) -> T:
-        """The same for what belongs to nobody: accounts and logins. Statements over `Owned` rows are refused."""
-        return await to_thread.run_sync(self._in_transaction, None, work, limiter=self._limiter)
+        """As `run` for what belongs to nobody: accounts and logins. Statements over `Owned` rows are refused."""
+        return await to_thread.run_sync(self._transaction, None, work, False, limiter=self._writers)
 
-    def _in_transaction(self, scope: Scope | None, work: Callable[[Session], T]) -> T:
-        with self._session_factory() as session, session.begin():
-            scoped(session, scope)
-            return work(session)
+    async def read_unscoped(self, work: Callable[[Session], T]) -> T:
+        return await to_thread.run_sync(self._transaction, None, work, True, limiter=self._limiter)
+
+    async def ping(self) -> None:
+        """Reads one row. Raises AgentError(network) where that fails."""
+        await self.read_unscoped(lambda session: session.exec(select(col(Account.id)).limit(1)).first())
+
+    # ---------------------------------------------------------------- in a thread
+
+    def _prepare(self, engine: Engine) -> None:
+        def prepare() -> None:
+            newest(engine)
+            if engine.dialect.name == "postgresql":
+                with engine.begin() as connection:
+                    self._bypasses = row_security.takes_role(connection)
+
+        _persistently(prepare)
+
+    def _transaction(self, scope: Scope | None, work: Callable[[Session], T], reads: bool) -> T:
+        assert self._is_open, "a database is opened first: await it, or enter it"
+        return _persistently(partial(self._once, scope, work, reads))
+
+    def _once(self, scope: Scope | None, work: Callable[[Session], T], reads: bool) -> T:
+        with self._sessions(scope, reads) as session:
+            transaction = session.begin()
+            with transaction:
+                scoped(session, scope, reads=reads)
+                self._lock(session, scope, reads)
+                result = work(session)
+                session.flush()
+                _commit(transaction)
+                return result
+
+    def _lock(self, session: Session, scope: Scope | None, reads: bool) -> None:
+        if session.get_bind().dialect.name != "postgresql":
+            return
+        connection = connection_of(session)
+        if self._bypasses is None:
+            self._bypasses = row_security.look(connection)
+        row_security.lock(connection, scope, role=self._bypasses, alone=not reads)
+
+
+def _commit(transaction: Any) -> None:
+    """A connection that is lost meanwhile leaves open whether it was kept: then nothing is made once more."""
+    try:
+        transaction.commit()
+    except DBAPIError as e:
+        if is_lost(e):
+            raise AgentError("network", "the database was lost while it kept a change, which may or may not stand: look, then try again") from e
+        raise
+
+
+def _persistently(work: Callable[[], T]) -> T:
+    """Once more on a fresh connection where the old one was dead, and up to three times where somebody else was in the way."""
+    lost, conflicts = 0, 0
+    while True:
+        try:
+            return work()
+        except PoolTimeout as e:
+            raise cast("AgentError", told(e)) from e
+        except DBAPIError as e:
+            lost, conflicts = lost + is_lost(e), conflicts + is_conflict(e)
+            again = (is_lost(e) and lost <= 1) or (is_conflict(e) and conflicts <= CONFLICTS_MOST)
+            if not again:
+                raise (told(e) or e) from (e if told(e) else e.__cause__)
+            time.sleep(random.uniform(0.005, 0.02) * conflicts)  # so that two do not meet again

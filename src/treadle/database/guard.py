@@ -1,12 +1,123 @@
-"""The first lock: statements over `Owned` rows see one user's, or are refused. Entry: `scoped`."""
+"""The first lock: statements over `Owned` rows see one user's, and what is written is the scope's own.
+
+A session that nobody bound is left alone: an application's own sessions and tables are none of ours. What gets past it (an engine's own connection) meets
+the second lock on PostgreSQL (row_security.py). Entry: `scoped`, `GuardedSession`.
+"""
 
 from __future__ import annotations
 
+from typing import Any, NoReturn, cast
+
+from sqlalchemy import Connection, event, inspect
+from sqlalchemy.orm import ORMExecuteState, UOWTransaction, with_loader_criteria
+from sqlalchemy.orm import Session as OrmSession
+from sqlalchemy.sql import ClauseElement
+from sqlalchemy.sql.base import ExecutableOption
+from sqlalchemy.sql.dml import UpdateBase
 from sqlmodel import Session
 
 from treadle.database.scope import Scope
+from treadle.database.statements import refuse, touched
+from treadle.database.tables import Owned
+
+_BOUND = "treadle.bound"
 
 
-def scoped(session: Session, scope: Scope | None) -> None:
-    """Binds the session's transaction to a scope; None: it may touch no owned row."""
-    session.info["scope"] = scope
+class _Bound:
+    """What a session may touch."""
+
+    __slots__ = ("narrowed", "reads", "scope")
+
+    def __init__(self, scope: Scope | None, reads: bool) -> None:
+        self.scope = scope
+        self.reads = reads
+        self.narrowed: dict[type[Owned], ExecutableOption] = {}
+
+    def narrow(self, table: type[Owned]) -> ExecutableOption:
+        """The condition that keeps a statement to the scope's rows of that table."""
+        if self.scope is None:
+            refuse(f"{table.__name__} has rows of users, and this session has no scope: use Database.run")
+        if table not in self.narrowed:
+            criterion: Any = cast("Any", table).user_id == self.scope.user_id
+            self.narrowed[table] = cast("ExecutableOption", with_loader_criteria(table, criterion, include_aliases=True))
+        return self.narrowed[table]
+
+
+def scoped(session: OrmSession, scope: Scope | None, *, reads: bool = False) -> None:
+    """Binds the session's transaction to a scope; None: it may touch no owned row. `reads`: it may change nothing at all."""
+    if _BOUND not in session.info and not isinstance(session, GuardedSession):
+        event.listen(session, "do_orm_execute", _before_statement)
+        event.listen(session, "before_flush", _before_flush)
+    session.info[_BOUND] = _Bound(scope, reads)
+
+
+class GuardedSession(Session):
+    """A session of ours: the ways past its events are closed too."""
+
+    def connection(self, *_: object, **__: object) -> NoReturn:
+        refuse("statements go through the session, not through its connection")
+
+    def bulk_save_objects(self, *_: object, **__: object) -> NoReturn:
+        refuse("rows are added one by one, with session.add")
+
+    bulk_insert_mappings = bulk_save_objects
+    bulk_update_mappings = bulk_save_objects
+
+
+def connection_of(session: OrmSession) -> Connection:
+    """For database.py alone, which sets the second lock on it."""
+    return OrmSession.connection(session)
+
+
+def _before_statement(state: ORMExecuteState) -> None:
+    bound: _Bound | None = state.session.info.get(_BOUND)
+    if bound is None:
+        return
+    if not (state.is_select or state.is_insert or state.is_update or state.is_delete):
+        refuse("only select, insert, update and delete built of our tables are taken: no text()")
+    if bound.reads and not state.is_select:
+        refuse("this transaction only reads: use Database.run")
+    tables = touched(cast("ClauseElement", state.statement))
+    if not tables:
+        return
+    options = [bound.narrow(table) for table in tables]
+    if not state.is_orm_statement or state.is_insert:
+        refuse("rows of users are read by select(Table) and added with session.add")
+    if state.is_update and "user_id" in _set_columns(state):
+        refuse("whose a row is never changes")
+    state.statement = state.statement.options(*options)
+
+
+def _set_columns(state: ORMExecuteState) -> set[str]:
+    """Which columns an UPDATE sets, in whichever form it names them."""
+    statement = cast("UpdateBase", state.statement)
+    values = cast("dict[Any, Any]", getattr(statement, "_values", None) or {})
+    ordered = cast("tuple[tuple[Any, Any], ...]", getattr(statement, "_ordered_values", None) or ())
+    parameters = state.parameters or {}
+    given: list[Any] = [*values, *(column for column, _ in ordered)]
+    for each in parameters if isinstance(parameters, list | tuple) else [parameters]:
+        given.extend(cast("dict[str, Any]", each))
+    return {str(getattr(column, "key", column)) for column in given}
+
+
+def _before_flush(session: OrmSession, context: UOWTransaction, instances: object) -> None:
+    bound: _Bound | None = session.info.get(_BOUND)
+    if bound is None:
+        return
+    changed = [*session.new, *session.dirty, *session.deleted]
+    if bound.reads and changed:
+        refuse("this transaction only reads: use Database.run")
+    for row in changed:
+        if isinstance(row, Owned):
+            _own(row, bound.scope)
+
+
+def _own(row: Owned, scope: Scope | None) -> None:
+    if scope is None or row.user_id != scope.user_id:
+        refuse(f"a {type(row).__name__} of somebody else cannot be written in this scope")
+    if (state := inspect(row)).persistent and state.attrs["user_id"].history.has_changes():
+        refuse("whose a row is never changes")
+
+
+event.listen(GuardedSession, "do_orm_execute", _before_statement)
+event.listen(GuardedSession, "before_flush", _before_flush)

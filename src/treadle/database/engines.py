@@ -1,0 +1,129 @@
+"""Which database an address names, and the connections to it.
+
+Not here: what is in it (tables.py, migrating.py) and what going wrong means (failures.py). Entry: `connected`.
+"""
+
+from __future__ import annotations
+
+import os
+from dataclasses import dataclass
+from importlib.util import find_spec
+from pathlib import Path
+from typing import Any, Final
+
+from sqlalchemy import Connection, Engine, QueuePool, create_engine, event
+from sqlalchemy.engine import URL, make_url
+from sqlalchemy.exc import ArgumentError
+
+from treadle.errors import AgentError
+
+FORMS = "sqlite:///FILE, sqlite:// (in memory) or postgresql://NAME@HOST/DATABASE"
+INSTALL_POSTGRES = "pip install 'treadle[postgres]'"
+THREADS: Final = 8
+WAIT_S: Final = 5
+"""For a connection, and for a writer before this one."""
+STATEMENT_S: Final = 10
+
+
+@dataclass(frozen=True)
+class Engines:
+    """One pool of connections, and how a transaction begins on it."""
+
+    writing: Engine
+    """One user's transactions that change something."""
+    reading: Engine
+    strict: Engine
+    """Transactions of nobody's: what they have read still holds when they commit."""
+    readers: int
+    """How many threads may read at once, or do anything where `writers` is None."""
+    writers: int | None
+    """How many may write at once."""
+
+    @property
+    def is_postgres(self) -> bool:
+        return self.writing.dialect.name == "postgresql"
+
+
+def connected(url: str) -> Engines:
+    """Without connecting yet; the folder of an SQLite file is made. Raises AgentError(invalid) for an address that is none, or where a library is missing."""
+    try:
+        address = make_url(url)
+    except (ArgumentError, ValueError) as e:
+        raise AgentError("invalid", f"the database's address is none: it is {FORMS}") from e
+    match address.drivername:
+        case "sqlite":
+            return _sqlite(address)
+        case "postgresql" | "postgres" | "postgresql+psycopg":
+            return _postgres(address.set(drivername="postgresql+psycopg"))
+        case _:
+            raise AgentError("invalid", f"databases of this kind are not known: the address is {FORMS}")
+
+
+# ---------------------------------------------------------------- SQLite
+
+
+def _sqlite(address: URL) -> Engines:
+    if address.host or address.username or address.query:
+        raise AgentError("invalid", "an SQLite address has three slashes before a relative path and four before an absolute one, and nothing behind it")
+    in_memory = address.database in (None, "", ":memory:")
+    if not in_memory:
+        _make_file(Path(str(address.database)))
+    size = 1 if in_memory else THREADS
+    connect: dict[str, Any] = {"check_same_thread": False, "isolation_level": None, "timeout": WAIT_S}
+    engine = create_engine(address, poolclass=QueuePool, pool_size=size, max_overflow=0, pool_timeout=60, hide_parameters=True, connect_args=connect)
+    event.listen(engine, "connect", _prepare)
+    event.listen(engine, "begin", _begin)
+    reading = engine.execution_options(treadle_reads=True)
+    # One writer at a time anyway: they wait here in their order, and not in SQLite's, which looks again after growing pauses.
+    return Engines(engine, reading, engine, readers=size, writers=None if in_memory else 1)
+
+
+def _make_file(path: Path) -> None:
+    """Private from its first byte: it has everybody's tasks and the hashes of passwords."""
+    try:
+        path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
+        os.close(os.open(path, os.O_RDWR | os.O_CREAT | getattr(os, "O_CLOEXEC", 0), 0o600))
+    except PermissionError:
+        if not path.is_file():
+            raise AgentError("network", "the database's file cannot be made: its folder is not ours to write in") from None
+    except OSError as e:
+        raise AgentError("network", f"the database's file cannot be opened: {e.strerror}") from e
+
+
+def _prepare(connection: Any, _record: object) -> None:
+    for pragma in ("foreign_keys=ON", "synchronous=NORMAL", "journal_mode=WAL", "temp_store=MEMORY", "trusted_schema=OFF"):
+        connection.execute(f"PRAGMA {pragma}").close()
+
+
+def _begin(connection: Connection) -> None:
+    """Who writes takes the lock at once: taken later, behind a read, it can only fail. Who reads takes none."""
+    connection.exec_driver_sql("BEGIN" if connection.get_execution_options().get("treadle_reads") else "BEGIN IMMEDIATE")
+
+
+# ---------------------------------------------------------------- PostgreSQL
+
+
+def _postgres(address: URL) -> Engines:
+    if find_spec("psycopg") is None:
+        raise AgentError("invalid", f"a PostgreSQL database needs psycopg: {INSTALL_POSTGRES}")
+    if not address.database:
+        raise AgentError("invalid", f"the database's address names no database: it is {FORMS}")
+    engine = create_engine(
+        address,
+        pool_size=THREADS,
+        max_overflow=0,
+        pool_timeout=2 * STATEMENT_S,
+        pool_recycle=1800,
+        hide_parameters=True,
+        connect_args={"connect_timeout": WAIT_S},
+    )
+    event.listen(engine, "connect", _limit)
+    reading = engine.execution_options(postgresql_readonly=True)
+    return Engines(engine, reading, engine.execution_options(isolation_level="SERIALIZABLE"), readers=THREADS, writers=None)
+
+
+def _limit(connection: Any, _record: object) -> None:
+    """Not as an option of the connection, which poolers between us and the server refuse."""
+    with connection.cursor() as cursor:
+        cursor.execute(f"SET statement_timeout = '{STATEMENT_S}s'; SET idle_in_transaction_session_timeout = '30s'; SET timezone = 'UTC'")
+    connection.commit()

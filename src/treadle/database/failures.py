@@ -1,0 +1,75 @@
+"""What a database's errors mean for the caller, and which of them are worth another try. Entry: `told`, `is_conflict`, `is_lost`.
+
+No text here has an address, a password, a statement or a value: those stay in the cause.
+"""
+
+from __future__ import annotations
+
+from typing import Final
+
+from sqlalchemy.exc import DataError, DBAPIError, IntegrityError, InterfaceError, OperationalError
+from sqlalchemy.exc import TimeoutError as PoolTimeout
+
+from treadle.errors import AgentError
+
+SILENT: Final = "the database does not answer: see that it runs, and that its address, name and password are right"
+SQLITE: Final = {
+    "SQLITE_BUSY": "the database is locked by another process: end that one, or try again",
+    "SQLITE_LOCKED": "the database is locked by another process: end that one, or try again",
+    "SQLITE_FULL": "the database's disk is full: make room, and try again",
+    "SQLITE_READONLY": "the database cannot be written: its file or folder is read-only",
+    "SQLITE_CANTOPEN": "the database's file cannot be opened: see that its folder is there and ours to write in",
+    "SQLITE_IOERR": "the database's disk failed to read or write",
+    "SQLITE_NOTADB": "the database's file is no SQLite database: give another path, or move it away",
+    "SQLITE_CORRUPT": "the database's file is damaged: put back a copy of it",
+    "SQLITE_TOOBIG": "a value is too large for the database",
+}
+"""By the first two words of SQLite's own code."""
+POSTGRES: Final = {
+    "53100": "the database's disk is full: make room, and try again",
+    "25006": "the database can only be read at the moment: see whether it is a replica",
+    "57014": "the database took too long for one statement, and was stopped: try again",
+    "55P03": "the database is locked by another process: end that one, or try again",
+    "25P03": "the database ended a transaction that did nothing for too long: try again",
+}
+CONFLICTS: Final = frozenset({"40001", "40P01"})
+
+
+def told(error: DBAPIError | PoolTimeout) -> AgentError | None:
+    """None for what the caller decides (a row that is there already) and for mistakes in our statements."""
+    if isinstance(error, PoolTimeout):
+        return AgentError("network", "the database is too busy: all connections to it are in use; try again")
+    if isinstance(error, IntegrityError):
+        return None
+    if isinstance(error, DataError):
+        return AgentError("invalid", "the database does not take such a value")
+    if (text := SQLITE.get(_sqlite_code(error)) or POSTGRES.get(_sqlstate(error))) is not None:
+        return AgentError("network", text)
+    if is_conflict(error):
+        return AgentError("network", "the database had others change the same rows each time: try again")
+    if _sqlstate(error) == "42501":
+        return AgentError("invalid", "the database does not let us: its role lacks rights on our tables; grant them, or connect as their owner")
+    return AgentError("network", SILENT) if is_lost(error) or (isinstance(error, OperationalError | InterfaceError) and not _is_ours(error)) else None
+
+
+def is_conflict(error: DBAPIError) -> bool:
+    """Somebody else was in the way: the same transaction may go through when it is made once more."""
+    return _sqlstate(error) in CONFLICTS
+
+
+def is_lost(error: DBAPIError) -> bool:
+    return error.connection_invalidated or (_sqlstate(error)[:2] in ("57", "08") and _sqlstate(error) != "57014")
+
+
+def _is_ours(error: DBAPIError) -> bool:
+    """SQLite has its word "operational" for a mistake in a statement too."""
+    return _sqlite_code(error) == "SQLITE_ERROR"
+
+
+def _sqlstate(error: DBAPIError) -> str:
+    return str(getattr(error.orig, "sqlstate", None) or "")
+
+
+def _sqlite_code(error: DBAPIError) -> str:
+    name = str(getattr(error.orig, "sqlite_errorname", None) or "")
+    return "_".join(name.split("_")[:2])

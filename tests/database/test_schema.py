@@ -1,0 +1,95 @@
+"""The schema: how it comes to be, that it is what the tables say, and who may not use it."""
+
+from __future__ import annotations
+
+import sys
+from pathlib import Path
+
+import anyio
+import pytest
+from alembic.autogenerate import compare_metadata
+from alembic.migration import MigrationContext
+from alembic.script import ScriptDirectory
+from sqlalchemy import text
+
+from treadle.database.database import Database
+from treadle.database.engines import connected
+from treadle.database.migrating import MIGRATIONS, VERSION_TABLE, VERSIONS
+from treadle.database.tables import METADATA
+from treadle.errors import AgentError
+
+OPENS = """
+import sys, anyio
+from treadle.database.database import Database
+
+async def main():
+    await (await Database.open(sys.argv[1])).aclose()
+
+anyio.run(main)
+print("alembic" in sys.modules)
+"""
+
+
+async def test_the_migrated_schema_is_what_the_tables_say(database_url: str) -> None:
+    async with Database.open(database_url) as database:
+        assert database._engines is not None
+        with database._engines.writing.connect() as connection:
+            context = MigrationContext.configure(connection, opts={"compare_type": True, "compare_server_default": True, "version_table": VERSION_TABLE})
+            assert compare_metadata(context, METADATA) == []
+
+
+def test_the_versions_that_the_first_look_knows_are_the_files_there_are() -> None:
+    scripts = ScriptDirectory(str(MIGRATIONS))
+    assert [script.revision for script in reversed([*scripts.walk_revisions()])] == list(VERSIONS)
+
+
+async def test_two_that_start_at_once_make_the_schema_once(database_url: str) -> None:
+    if database_url == "sqlite://":
+        pytest.skip("nobody else reaches a database in memory")
+
+    async def start() -> None:
+        async with Database.open(database_url) as database:
+            await database.ping()
+
+    async with anyio.create_task_group() as group:
+        for _ in range(4):
+            group.start_soon(start)
+
+
+async def test_a_database_of_a_newer_version_is_refused(database_url: str) -> None:
+    async with Database.open(database_url) as database:
+        assert database._engines is not None
+        with database._engines.writing.begin() as connection:
+            connection.execute(text(f"UPDATE {VERSION_TABLE} SET version_num = '9999'"))
+        if database_url != "sqlite://":
+            with pytest.raises(AgentError, match="newer treadle") as caught:
+                await Database.open(database_url)
+            assert caught.value.kind == "invalid"
+
+
+async def test_tables_of_somebody_else_are_left_as_they_are(database_url: str) -> None:
+    if database_url == "sqlite://":
+        pytest.skip("nobody else reaches a database in memory")
+    engine = connected(database_url).writing
+    with engine.begin() as connection:
+        connection.execute(text("CREATE TABLE task (mine integer)"))
+    with pytest.raises(AgentError, match="somebody else") as caught:
+        await Database.open(database_url)
+    assert caught.value.kind == "invalid"
+    with engine.begin() as connection:
+        assert connection.execute(text("SELECT mine FROM task")).all() == []
+    engine.dispose()
+
+
+async def test_what_is_newest_already_is_opened_without_alembic(tmp_path: Path) -> None:
+    url = f"sqlite:///{tmp_path / 'rows.db'}"
+    async with Database.open(url):
+        pass
+    done = await anyio.run_process([sys.executable, "-c", OPENS, url])
+    assert done.stdout.decode().strip() == "False"
+
+
+async def test_an_empty_database_in_memory_is_made_and_gone() -> None:
+    for _ in range(2):
+        async with Database.open("sqlite://") as database:
+            await database.ping()
