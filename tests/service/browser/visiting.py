@@ -94,8 +94,8 @@ class Person:
 
     def register(self) -> Self:
         self.page.get_by_role("button", name="Create an account").click()
-        self.page.get_by_label("Username").fill(self.name)
-        self.page.get_by_label("Password", exact=True).fill(PASSWORD)
+        self.page.locator("[name=username]:visible").fill(self.name)
+        self.page.locator("[name=password]:visible").fill(PASSWORD)
         self.page.get_by_role("button", name="Create account").click()
         expect(self.message_field).to_be_focused()
         return self

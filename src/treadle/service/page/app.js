@@ -35,7 +35,7 @@ function enter() {
     conversations.load().catch((problem) => alarm(problem.message));
     arrive();
   }
-  chat.focus();
+  chat.rest();
 }
 
 function leave(why) {
@@ -86,7 +86,7 @@ async function arrive() {
   try {
     await chat.open(id);
     conversations.mark(id);
-    chat.focus();
+    chat.rest();
   } catch (problem) {
     if (problem.status === 404) {
       history.replaceState(null, "", "/");

@@ -42,6 +42,16 @@ export class Chat extends EventTarget {
     this.#input.focus();
   }
 
+  /** Where the person goes on: the field, but on a phone the messages, as the field would bring its keyboard. */
+  rest() {
+    (matchMedia("(pointer: coarse)").matches ? byId("transcript") : this.#input).focus({ preventScroll: true });
+  }
+
+  #answer(phrase) {
+    this.rest();
+    this.send(phrase);
+  }
+
   /** Puts words into the field, to be sent or changed. */
   suggest(text) {
     this.#input.value = text;
@@ -102,7 +112,7 @@ export class Chat extends EventTarget {
     const replies = messages.map((message) => (message.role === "user" ? personSaid(message.content) : Reply.of(message)));
     this.#messages.replaceChildren(...replies.map((one) => one.element ?? one));
     this.#last = replies.at(-1) instanceof Reply ? replies.at(-1) : null;
-    this.#last?.offer((phrase) => this.send(phrase), new Date(messages.at(-1).created_at));
+    this.#last?.offer((phrase) => this.#answer(phrase), new Date(messages.at(-1).created_at));
     byId("welcome").hidden = messages.length > 0;
     this.#scroll(true);
   }
@@ -221,7 +231,7 @@ export class Chat extends EventTarget {
 
   #replied(reply) {
     this.#last = reply;
-    reply.offer((phrase) => this.send(phrase));
+    reply.offer((phrase) => this.#answer(phrase));
     say(reply.text);
     this.#scroll();
     this.dispatchEvent(new Event("replied"));

@@ -85,10 +85,11 @@ export const session = new (class extends EventTarget {
 
   /** The response, of a status that is good. Raises Problem. A body is sent as JSON. */
   async fetch(path, options = {}) {
-    let response = await send(path, options, this.#token);
+    const [token, subject] = [this.#token, this.subject];
+    let response = await send(path, options, token);
     if (response.status === 401) {
-      const subject = this.subject;
-      if (!(await this.refresh()) || (subject !== null && this.subject !== subject)) throw new Problem(401, SIGNED_OUT);
+      const isSignedIn = this.#token === token ? await this.refresh() : this.#token !== null; // another request may have asked meanwhile
+      if (!isSignedIn || (subject !== null && this.subject !== subject)) throw new Problem(401, SIGNED_OUT);
       response = await send(path, options, this.#token);
     }
     if (!response.ok) throw await problemOf(response);
@@ -139,7 +140,7 @@ function sentence(status, detail, waitS) {
 }
 
 const duration = (s) => (s < 100 ? `${s} ${s === 1 ? "second" : "seconds"}` : `${Math.ceil(s / 60)} minutes`);
-const clock = (s) => new Date(Date.now() + 1000 * s).toLocaleTimeString([], { hour: "2-digit", minute: "2-digit", second: "2-digit" });
+const clock = (s) => new Date(Date.now() + 1000 * s).toLocaleTimeString("en-GB", { hour: "2-digit", minute: "2-digit", second: "2-digit" });
 
 /** Read, not verified: the server does that with each request. */
 function subjectOf(token) {
