@@ -21,6 +21,7 @@ import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field
+from datetime import timedelta
 from itertools import count
 from pathlib import Path
 
@@ -103,18 +104,39 @@ class Times:
         times = sorted(self.taken_s)
         at = [1000 * times[min(int(len(times) * share), len(times) - 1)] for share in (0.5, 0.95, 0.99, 1)]
         print(f"{name}: {len(times)} requests, {len(times) / wall_s:.1f} a second; p50 {at[0]:.1f} ms, p95 {at[1]:.1f}, p99 {at[2]:.1f}, slowest {at[3]:.1f}")
-        print(
-            f"    server: {cpu / len(times) * 1000:.2f} ms of CPU a request, {100 * cpu / wall_s:.0f} % of a core, {rss:.0f} MB; wrong: {len(self.wrong)}"
-        )
+        print(f"    server: {cpu / len(times) * 1000:.2f} ms of CPU a request, {100 * cpu / wall_s:.0f} % of a core, {rss:.0f} MB; wrong: {len(self.wrong)}")
         for one in self.wrong[:3]:
             print("   ", one)
 
 
-async def signed_in(http: aiohttp.ClientSession, base: str, number: int) -> User:
-    who = {"username": f"user{number}-{os.getpid()}", "password": f"Correct-horse-{number}-7!"}
-    async with http.post(f"{base}/auth/register", json=who) as answer:
-        assert answer.status == 201, await answer.text()
-        return User((await answer.json())["access_token"])
+def signed_in(home: Path, database_url: str | None, users: int) -> list[User]:
+    """Straight into its database: registering is slow on purpose, and limited."""
+    from sqlmodel import Session
+
+    from treadle.database.database import Database
+    from treadle.database.tables import Account, Login
+    from treadle.service.tokens import Tokens, signing_key
+    from treadle.types import now
+
+    tokens = Tokens(signing_key({}, home))
+
+    def work(session: Session) -> list[User]:
+        made: list[User] = []
+        for number in range(users):
+            account = Account(username=f"user{number}-{os.getpid()}", password_hash="-")
+            session.add(account)
+            session.flush()
+            login = Login(account_id=account.id, refresh_hash="-", expires_at=now() + timedelta(days=1))
+            session.add(login)
+            session.flush()
+            made.append(User(tokens.access(account.id, login.id)))
+        return made
+
+    async def main() -> list[User]:
+        async with Database.open(database_url or f"sqlite:///{home}/tasks.db") as database:
+            return await database.run_unscoped(work)
+
+    return asyncio.run(main())
 
 
 async def say(http: aiohttp.ClientSession, base: str, user: User, times: Times) -> None:
@@ -165,9 +187,8 @@ async def as_many(http: aiohttp.ClientSession, base: str, users: list[User], sec
     return times
 
 
-async def measure(base: str, server: subprocess.Popen[bytes], options: argparse.Namespace) -> None:
+async def measure(base: str, server: subprocess.Popen[bytes], users: list[User], options: argparse.Namespace) -> None:
     async with aiohttp.ClientSession(connector=aiohttp.TCPConnector(limit=0)) as http:
-        users = [await signed_in(http, base, number) for number in range(options.users)]
         await as_many(http, base, users[:4], 1)  # warm
         for name, load in (
             (f"at {options.rate:g} a second", at_rate(http, base, users, options.rate, options.seconds)),
@@ -188,7 +209,8 @@ def main() -> None:
     options = parser.parse_args()
     more = ["--database", options.database] if options.database else []
     with tempfile.TemporaryDirectory() as folder, served(Path(folder) / "home", *more) as (base, server):
-        asyncio.run(measure(base, server, options))
+        users = signed_in(Path(folder) / "home", options.database, options.users)
+        asyncio.run(measure(base, server, users, options))
 
 
 if __name__ == "__main__":
