@@ -10,7 +10,8 @@ import click
 from typing_extensions import override
 
 from treadle.cli.commands import Commands
-from treadle.cli.database_option import database_option
+from treadle.cli.database_option import database_option, require_database
+from treadle.cli.exits import failing
 from treadle.cli.help import HELP
 from treadle.cli.journal_option import journal_option
 
@@ -64,6 +65,8 @@ def say(before: dict[str, str | None], words: tuple[str, ...], **options: str | 
 
 
 def _talk(words: tuple[str, ...], options: dict[str, str | None]) -> None:
+    with failing():
+        require_database()
     from treadle.cli.tasks_chat import talk  # noqa: PLC0415  --help needs none of it
 
     sys.exit(talk(" ".join(words), options))

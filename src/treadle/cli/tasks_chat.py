@@ -34,7 +34,7 @@ from treadle.types import Outcome, new_id, now
 
 PROMPT: Final = "> "
 WELCOME: Final = 'Your tasks. Say what to do, like "add milk tomorrow"; "help" tells more; Ctrl-D ends.'
-WORKING: Final = "working…"
+WORKING: Final = "working ..."
 WORKING_AFTER_S: Final = 0.7
 ONE_SHOT: Final = "terminal"
 """The conversation of single messages: what one of them asks, the next may answer."""
@@ -152,7 +152,7 @@ class _Waiting:
         if self._shows and not self._shown:
             with suppress(NotYet):
                 return future.result(WORKING_AFTER_S)
-            click.echo(encodable(WORKING, sys.stderr.encoding), err=True, nl=not self._erases)
+            click.echo(WORKING, err=True, nl=not self._erases)
             self._shown = True
         return future.result()
 
