@@ -2,21 +2,41 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-from functools import partial
+from collections.abc import AsyncIterator
 from pathlib import Path
 
 import pytest
-from sqlmodel import Session
 
-from tests.tasks.people import People, Person, engine_in
+from tests.database.postgres import postgres_server, postgres_url
+from tests.tasks.people import People, Person
+from treadle.database.database import Database
+
+__all__ = ["ada", "client", "people", "postgres_server", "postgres_url"]
+
+ON_BOTH = (
+    "test_lists_are_narrowed_by_status_priority_and_search",
+    "test_what_is_deleted_goes_for_good_after_thirty_days",
+    "test_undo_goes_back_step_by_step_and_forgets_after_thirty_days",
+    "test_the_same_call_at_the_same_time_is_made_once",
+    "test_several_deletions_of_one_run_are_one_question",
+    "test_what_the_person_said_yes_to_does_not_count",
+    "test_a_plain_client_gets_a_code_that_is_good_once",
+    "test_twenty_people_side_by_side_meet_only_their_own_words",
+)
+"""Those between them make every statement there is: they run on PostgreSQL too, where making a database takes a second."""
+
+
+def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
+    if "people" in metafunc.fixturenames and metafunc.definition.originalname in ON_BOTH:
+        metafunc.parametrize("people", ["sqlite", "postgres"], indirect=True)
 
 
 @pytest.fixture
-def people(tmp_path: Path) -> Iterator[People]:
-    engine = engine_in(tmp_path)
-    yield People(partial(Session, engine, expire_on_commit=False))
-    engine.dispose()
+async def people(request: pytest.FixtureRequest, tmp_path: Path) -> AsyncIterator[People]:
+    on_postgres = getattr(request, "param", "sqlite") == "postgres"
+    url: str = request.getfixturevalue("postgres_url") if on_postgres else f"sqlite:///{tmp_path}/tasks.db"
+    async with Database.open(url) as database:
+        yield People(database)
 
 
 @pytest.fixture

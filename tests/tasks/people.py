@@ -6,14 +6,12 @@ import re
 from collections.abc import Callable
 from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime, timedelta
-from pathlib import Path
 from typing import Any
 
-from sqlalchemy import Engine
-from sqlmodel import Session, create_engine
+from sqlmodel import Session
 
+from treadle.database.database import Database
 from treadle.database.scope import Identity, Scope
-from treadle.database.tables import METADATA
 from treadle.tasks import confirmations
 from treadle.tasks.caller import Caller, Grant, ToolResponse
 from treadle.tasks.confirmations import Answered
@@ -34,21 +32,15 @@ class Noon:
         self.at += timedelta(**span)
 
 
-def engine_in(folder: Path) -> Engine:
-    engine = create_engine(f"sqlite:///{folder}/tasks.db")
-    METADATA.create_all(engine)
-    return engine
-
-
 @dataclass
 class People:
     """All over one server."""
 
-    sessions: Callable[[], Session]
+    database: Callable[[], Session] | Database
     clock: Noon = field(default_factory=Noon)
 
     def __post_init__(self) -> None:
-        self.server = MCPToolServer(self.sessions, clock=self.clock)
+        self.server = MCPToolServer(self.database, clock=self.clock)
 
     def person(self, user_id: str, conversation_id: str | None = "chat") -> Person:
         return Person(self, Caller(Scope(Identity(user_id, "caller")), conversation_id))

@@ -4,13 +4,15 @@ from __future__ import annotations
 
 import json
 import logging
+from functools import partial
 from typing import Any
 
 import anyio
 import msgspec
 import pytest
-from hypothesis import HealthCheck, given, settings
+from hypothesis import given, settings
 from hypothesis import strategies as st
+from sqlalchemy.pool import StaticPool
 from sqlmodel import Session, create_engine
 
 from tests.doubles import asks, says
@@ -18,6 +20,7 @@ from tests.doubles import call as wish
 from tests.tasks.people import People, Person, code, message
 from treadle import Agent, Runtime
 from treadle.database.scope import Scope
+from treadle.database.tables import METADATA
 from treadle.message import ToolResult
 from treadle.tasks.caller import Caller, ToolResponse
 from treadle.tasks.schemas import TOOLS
@@ -37,7 +40,7 @@ CONTRACT = {
 USERS = ["user_id", "userId", "USER_ID", "UserID", "user-id", "current_user", "owner", "owner_id", "account", "uid", "as_user", "on_behalf_of", "tenant_id"]
 
 
-def test_the_tools_are_those_of_the_contract_and_closed(people: People):
+async def test_the_tools_are_those_of_the_contract_and_closed(people: People):
     schemas: dict[str, Any] = {tool.name: tool.definition.parameters for tool in people.server.tools}
     assert {name: (set(s["properties"]), set(s["required"])) for name, s in schemas.items()} == CONTRACT
     assert all(schema["additionalProperties"] is False for schema in schemas.values())
@@ -87,18 +90,22 @@ async def test_harmless_slips_are_forgiven(ada: Person):
     assert (await ada.call("list_tasks", status="Open", priority=None, search=None)).success
 
 
-@settings(max_examples=60, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@settings(max_examples=60, deadline=None)
 @given(
     st.sampled_from(list(TOOLS)),
     st.dictionaries(
         st.sampled_from(["task", "title", "due", "search", "confirm", "x"]), st.none() | st.integers() | st.text() | st.lists(st.text()), max_size=3
     ),
 )
-def test_no_arguments_make_a_call_fail_in_any_other_way(people: People, tool: str, arguments: dict[str, Any]):
-    response = anyio.run(people.person("eve").call, tool) if not arguments else anyio.run(lambda: people.person("eve").call(tool, **arguments))
+def test_no_arguments_make_a_call_fail_in_any_other_way(tool: str, arguments: dict[str, Any]):
+    engine = create_engine("sqlite://", poolclass=StaticPool, connect_args={"check_same_thread": False})
+    METADATA.create_all(engine)
+    eve = People(partial(Session, engine)).person("eve")
+    response = anyio.run(partial(eve.call, tool, **arguments))
     assert response.success == (response.error is None)
     assert code(response) in ("", "invalid", "not_found", "ambiguous", "confirm")
     assert set(json.loads(as_text(response))) == {"success", "data", "error"}
+    engine.dispose()
 
 
 # ---------------------------------------------------------------- repeated, side by side, broken

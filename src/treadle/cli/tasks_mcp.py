@@ -18,7 +18,8 @@ from treadle.cli.mcp import Stopped
 
 @click.command(context_settings=HELP)
 @database_option
-def mcp(database: str | None) -> None:
+@click.pass_obj
+def mcp(before: dict[str, str | None] | None, database: str | None) -> None:
     """Serve the task tools over the Model Context Protocol, on standard input and output.
 
     A client starts this command. The tasks are those of `treadle tasks`. Deleting, and changing many tasks, needs the person's yes: it is
@@ -31,7 +32,7 @@ def mcp(database: str | None) -> None:
     with failing():
         require_database()
         require_sdk()
-        url = database_url(database)
+        url = database_url(database or (before or {}).get("database"))
         stopped = anyio.run(_serve, url)
     sys.exit(130 if stopped else 0)
 

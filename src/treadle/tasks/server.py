@@ -78,7 +78,7 @@ class MCPToolServer:
     async def _acted(self, caller: Caller, name: str, arguments: Mapping[str, Any], *, key: str | None, run_id: str | None, code: str | None) -> ToolResponse:
         def work(session: Session) -> tuple[ToolResponse, bool]:
             store = TaskStore(session, caller.scope, key=key, run_id=run_id, by_person=caller.by_person, clock=self._clock)
-            if TOOLS[name].effect != "pure" and (result := store.changes.result_of(key)) is not None:
+            if not reads and (result := store.changes.result_of(key)) is not None:
                 return msgspec.convert(result, ToolResponse), False
             response = act(Desk(session, store, caller, run_id, code, self._clock), name, arguments)
             if store.written is not None:
@@ -88,11 +88,13 @@ class MCPToolServer:
                     store.changes.purge()
             return response, store.written is not None
 
-        purges = self._is_to_be_purged(caller.scope)
+        reads = TOOLS[name].effect == "pure"
+        purges = not reads and self._is_to_be_purged(caller.scope)
+        transaction = self.database.read if reads else self.database.run
         try:
-            response, has_changed = await self.database.run(caller.scope, work)
+            response, has_changed = await transaction(caller.scope, work)
         except IntegrityError:  # the same call at the same time, and the other one was first
-            response, has_changed = await self.database.run(caller.scope, work)
+            response, has_changed = await transaction(caller.scope, work)
         if has_changed and self.changed is not None:
             self.changed(caller.scope)
         return response
