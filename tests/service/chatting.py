@@ -117,7 +117,7 @@ class Person:
         return answer.json()
 
     @asynccontextmanager
-    async def events(self, method: str, path: str, **more: Any) -> AsyncIterator[AsyncIterator[Event]]:
+    async def events(self, method: str, path: str, **more: Any) -> AsyncGenerator[AsyncIterator[Event]]:
         headers = {**self.headers, "Accept": "text/event-stream", **more.pop("headers", {})}
         async with self.http.stream(method, path, headers=headers, **more) as response:
             assert response.status_code == 200, await response.aread()
@@ -135,7 +135,7 @@ def said(message: str, conversation_id: str | None = None) -> dict[str, Any]:
     return {"message": message} if conversation_id is None else {"message": message, "conversation_id": conversation_id}
 
 
-async def read_events(lines: AsyncIterator[str]) -> AsyncIterator[Event]:
+async def read_events(lines: AsyncIterator[str]) -> AsyncGenerator[Event]:
     fields: dict[str, str] = {}
     async for line in lines:
         if not line and "data" in fields:
@@ -152,7 +152,7 @@ class Served:
     url: str
 
     @asynccontextmanager
-    async def person(self, name: str = "ada") -> AsyncIterator[Person]:
+    async def person(self, name: str = "ada") -> AsyncGenerator[Person]:
         """With a connection of their own."""
         user_id, token = await signed_in(self.service, name)
         async with httpx2.AsyncClient(base_url=self.url, timeout=60) as http:
@@ -173,10 +173,12 @@ async def signed_in(service: Service, name: str) -> tuple[str, str]:
     return account_id, service.tokens.access(account_id, login_id)
 
 
-def config_of(**limits: Any) -> Config:
+def config_of(*, grace_s: float = 10, **limits: Any) -> Config:
     config = load(files=False)
     many = {"requests_per_minute": 1_000_000, "runs": 100, "streams": 1000, **limits}
-    return msgspec.structs.replace(config, service=msgspec.structs.replace(config.service, limits=msgspec.structs.replace(config.service.limits, **many)))
+    return msgspec.structs.replace(
+        config, service=msgspec.structs.replace(config.service, limits=msgspec.structs.replace(config.service.limits, **many), grace_s=grace_s)
+    )
 
 
 def service_in(folder: Path, model: Any, agents: Sequence[Agent[Any, Any]] = (), **limits: Any) -> Service:
@@ -189,7 +191,9 @@ def service_in(folder: Path, model: Any, agents: Sequence[Agent[Any, Any]] = (),
 
 
 @asynccontextmanager
-async def serving(folder: Path, *, agents: Sequence[Agent[Any, Any]] = (), changed: Callable[[Service], None] | None = None, **limits: Any) -> AsyncIterator[Served]:
+async def serving(
+    folder: Path, *, agents: Sequence[Agent[Any, Any]] = (), changed: Callable[[Service], None] | None = None, **limits: Any
+) -> AsyncGenerator[Served]:
     """On a port of the loopback, in this process."""
     model = ObedientModel()
     service = service_in(folder, model, agents, **limits)
@@ -197,7 +201,7 @@ async def serving(folder: Path, *, agents: Sequence[Agent[Any, Any]] = (), chang
         server = uvicorn.Server(uvicorn.Config(create_app(service), log_config=None, lifespan="on", timeout_graceful_shutdown=5))
         async with anyio.create_task_group() as group:
             group.start_soon(server.serve, [listening])
-            while not server.started:  # noqa: ASYNC110  uvicorn says so nowhere else
+            while not server.started:
                 await anyio.sleep(0.01)
             if changed is not None:
                 changed(service)

@@ -8,7 +8,7 @@ import socket
 import sqlite3
 import subprocess
 import sys
-from collections.abc import AsyncIterator, Iterator
+from collections.abc import AsyncGenerator, Generator
 from contextlib import asynccontextmanager, closing, contextmanager
 from dataclasses import replace
 from pathlib import Path
@@ -35,7 +35,7 @@ def free_port() -> int:
 
 
 @contextmanager
-def process(folder: Path, port: int, **environment: str) -> Iterator[subprocess.Popen[bytes]]:
+def process(folder: Path, port: int, **environment: str) -> Generator[subprocess.Popen[bytes]]:
     """The server in one of its own."""
     env = {**os.environ, **environment}
     with subprocess.Popen([sys.executable, "-m", "tests.service.chatting", str(folder), str(port)], env=env, stderr=subprocess.DEVNULL) as server:
@@ -46,7 +46,7 @@ def process(folder: Path, port: int, **environment: str) -> Iterator[subprocess.
 
 
 @asynccontextmanager
-async def at(folder: Path, port: int) -> AsyncIterator[Person]:
+async def at(folder: Path, port: int) -> AsyncGenerator[Person]:
     """Ada, whose account is made behind the server's back."""
     service = service_in(folder, None)
     async with service.database:
@@ -98,25 +98,24 @@ async def test_a_process_killed_in_the_middle_of_a_chat_loses_nothing(tmp_path: 
                 assert messages[-1]["content"] == ADDED, "its run had begun"
 
 
-async def test_what_is_under_way_when_the_service_closes_goes_on_at_the_next_start(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("treadle.service.live.DRAIN_S", 0.01)
+async def test_what_is_under_way_when_the_service_closes_goes_on_at_the_next_start(tmp_path: Path) -> None:
     statuses: list[int] = []
-    async with anyio.create_task_group() as group:
-        async with serving(tmp_path) as served, served.person() as ada:
+    headers: dict[str, str] = {}
+    async with anyio.create_task_group() as group, serving(tmp_path, grace_s=0.01) as served, served.person() as ada:
 
-            async def says() -> None:
-                async with httpx2.AsyncClient(base_url=served.url, timeout=30) as http:
-                    statuses.append((await http.post("/chat", headers=headers, json={"message": "wait"})).status_code)
+        async def says() -> None:
+            async with httpx2.AsyncClient(base_url=served.url, timeout=30) as http:
+                statuses.append((await http.post("/chat", headers=headers, json={"message": "wait"})).status_code)
 
-            headers = ada.headers
-            group.start_soon(says)
-            await served.model.waits.wait()
+        headers = ada.headers
+        group.start_soon(says)
+        await served.model.waits.wait()
     assert statuses == [503]
     async with serving(tmp_path) as served, served.person("bob") as person:
         person.headers = headers
         await served.model.waits.wait()
         served.model.go.set()
-        assert [m["content"] for m in await replied(person)] == ["wait", "You said: wait"]
+        assert [m["content"] for m in await replied(person)] == ["wait", "You said: wait."]
 
 
 async def test_a_message_whose_run_never_began_gets_an_honest_answer(tmp_path: Path) -> None:
@@ -152,7 +151,7 @@ async def test_a_database_that_is_gone_for_a_while_loses_nothing(tmp_path: Path,
             other.execute("ROLLBACK")
         assert answers[0].status_code == 503
         assert answers[0].json()["detail"] == TROUBLE
-        assert [m["content"] for m in await replied(ada, 2)][-1] == "You said: wait"
+        assert [m["content"] for m in await replied(ada, 2)][-1] == "You said: wait."
 
 
 async def test_a_model_that_hangs_is_given_up_and_nothing_is_lost(tmp_path: Path) -> None:

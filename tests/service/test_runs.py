@@ -5,7 +5,6 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Any
 
-import anyio
 import pytest
 
 from tests.service.chatting import ObedientModel, Person, serving
@@ -135,7 +134,7 @@ async def test_a_call_that_waits_over_a_restart_is_answered_then(tmp_path: Path,
             kinds = [event.kind async for event in events]
         assert kinds[-1] == "run_end"
         assert kinds.count("approval_requested") == 1
-        assert DONE == (["up"] if decision == "approve" else [])
+        assert (["up"] if decision == "approve" else []) == DONE
         assert (await ada.ask("GET", f"/runs/{run_id}")).json()["status"] == "finished"
 
 
@@ -171,8 +170,6 @@ async def test_what_children_do_is_told_with_their_parent(tmp_path: Path) -> Non
             assert {"run_start", "message", "run_end"} <= {event.kind for event in below}
             assert all(event.id is None for event in below), "nobody goes on from the place of another run's journal"
         assert [event.id for event in again if event.id] == [event.id for event in events if event.id]
-
-
 
 
 async def test_a_run_of_the_task_assistant_is_seen_as_a_chat_is(tmp_path: Path) -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import socket
+from contextlib import AsyncExitStack
 from pathlib import Path
 from typing import Any
 from urllib.parse import urlsplit
@@ -54,22 +55,22 @@ async def test_a_stream_that_is_gone_on_with_at_any_id_is_the_same(tmp_path: Pat
 async def test_a_stream_under_way_is_joined_without_gap_or_double(tmp_path: Path) -> None:
     async with serving(tmp_path) as served, served.person() as ada, served.person("bob") as bob:
         seen: list[list[Event]] = []
+        whole: list[tuple[str | None, str, dict[str, Any]]] = []
 
         async def read(run_id: str) -> None:
             seen.append(await ada.all_events("GET", f"/runs/{run_id}/events"))
 
-        async with anyio.create_task_group() as group:
-            async with ada.events("POST", "/chat", json={"message": "wait and see"}) as events:
-                first = await anext(events)
-                run_id = first.data["run_id"]
-                assert (await bob.ask("GET", f"/runs/{run_id}/events")).status_code == 404
-                await served.model.waits.wait()
-                for _ in range(3):
-                    group.start_soon(read, run_id)
-                while len(served.service.live.channels) < 4:
-                    await anyio.lowlevel.checkpoint()
-                served.model.go.set()
-                whole = durable([first, *[event async for event in events]])
+        async with anyio.create_task_group() as group, ada.events("POST", "/chat", json={"message": "wait and see"}) as events:
+            first = await anext(events)
+            run_id = first.data["run_id"]
+            assert (await bob.ask("GET", f"/runs/{run_id}/events")).status_code == 404
+            await served.model.waits.wait()
+            for _ in range(3):
+                group.start_soon(read, run_id)
+            while len(served.service.live.channels) < 4:
+                await anyio.lowlevel.checkpoint()
+            served.model.go.set()
+            whole = durable([first, *[event async for event in events]])
         assert [durable(events) for events in seen] == [whole] * 3
 
 
@@ -102,8 +103,9 @@ async def test_more_streams_than_a_person_may_have_are_refused_and_start_nothing
 
 
 async def test_changed_tasks_are_told_to_their_person_alone(tmp_path: Path) -> None:
-    async with serving(tmp_path) as served, served.person() as ada, served.person("bob") as bob:
-        async with ada.events("GET", "/tasks/events") as hers, bob.events("GET", "/tasks/events") as his:
+    async with serving(tmp_path) as served, served.person() as ada, served.person("bob") as bob, AsyncExitStack() as stack:
+        hers, his = [await stack.enter_async_context(person.events("GET", "/tasks/events")) for person in (ada, bob)]
+        with anyio.fail_after(10):
             assert [(await anext(events)).kind for events in (hers, his)] == ["tasks", "tasks"]
             await ada.chat("add Buy milk")
             assert (await anext(hers)).kind == "tasks"
@@ -140,7 +142,7 @@ async def _deaf(served: Served, person: Person, message: str) -> socket.socket:
 
 async def test_a_full_queue_drops_what_is_lossy_and_keeps_the_rest_in_order() -> None:
     reader = Reader()
-    for number in range(QUEUE_MOST):
+    for _number in range(QUEUE_MOST):
         reader.put(Frame(b"d", lossy=True))
     reader.put(Frame(b"1", "run", (1, 0)))
     reader.put(Frame(b"2", "run", (2, 0), last=True))

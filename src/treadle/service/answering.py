@@ -17,6 +17,7 @@ from sqlmodel import Session
 
 from treadle.database.scope import Scope
 from treadle.errors import AgentError, ErrorKind
+from treadle.events import RunEnd
 from treadle.plain import plain
 from treadle.service.conversation_store import Asked, ConversationStore
 from treadle.service.limits import Spending
@@ -28,10 +29,11 @@ from treadle.tasks.agent import NAME
 from treadle.tasks.context import AgentContext
 from treadle.tasks.replies import UNCLEAR
 from treadle.tasks.runner import TimedOut
-from treadle.types import new_id
+from treadle.types import Outcome, new_id
 
 logger = logging.getLogger("treadle.service")
 
+LATE: Final = "This took too long, and was stopped. What was done before that stays."
 STORE_WAITS_S: Final = (0.1, 0.5, 2.0)
 """Before a reply that the database would not take is offered again."""
 
@@ -99,6 +101,8 @@ async def _driven(service: Service, live: LiveRun, asked: Asked, spending: Spend
     async with stream as events:
         live.begun.set()
         async for event in events:
+            if isinstance(event, RunEnd) and event.outcome is Outcome.TIMEOUT:
+                live.tell_frame(said("error", {"type": "error", "kind": "timeout", "message": LATE}))
             live.tell(event)
     spending.count(stream.metrics.usage.total_tokens, stream.metrics.cost_usd)
     try:

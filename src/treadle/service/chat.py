@@ -19,7 +19,7 @@ from starlette.responses import Response
 from treadle.database.scope import Scope
 from treadle.database.tables import ServedRun
 from treadle.errors import AgentError, ErrorKind
-from treadle.service.answering import Unsettled, ask, busy, start
+from treadle.service.answering import LATE, Unsettled, ask, busy, start
 from treadle.service.bodies import Body
 from treadle.service.conversation_store import Asked, ConversationStore
 from treadle.service.following import follow
@@ -33,7 +33,6 @@ from treadle.service.state import Service
 
 PATIENCE_S: Final = 45.0
 """More than any run of the task assistant may take."""
-LATE: Final = "This took too long, and was stopped. What was done before that stays."
 
 router = APIRouter(tags=["chat"])
 

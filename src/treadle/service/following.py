@@ -15,7 +15,7 @@ from sqlmodel import Session
 from treadle.database.scope import Scope
 from treadle.database.tables import ServedRun
 from treadle.errors import AgentError, ErrorKind
-from treadle.events import ChildStart, Event, RunEnd
+from treadle.events import Event, RunEnd, ToolCallStart
 from treadle.service.conversation_store import ConversationStore
 from treadle.service.fan_out import Frame, Position, Reader
 from treadle.service.live import Reply
@@ -81,14 +81,27 @@ async def _journaled(service: Service, run_id: str) -> list[Event]:
 
 
 async def _with_children(service: Service, events: list[Event], depth: int) -> list[Event]:
-    """What runs that it started have done stands behind their start."""
+    """What runs that it started have done stands behind the start of the call that started them."""
+    if not depth or not any(isinstance(event, ToolCallStart) for event in events):
+        return events
+    below = await _children(service, events[0].run_id)
     told: list[Event] = []
     for event in events:
         told.append(event)
-        if isinstance(event, ChildStart) and depth:
-            children = await _with_children(service, await _journaled(service, event.child_run_id), depth - 1)
-            told.extend(_under(child, event.run_id) for child in children)
+        for child in below.pop(event.call_id, ()) if isinstance(event, ToolCallStart) else ():
+            children = await _with_children(service, await _journaled(service, child), depth - 1)
+            told.extend(_under(one, event.run_id) for one in children)
     return told
+
+
+async def _children(service: Service, run_id: str) -> dict[str, list[str]]:
+    """Ids of runs, by the call that started them."""
+    journal, found = service.runtime.journal, dict[str, list[str]]()
+    for info in await journal.children(run_id):
+        state = await journal.load(info.run_id)
+        if state.started is not None and state.started.parent_call_id is not None:
+            found.setdefault(state.started.parent_call_id, []).append(info.run_id)
+    return found
 
 
 def _under(event: Event, parent_run_id: str) -> Event:

@@ -18,7 +18,7 @@ from treadle.asking import Approve, Deny
 from treadle.database.scope import Scope
 from treadle.database.tables import ServedRun
 from treadle.errors import AgentError, ErrorKind
-from treadle.events import ApprovalRequested, ApprovalResolved, ChildStart
+from treadle.events import ApprovalRequested, ApprovalResolved
 from treadle.journal import RunInfo
 from treadle.run_stream import RunStream
 from treadle.service.conversation_store import ConversationStore
@@ -143,12 +143,12 @@ async def open_calls(service: Service, run_id: str, depth: int = DEPTH_MOST) -> 
             case ApprovalResolved():
                 waiting.pop(event.call_id, None)
                 answered.add(event.call_id)
-            case ChildStart() if depth:
-                below, said = await open_calls(service, event.child_run_id, depth - 1)
-                waiting |= below
-                answered |= said
             case _:
                 pass
+    for child in await service.runtime.journal.children(run_id) if depth else ():
+        below, said = await open_calls(service, child.run_id, depth - 1)
+        waiting |= below
+        answered |= said
     return waiting, answered
 
 
