@@ -17,7 +17,7 @@ from treadle.tasks.language.phrases import known
 from treadle.tasks.language.targets import target_of
 from treadle.tasks.language.values import level_of
 from treadle.tasks.language.verbs import closed, head_at, opened
-from treadle.tasks.language.wishes import Change, Every, Filter, Missing, Named, Show, Target, Wish
+from treadle.tasks.language.wishes import Change, Every, Filter, Missing, Named, Show, Wish
 from treadle.tasks.language.wording import Words, key_of, keys_of, phrase
 
 _LEADS = known("""the i mean meant want its it's it is was to one about for that as with on by make set called please no sorry my task""")
@@ -87,13 +87,9 @@ def _matching(keys: Sequence[str], options: Sequence[str]) -> tuple[Named, ...] 
 
 def _aimed(before: Sequence[Wish | Missing], chosen: Sequence[Named], about: str) -> tuple[Wish | Missing, ...] | None:
     """The change that was asked about, now at the chosen tasks. What else the message wished was done then."""
-    changes = [wish for wish in before if isinstance(wish, Change) and isinstance(wish.target, Named)]
-    asked = [wish for wish in changes if key_of(about) in (key_of(wish.target.words), *map(key_of, _parts(wish.target)))] or changes[:1]
+    changes = [(wish, wish.target) for wish in before if isinstance(wish, Change) and isinstance(wish.target, Named)]
+    asked = [wish for wish, target in changes if key_of(about) in map(key_of, (target.words, *target.parts))] or [wish for wish, _ in changes[:1]]
     return tuple(msgspec.structs.replace(asked[0], target=target) for target in chosen) if asked else None
-
-
-def _parts(target: Target) -> tuple[str, ...]:
-    return target.parts if isinstance(target, Named) else ()
 
 
 def _named_again(text: str, words: Words, today: date, talk: Conversation, before: Sequence[Wish | Missing]) -> tuple[Wish | Missing, ...] | None:

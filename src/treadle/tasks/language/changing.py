@@ -59,8 +59,10 @@ _TO = ("to", "as", "into", "=", "->", "→", "be", "become", "reads", "read", "s
 _DAY_WORDS = known("to until till by on for is due")
 VALUE = {"due": "the new due date", "priority": "the new priority", "title": "the new title", "description": "the new description"}
 _CLEARING = ("clear", "remove", "delete", "drop", "cancel", "erase", "unset", "reset", "take", "get")
-_DEFAULT_LEVEL = {"prioritize": "High", "prioritise": "High", "deprioritize": "Low", "deprioritise": "Low", "raise": "High", "increase": "High", "bump": "High"}
-_DEFAULT_LEVEL |= {"lower": "Low", "decrease": "Low", "reduce": "Low"}
+_DEFAULT_LEVEL = {
+    "prioritize": "High", "prioritise": "High", "deprioritize": "Low", "deprioritise": "Low", "raise": "High",
+    "increase": "High", "bump": "High", "lower": "Low", "decrease": "Low", "reduce": "Low",
+}  # fmt: skip
 _POSTPONING = known("postpone reschedule delay defer push move bump extend shift pull")
 _RETITLING = known("rename retitle reword change edit update call modify replace swap")
 
@@ -138,9 +140,10 @@ def changed(text: str, words: Words, verb: str, today: date, talk: Conversation)
     if (field := _FIELD.at(keys)) is not None and (len(keys) == field[0] or keys[field[0]] in ("of", "for", "on", "from", "to") or field[1] != "title"):
         return _of_field(text, words[field[0] :], field[1], verb, today, talk)
     plain, rest = values_of(text, words, today)
-    if len(plain) == 1 and not any(k in ("priority", "date", "deadline") or (k == "to" and verb in _RETITLING) for k in keys_of(rest)):
-        if verb not in ("rename", "retitle", "reword", "call") and not _looks_renamed(rest):
-            return changing("update", text, rest, today, talk, plain)
+    unlike = verb in ("rename", "retitle", "reword", "call") or _looks_renamed(rest)
+    unlike |= any(k in ("priority", "date", "deadline") or (k == "to" and verb in _RETITLING) for k in keys_of(rest))
+    if len(plain) == 1 and not unlike:
+        return changing("update", text, rest, today, talk, plain)
     for place in range(1, min(len(keys), 60)):
         possessed = _POSSESSED.at(keys, place)
         if (

@@ -57,7 +57,8 @@ _ABOUT = Phrases.plain(
     [
         "about|containing|mentioning|regarding|concerning|matching|including|named|called|titled|like|tagged|related|involving|for|with",
         "related|relating|connected|similar to",
-        "that|which contain|contains|mention|mentions|include|includes|match|matches|say|says|have|has|are|is about|named|called? the|a? word|words|text|title?",
+        "that|which contain|contains|mention|mentions|include|includes|match|matches|say|says|have|has|are|is about? the|a? word|words|text|title?",
+        "that|which is|are named|called",
         "with|containing|having the? word|words|text|title|name",
         "have|has to do with",
         "to do with",

@@ -1,16 +1,18 @@
 """Tables of phrases: which one stands at a place among words, the longest first.
 
-A pattern is words with `|` between alternatives and `?` after what may be missing: "mark|set it? as done". Entry: `Phrases`.
+A pattern is words with `|` between alternatives and `?` after what may be missing: "mark|set it? as done". Patterns are never spelled out: a few of
+them stand for thousands of phrases. Entry: `Phrases`.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
-from itertools import product
-from typing import Generic, TypeVar
+from typing import Generic, TypeAlias, TypeVar
 
 T = TypeVar("T")
 Keys = Sequence[str]
+Pattern: TypeAlias = tuple[tuple[frozenset[str], bool], ...]
+"""For each word its alternatives, and whether it may be missing."""
 
 
 def known(words: str) -> frozenset[str]:
@@ -18,60 +20,71 @@ def known(words: str) -> frozenset[str]:
     return frozenset(words.split())
 
 
-def spelled(pattern: str) -> list[tuple[str, ...]]:
-    """Every row of words that the pattern stands for."""
-    choices: list[list[str]] = []
-    for part in pattern.split():
-        optional = part.endswith("?")
-        choices.append(part.removesuffix("?").split("|") + [""] * optional)
-    return [row for row in {tuple(w for w in words if w) for words in product(*choices)} if row]
+def pattern_of(text: str) -> Pattern:
+    return tuple((frozenset(part.removesuffix("?").split("|")), part.endswith("?") and part != "?") for part in text.split())
 
 
 class Phrases(Generic[T]):
-    """Rows of words with what each means."""
+    """Patterns with what each means. Where two match as many words, the earlier one counts."""
 
     def __init__(self, table: Mapping[str, T]) -> None:
-        self.rows: dict[tuple[str, ...], T] = {}
-        for pattern, value in table.items():
-            for row in spelled(pattern):
-                self.rows.setdefault(row, value)
-        self._first = _by(self.rows, 0)
-        self._last = _by(self.rows, -1)
+        forward = [(pattern_of(text), value) for text, value in table.items()]
+        self._from: dict[str, list[tuple[Pattern, T]]] = _by_first(forward)
+        self._to: dict[str, list[tuple[Pattern, T]]] = _by_first([(pattern[::-1], value) for pattern, value in forward])
 
     @classmethod
     def plain(cls: type[Phrases[str]], patterns: Iterable[str]) -> Phrases[str]:
-        """A table whose rows mean no more than that they stand there."""
+        """A table whose patterns mean no more than that they stand there."""
         return cls({pattern: pattern for pattern in patterns})
 
     def at(self, keys: Keys, place: int = 0) -> tuple[int, T] | None:
-        """How many words the longest row has that begins at `place`, and its meaning."""
+        """How many words the longest phrase has that begins at `place`, and its meaning."""
         if place >= len(keys):
             return None
-        for row in self._first.get(keys[place], ()):
-            if tuple(keys[place : place + len(row)]) == row:
-                return len(row), self.rows[row]
-        return None
+        return _longest(self._from.get(keys[place], ()), keys, place, 1)
 
     def ending(self, keys: Keys, end: int | None = None) -> tuple[int, T] | None:
-        """As `at`, for the longest row that ends before `end`."""
-        stop = len(keys) if end is None else end
-        if stop <= 0:
-            return None
-        for row in self._last.get(keys[stop - 1], ()):
-            if len(row) <= stop and tuple(keys[stop - len(row) : stop]) == row:
-                return len(row), self.rows[row]
-        return None
+        """As `at`, for the longest phrase that ends before `end`."""
+        last = (len(keys) if end is None else end) - 1
+        return None if last < 0 else _longest(self._to.get(keys[last], ()), keys, last, -1)
 
     def whole(self, keys: Keys) -> T | None:
-        return self.rows.get(tuple(keys))
+        if not keys:
+            return None
+        return next((value for pattern, value in self._from.get(keys[0], ()) if len(keys) in _lengths(pattern, keys, 0, 1)), None)
 
-    @property
-    def first_words(self) -> tuple[str, ...]:
-        return tuple(self._first)
+    def begins_with(self, key: str) -> bool:
+        return key in self._from
 
 
-def _by(rows: Iterable[tuple[str, ...]], place: int) -> dict[str, list[tuple[str, ...]]]:
-    found: dict[str, list[tuple[str, ...]]] = {}
-    for row in sorted(rows, key=lambda r: (-len(r), r)):
-        found.setdefault(row[place], []).append(row)
+def _by_first(table: Iterable[tuple[Pattern, T]]) -> dict[str, list[tuple[Pattern, T]]]:
+    found: dict[str, list[tuple[Pattern, T]]] = {}
+    for pattern, value in table:
+        first = set[str]()
+        for words, optional in pattern:
+            first |= words
+            if not optional:
+                break
+        for word in first:
+            found.setdefault(word, []).append((pattern, value))
     return found
+
+
+def _longest(candidates: Iterable[tuple[Pattern, T]], keys: Keys, place: int, step: int) -> tuple[int, T] | None:
+    best: tuple[int, T] | None = None
+    for pattern, value in candidates:
+        most = max(_lengths(pattern, keys, place, step), default=0)
+        if most > (best[0] if best is not None else 0):
+            best = most, value
+    return best
+
+
+def _lengths(pattern: Pattern, keys: Keys, place: int, step: int) -> set[int]:
+    """How many words the pattern may stand for from `place` on; empty where it does not stand there."""
+    lengths = {0}
+    for words, optional in pattern:
+        further = {n + 1 for n in lengths if 0 <= (at := place + n * step) < len(keys) and keys[at] in words}
+        lengths = further | lengths if optional else further
+        if not lengths:
+            break
+    return lengths

@@ -21,7 +21,9 @@ _SURE = known("show list display")
 _BEFORE = Phrases.plain(
     [
         "for? a|an|any|all|the|my? task|tasks|todo|todos|items",
-        "me|for? for? the|my|a|any|all? task|tasks|todo|todos|items? about|with|containing|named|called|mentioning|that|for? mention|mentions|contain|contains|about|say|says?",
+        "for? the|my|a|any|all? task|tasks|todo|todos|items? about|with|containing|named|called|mentioning|for?",
+        "for? the|my|a|any|all? task|tasks|todo|todos|items that mention|mentions|contain|contains|say|says",
+        "me",
         "out|for|up|me|my|tasks|task|the|all|any|anything|something|everything|a|an",
         "my|the? tasks|list|todos for|about",
         "through? my|the? tasks|list|todos for|about",

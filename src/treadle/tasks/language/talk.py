@@ -11,7 +11,8 @@ from treadle.tasks.language.wishes import Say
 HELP = Say(
     "help",
     'I keep your task list. You can say: "add buy milk tomorrow", "show my open tasks", "what\'s due this week", "find milk", "mark buy milk as done", '
-    '"rename buy milk to buy bread", "set buy milk to high priority", "move buy milk to friday", "delete buy milk", "complete all", "clear completed" or "undo".',
+    '"rename buy milk to buy bread", "set buy milk to high priority", "move buy milk to friday", "delete buy milk", "complete all", '
+    '"clear completed" or "undo".',
 )
 GREETING = Say("talk", "Hello! What would you like to do with your tasks?")
 _WELL = Say("talk", "I'm well, thank you! What can I do for your task list?")
@@ -35,7 +36,7 @@ _ALONE = Phrases(
         f"{_HELLO}? hows|how it|everything|life going?": _WELL,
         f"{_HELLO}? how is it|everything going?": _WELL,
         f"{_HELLO}? hows it going|whats up|wassup": _WELL,
-        "ok|okay|great|perfect|no|awesome|cool? thanks|thx|ty|cheers|thankyou|tysm|thnx|thks|tahnks|thansk a? lot|bunch|again|mate|buddy|man|bye|everything?": _WELCOME,
+        "ok|okay|great|perfect|no|awesome|cool? thanks|thx|ty|cheers|thankyou|tysm|thnx|thks|tahnks|thansk a? lot|bunch|again|mate|man|bye?": _WELCOME,
         "ok|okay|great|perfect|no|awesome|cool|many? thanks|thank you|u so|very? much|again|all?": _WELCOME,
         "thanks for your|the|everything|all? help?": _WELCOME,
         "thank you for your|the|everything|all? help?": _WELCOME,

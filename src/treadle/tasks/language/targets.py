@@ -18,7 +18,9 @@ from treadle.tasks.language.wording import Word, Words, keys_of, phrase
 
 _BEFORE = Phrases.plain(
     [
-        "the|my|our|this|that|these|those|a|an existing? task|tasks|todo|todos|to-do|item|items|reminder|entry|one|ones called|named|titled|about|for|to|of|that|which|with|saying|says|where? i|we? have|need? to?",
+        "the|my|our|this|that|these|those|a|an task|tasks|todo|todos|to-do|item|items|reminder|entry|one|ones"
+        " called|named|titled|about|for|to|of|with|saying|that|which?",
+        "the|my|that task|todo|item|reminder|one that|which|where? says|is|i have|need|about|called|named? to?",
         "task|tasks|todo|todos|to-do|item|items|reminder|entry called|named|titled|about|for|to|with? the? title|name?",
         "the|my|our|old|of",
         "with? the? title|name",
@@ -167,7 +169,7 @@ def _numbered(numbers: Sequence[int], talk: Conversation) -> Named | tuple[Named
     found = tuple(Named(title) for title in dict.fromkeys(titles) if title is not None)
     if len(found) < len(set(numbers)) or not found:
         return Missing("which task you mean" if not (talk.options or talk.listed) else "which task you mean: there is no such number in the list", "task")
-    return found if len(found) > 1 else found[0]
+    return found if len(found) > 1 else next(iter(found))
 
 
 def _every(text: str, words: Words, today: date) -> Every | Missing | None:
@@ -182,7 +184,7 @@ def _every(text: str, words: Words, today: date) -> Every | Missing | None:
     if any(key in _EXCEPT for key in keys):
         return Missing("which tasks you mean exactly", "task")
     counted = next((int(key) for key in keys[:3] if _OR_COUNT.fullmatch(key)), None)
-    filtered = filter_of(text, [w for w in words if not _OR_COUNT.fullmatch(w.key) or w.place > words[2 if len(words) > 2 else -1].place], today)
+    filtered = filter_of(text, [w for w in words if not _OR_COUNT.fullmatch(w.key) or w.place > words[min(2, len(words) - 1)].place], today)
     wanted = filtered.filter
     if "due" in keys and wanted.search is None:
         return Missing("which tasks you mean exactly", "task")

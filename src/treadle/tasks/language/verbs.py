@@ -19,7 +19,7 @@ SURE: dict[str, Kind] = {
     "new task|todo|to-do|reminder": "add",
     "task|todo|to-do|reminder:": "add",
     "make|set|start|write|record|log|save|enter|schedule|open|give|put me? a|an|another new? task|todo|to-do|reminder|item": "add",
-    "make|set|start|write|record|log|save|enter|schedule|open me? a|an|another new? high|low|medium|urgent|important priority? task|todo|to-do|reminder|item": "add",
+    "make|set|start|write|record|log|enter|schedule|open me? a|an|another new? high|low|medium|urgent|important priority? task|todo|reminder|item": "add",
     "set up a|an? new? task|todo|to-do|reminder": "add",
     "note|jot|write down": "add",
     "make a note to|of|that": "remind",
@@ -67,13 +67,17 @@ UNSURE: dict[str, Kind] = {
     "locate|where|wheres|search|filter": "search",
     "take|bring|put|roll|go|restore|undelete|recover|reverse": "undo",
 }
-_HEADS = Phrases({**{k: (v, True) for k, v in SURE.items()}, **{k: (v, False) for k, v in UNSURE.items()}})
+_TABLE: dict[str, tuple[Kind, bool]] = {**{k: (v, True) for k, v in SURE.items()}, **{k: (v, False) for k, v in UNSURE.items()}}
+_HEADS = Phrases(_TABLE)
 _MENDED = (
     *("delete", "remove", "erase", "complete", "finish", "mark", "rename", "change", "update", "create", "show", "list", "display", "search", "remind"),
     *("postpone", "reschedule", "prioritize", "cancel", "clear", "check", "undo", "revert", "discard", "schedule", "find", "what", "whats", "move"),
 )
-_TYPED = {"ad": "add", "addd": "add", "adda": "add", "dad": "add", "aad": "add", "asd": "add", "dd": "add", "udno": "undo", "lst": "list", "lis": "list"}
-_TYPED |= {"shw": "show", "sho": "show", "hsow": "show", "rm": "remove", "del": "delete", "serach": "search", "udpate": "update", "mrak": "mark"}
+_TYPED = {
+    "ad": "add", "addd": "add", "adda": "add", "dad": "add", "aad": "add", "asd": "add", "dd": "add", "udno": "undo",
+    "lst": "list", "lis": "list", "shw": "show", "sho": "show", "hsow": "show", "rm": "remove", "del": "delete", "serach": "search",
+    "udpate": "update", "mrak": "mark",
+}  # fmt: skip
 _OTHER = known(
     """compete mask made make last lost lift line fine mind bind kind stove prove love move care caste chance charge hello hallo hey clean clever
     black park lark dark rename market marc march marks shop short shot slow snow shoe than that then there wait want whit like live chew chick
@@ -142,7 +146,7 @@ def mended(key: str) -> str:
     """The verb that a misspelt word was meant to be; the word itself where it is none, or a word of its own."""
     if key in _TYPED:
         return _TYPED[key]
-    if key in _HEADS.first_words or key in _OTHER or len(key) < 4:
+    if _HEADS.begins_with(key) or key in _OTHER or len(key) < 4:
         return key
     return near(key, _MENDED) or key
 
