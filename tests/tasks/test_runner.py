@@ -123,7 +123,7 @@ async def test_after_its_time_a_run_raises_a_timeout_with_its_records_and_what_w
     assert await titles(people) == ["milk"]
 
 
-def test_the_limits_are_those_of_the_specification(ada: Talking):
+async def test_the_limits_are_those_of_the_specification(ada: Talking):
     limits = ada.runner().agent.limits
     assert limits is not None
     assert (limits.tool_calls, limits.seconds) == (10, 30)
@@ -153,7 +153,7 @@ async def test_the_model_is_told_the_last_messages_as_words_and_the_day(ada: Tal
     assert ada.user_id not in request.to_json().decode()
 
 
-def test_of_a_long_history_whole_messages_are_kept_the_last_ones(people: People):
+async def test_of_a_long_history_whole_messages_are_kept_the_last_ones(people: People):
     at = people.clock()
     many = tuple(MessageHistory("user", f"message {n}", at) for n in range(100))
     assert [m.text for m in earlier(many)] == [f"message {n}" for n in range(100 - HISTORY_MOST, 100)]
@@ -315,7 +315,7 @@ async def test_a_finished_run_is_told_again_as_it_was(people: People):
         assert await ada.runner().resume(ada.run_id, ada.context) == result
 
 
-def test_the_instructions_are_short_and_name_every_rule_of_the_replies(ada: Talking):
+async def test_the_instructions_are_short_and_name_every_rule_of_the_replies(ada: Talking):
     text: Any = ada.runner().agent.instructions
     assert len(text) < 2_500
     assert "Could you provide more details about" in text

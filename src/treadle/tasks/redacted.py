@@ -6,10 +6,13 @@ import re
 from collections.abc import Mapping
 from typing import Any, Final, cast
 
+from treadle.json_text import encode_json
 from treadle.redaction import MASK, SECRET_MIN_CHARS, without_secrets
 
-_USER_ID: Final = re.compile(r"(?i)user[-_ ]?(?:id|identifier|uuid)|owner(?:[-_ ]?id)?|tenant(?:[-_ ]?id)?|account[-_ ]?id")
-"""Names under which a model may send what it has not been told."""
+_NAMES: Final = r"user[-_ ]?(?:id|identifier|uuid)|owner(?:[-_ ]?id)?|tenant(?:[-_ ]?id)?|account[-_ ]?id"
+"""Under which a model may send what it has not been told."""
+_USER_ID: Final = re.compile(_NAMES, re.IGNORECASE)
+_MEMBER: Final = re.compile(rf'"(?:{_NAMES})":', re.IGNORECASE)
 
 
 class Redacted:
@@ -19,20 +22,25 @@ class Redacted:
         """An id shorter than a secret is left alone: it is a word like any other."""
         self._user_id = user_id if len(user_id) >= SECRET_MIN_CHARS and any(map(str.isdigit, user_id)) else None
 
-    def arguments(self, given: Mapping[str, object] | str) -> dict[str, Any]:
+    def arguments(self, given: Mapping[str, object] | str) -> Mapping[str, Any]:
         """Of what a model sent; none where that was no object."""
         return {} if isinstance(given, str) else self.value(given)
 
     def value(self, value: Any) -> Any:
-        """The same JSON value, fresh, without members that name a user and without secrets in its texts."""
+        """The same JSON value without members that name a user and without secrets in its texts; where there is nothing of these, itself."""
+        text = encode_json(value).decode()
+        suspect = "\\" in text or _MEMBER.search(text) is not None or (self._user_id is not None and self._user_id in text)
+        return self._inside(value) if suspect or without_secrets(text) != text else value  # all texts at once: a list may hold a thousand
+
+    def _inside(self, value: Any) -> Any:
         match value:
             case str():
                 text = without_secrets(value)
                 return text if self._user_id is None else text.replace(self._user_id, MASK)
             case Mapping():
                 members = cast("Mapping[str, Any]", value)
-                return {self.value(name): self.value(item) for name, item in members.items() if not _USER_ID.fullmatch(name)}
+                return {self._inside(name): self._inside(item) for name, item in members.items() if not _USER_ID.fullmatch(name)}
             case list() | tuple():
-                return [self.value(item) for item in cast("list[Any] | tuple[Any, ...]", value)]
+                return [self._inside(item) for item in cast("list[Any] | tuple[Any, ...]", value)]
             case _:
                 return value
