@@ -43,9 +43,10 @@ benchmarks:
 	$(BIN)python benchmarks/tui_drawing.py
 	$(BIN)python benchmarks/tui.py
 
-# The pictures of the chat, out of the chat itself, in tmux.
+# The pictures of the chat, out of the chat itself, in tmux; and of the web page, out of chromium.
 pictures:
 	$(BIN)python docs/pictures/make.py
+	$(BIN)python -m docs.pictures.make_service
 
 # What tests/peers runs against: servers of others, a node package into .peers and wheels beside our own; and the JSON Schema Test Suite, which
 # the source package of jsonschema brings along.
