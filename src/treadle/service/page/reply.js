@@ -22,7 +22,7 @@ export class Reply {
   /** One that was given before; `tool_calls` as the server keeps them. */
   static of({ content, tool_calls: calls = [] }) {
     const reply = new Reply();
-    for (const call of calls) reply.#steps.append(step(did(call.tool_name, call.result), "over"));
+    for (const call of calls) reply.#steps.append(past(did(call.tool_name, call.result)));
     reply.say(content);
     return reply;
   }
@@ -44,7 +44,9 @@ export class Reply {
 
   stepEnds(callId, tool, result, isError) {
     this.stepBegins(callId, tool);
-    this.#byCall.get(callId).replaceWith((this.#byCall.set(callId, step(did(tool, result, isError), "over")), this.#byCall.get(callId)));
+    const over = past(did(tool, result, isError));
+    this.#byCall.get(callId).replaceWith(over);
+    this.#byCall.set(callId, over);
   }
 
   add(text) {
@@ -72,4 +74,5 @@ export class Reply {
   }
 }
 
+const past = ({ text, isDone }) => step(text, isDone ? "over" : "instead");
 const step = (text, state) => element("li", { className: `step ${state}` }, text);

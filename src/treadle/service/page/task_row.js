@@ -105,7 +105,7 @@ const field = (name, control) => element("label", { className: "field" }, elemen
 
 function facts(task) {
   const said = [];
-  if (task.priority !== "Medium") said.push(element("span", { className: `fact ${task.priority.toLowerCase()}` }, `${task.priority} priority`));
+  if (task.priority !== "Medium") said.push(element("span", { className: `fact ${task.priority.toLowerCase()}` }, task.priority, element("span", { className: "unseen" }, " priority")));
   if (task.due) {
     const { text, late } = day(task.due);
     const isLate = late && !task.completed;

@@ -1,7 +1,7 @@
 // The task list: loaded at the start and whenever the server says that it changed, whoever changed it. The person's own acts are requests of their own.
 // A deletion can be taken back for a while: until then the task is only hidden.
 
-import { byId, element } from "/assets/document.js";
+import { byId, element, say } from "/assets/document.js";
 import { eventsOf, pause } from "/assets/events.js";
 import { alarm, notice, settle } from "/assets/notices.js";
 import { session } from "/assets/session.js";
@@ -102,7 +102,7 @@ export class Tasks extends EventTarget {
     if (task === undefined) field.value = field.value === "" ? title : `${title} ${field.value}`;
     else {
       this.#put(task);
-      notice(`Added “${task.title}”.`);
+      say(`Added “${task.title}”.`);
     }
   }
 

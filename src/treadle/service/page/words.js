@@ -20,11 +20,11 @@ const INSTEAD = {
 
 export const doing = (tool) => DOING[tool]?.[0] ?? "Working…";
 
-/** `result` is what the tool returned, as an object or as JSON. */
+/** `result` is what the tool returned, as an object or as JSON: {text, isDone}. */
 export function did(tool, result, isError = false) {
-  const code = codeOf(result);
-  if (code !== null) return INSTEAD[code] ?? INSTEAD.failed;
-  return isError ? INSTEAD.failed : (DOING[tool]?.[1] ?? "Done");
+  const code = codeOf(result) ?? (isError ? "failed" : null);
+  if (code !== null) return { text: INSTEAD[code] ?? INSTEAD.failed, isDone: false };
+  return { text: DOING[tool]?.[1] ?? "Done", isDone: true };
 }
 
 function codeOf(result) {
