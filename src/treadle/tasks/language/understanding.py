@@ -232,7 +232,11 @@ def _undo(words: Words, rest: Sequence[Word], head: Head) -> list[Wish | Missing
 
 def _delete(text: str, rest: list[Word], head: Head, today: date, talk: Conversation) -> list[Wish | Missing] | None:
     keys = keys_of(rest)
-    if head.first in ("take",) and (keys[-1:] == ["back"] or keys[:1] == ["back"]):
+    if head.first in ("i", "we") and keys[:1] == ["to"]:  # "I don't want to delete it"
+        if head_at(keys, 1) is not None:
+            return [NOTHING_CHANGED]
+        rest, keys = rest[1:], keys[1:]
+    if head.first == "take" and (keys[-1:] == ["back"] or keys[:1] == ["back"]):
         return [Simple("undo")]
     if head.first == "take" and "off" not in keys and "away" not in keys and "out" not in keys:
         return None

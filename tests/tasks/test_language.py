@@ -1,0 +1,239 @@
+"""English task talk, purely: a text and what was said before, and the wishes in it. Whole conversations stand in utterances/dev.jsonl."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from datetime import date
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from treadle.tasks.language import understood
+from treadle.tasks.language.acting import Call, Known, TooMany, calls_of, looks
+from treadle.tasks.language.conversation import Conversation, Speech
+from treadle.tasks.language.dates import day_at
+from treadle.tasks.language.periods import period_at
+from treadle.tasks.language.phrases import Phrases, known
+from treadle.tasks.language.spelling import distance, near
+from treadle.tasks.language.wishes import Add, Change, Every, Filter, Say, Show
+from treadle.tasks.language.wording import keys_of, words_of
+
+TODAY = date(2026, 11, 20)
+WORDS = sorted(
+    known(
+        """add buy milk and then delete the task complete all mark done as to by friday due high priority , . ; " ' it second show list what is today
+        don't undo rename set change 12/24 2026-12-01 in 2 weeks of with description note: 👩‍👩‍👧 לקנות ( ) ? 1. - “ ” „ everything except both remind me i"""
+    )
+    | {"\u202e", "\u200d"}
+)
+
+
+def calls(text: str, *said: Speech) -> list[Call]:
+    return calls_of(understood(text, TODAY, said=said), {})
+
+
+def answer(text: str, *said: Speech) -> str:
+    (wish,) = understood(text, TODAY, said=said).wishes
+    return wish.text if isinstance(wish, Say) else ""
+
+
+@pytest.mark.parametrize(
+    ("text", "day"),
+    [
+        ("today", "2026-11-20"),
+        ("tommorow", "2026-11-21"),
+        ("friday", "2026-11-27"),
+        ("this friday", "2026-11-20"),
+        ("next friday", "2026-11-27"),
+        ("sunday", "2026-11-22"),
+        ("next sunday", "2026-11-29"),
+        ("monday week", "2026-11-30"),
+        ("in 2 weeks", "2026-12-04"),
+        ("a week from friday", "2026-12-04"),
+        ("in a couple of days", "2026-11-22"),
+        ("in 3 months", "2027-02-20"),
+        ("12/24", "2026-12-24"),
+        ("24.12.2026", "2026-12-24"),
+        ("Dec. 1st", "2026-12-01"),
+        ("5th of January", "2027-01-05"),
+        ("December 5, 2027", "2027-12-05"),
+        ("the 31st", "2026-12-31"),
+        ("end of the month", "2026-11-30"),
+        ("end of the week", "2026-11-20"),
+        ("next week", "2026-11-23"),
+        ("next month", "2026-12-01"),
+        ("2/29", "2028-02-29"),
+        ("day after tomorrow", "2026-11-22"),
+        ("30 feb", None),
+        ("2026-02-30", None),
+        ("sundae", None),
+        ("mondays", None),
+        ("2.1", None),
+    ],
+)
+def test_days_as_people_say_them(text: str, day: str | None):
+    found = day_at(keys_of(words_of(text)), 0, TODAY)
+    assert (None if found is None else found[1].isoformat()) == day
+
+
+@pytest.mark.parametrize(
+    ("text", "search"),
+    [
+        ("this week", "due:2026-11-16..2026-11-22"),
+        ("next week", "due:2026-11-23..2026-11-29"),
+        ("in the next 3 days", "due:2026-11-20..2026-11-23"),
+        ("before friday", "due:2000-01-01..2026-11-26"),
+        ("past due", "overdue"),
+        ("without a due date", "due:none"),
+        ("on monday", "due:2026-11-23"),
+    ],
+)
+def test_spans_of_days_that_a_list_is_asked_for(text: str, search: str):
+    found = period_at(keys_of(words_of(text)), 0, TODAY)
+    assert found is not None
+    assert found[1] == search
+
+
+def test_a_typing_error_is_one_only_where_one_word_is_meant():
+    assert near("dlete", ("delete", "complete")) == "delete"
+    assert near("cat", ("cut", "cot")) is None
+    assert distance("abcd", "abdc", 2) == 1
+    assert distance("delete", "rename", 2) == 3
+
+
+def test_the_longest_phrase_counts_whatever_may_be_missing():
+    table = Phrases({"mark it? as? done": 1, "mark": 2})
+    assert table.at(["mark", "it", "as", "done", "now"]) == (4, 1)
+    assert table.at(["mark", "milk"]) == (1, 2)
+    assert table.ending(["so", "mark", "done"]) == (2, 1)
+    assert table.whole(["mark", "as", "done"]) == 1
+    assert table.whole(["mark", "as"]) is None
+
+
+@pytest.mark.parametrize(
+    ("text", "titles"),
+    [
+        ("add milk, bread and eggs", ["milk", "bread", "eggs"]),
+        ("add buy milk and eggs", ["buy milk and eggs"]),
+        ("add bread and butter", ["bread and butter"]),
+        ("add buy milk, eggs and call mum", ["buy milk, eggs", "call mum"]),
+        ('add "milk, bread and eggs"', ["milk, bread and eggs"]),
+        ("add a task to review and delete old photos", ["review and delete old photos"]),
+        ("remind me to finish and send the essay", ["finish and send the essay"]),
+        ("add 'undo everything' and \"help\"", ["undo everything", "help"]),
+        ("add call Bob (the plumber)", ["call Bob (the plumber)"]),
+        ("add buy milk; call mum; pay rent", ["buy milk", "call mum", "pay rent"]),
+        ("add C++ homework", ["C++ homework"]),
+    ],
+)
+def test_titles_are_kept_as_they_were_written(text: str, titles: Sequence[str]):
+    wishes = understood(text, TODAY).wishes
+    assert [wish.title for wish in wishes if isinstance(wish, Add)] == titles == [getattr(wish, "title", None) for wish in wishes]
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "don't delete it",
+        "do not delete the milk",
+        "never delete my tasks",
+        "please don't clear the completed ones",
+        "i don't want to delete milk",
+        "no, don't complete it",
+        "delete everything except milk",
+        "delete all but the milk",
+        "complete all but not milk",
+        "delete something",
+        "delete it",
+        "delete number 4",
+        "should I delete the milk?",
+        "what would delete all do?",
+        "do you delete tasks?",
+        "i never deleted it",
+        "all",
+        "everything",
+        "nothing",
+    ],
+)
+def test_nothing_is_taken_away_that_nobody_clearly_asked_for(text: str):
+    assert all(isinstance(wish, (Say, Show)) for wish in understood(text, TODAY).wishes)
+
+
+def test_what_is_unclear_asks_back_with_the_words_of_the_specification_and_does_nothing_else():
+    assert answer("delete") == "Could you provide more details about which task to delete?"
+    assert answer("add milk by 30 feb") == "Could you provide more details about the date '30 feb'?"
+    assert answer("complete milk and then postpone the report") == "Could you provide more details about the new due date?"
+
+
+LIST: Speech = ("assistant", "1. ☐ Buy milk\n2. ✓ Pay rent (High, due 2026-12-01)\n3. ☐ Call 'Bob' (the plumber)\n…and 4 more.")
+
+
+def test_numbers_mean_the_list_that_was_shown():
+    assert calls("complete the second one", LIST) == [Call("complete_task", {"task": "Pay rent"})]
+    assert calls("delete numbers 1 and 3", LIST) == [Call("delete_task", {"task": t}) for t in ("Buy milk", "Call 'Bob' (the plumber)")]
+    assert calls("mark the first two as done", LIST) == [Call("complete_task", {"task": t}) for t in ("Buy milk", "Pay rent")]
+    assert calls("delete number 9", LIST) == []
+
+
+def test_it_means_what_was_spoken_of_last():
+    said: Speech = ("assistant", "Got it! Added 'Mum's \"new\" task' to your list. Anything else?")
+    assert calls("make it urgent", said) == [Call("update_task", {"task": 'Mum\'s "new" task', "priority": "High"})]
+    assert calls("add milk and set it to low priority") == [Call("add_task", {"title": "milk", "priority": "Low"})]
+
+
+WHICH: tuple[Speech, ...] = (
+    ("user", "move call to friday"),
+    ("assistant", "I found multiple tasks about 'call'. Which one: 'Call Ann', 'Call Bob' or 'Call Mum's boss'?"),
+)
+
+
+@pytest.mark.parametrize(
+    ("text", "titles"),
+    [("the first", ["Call Ann"]), ("3", ["Call Mum's boss"]), ("bob", ["Call Bob"]), ("the last one", ["Call Mum's boss"]), ("Call Ann", ["Call Ann"])],
+)
+def test_an_answer_to_which_one_does_what_was_asked_for(text: str, titles: Sequence[str]):
+    assert calls(text, *WHICH) == [Call("update_task", {"task": title, "due": "2026-11-27"}) for title in titles]
+
+
+def test_another_wish_is_no_answer():
+    assert calls("show my tasks", *WHICH) == [Call("list_tasks", {})]
+
+
+def test_an_answer_fills_the_gap_that_was_asked_about():
+    asked: tuple[Speech, ...] = (("user", "postpone milk"), ("assistant", "Could you provide more details about the new due date?"))
+    assert calls("to next monday", *asked) == [Call("update_task", {"task": "milk", "due": "2026-11-23"})]
+
+
+def test_several_names_are_one_title_or_several_as_the_list_says():
+    wishes = understood("complete milk and eggs", TODAY)
+    (look,) = looks(wishes)
+    one, two = [Known("1", "Buy milk and eggs")], [Known("1", "milk"), Known("2", "eggs")]
+    assert calls_of(wishes, {look: one}) == [Call("complete_task", {"task": "milk and eggs"})]
+    assert calls_of(wishes, {look: two}) == [Call("complete_task", {"task": "milk"}), Call("complete_task", {"task": "eggs"})]
+
+
+def test_a_group_is_looked_up_and_never_done_by_half():
+    wishes = understood("complete all tasks due today", TODAY)
+    assert looks(wishes) == (Filter("open", None, "due:2026-11-20"),)
+    assert wishes.wishes == (Change("complete", Every(Filter("open", None, "due:2026-11-20"))),)
+    with pytest.raises(TooMany):
+        calls_of(wishes, {looks(wishes)[0]: [Known(str(i), "x") for i in range(10)]})
+
+
+@given(st.lists(st.sampled_from(WORDS), max_size=60).map(" ".join), st.lists(st.sampled_from(WORDS), max_size=20).map(" ".join))
+def test_whatever_is_said_is_answered_within_ten_wishes(text: str, before: str):
+    said: tuple[Speech, ...] = (("user", before), ("assistant", f"I found multiple tasks about 'x'. Which one: '{before}', 'b'?\n1. ☐ {before}"))
+    for history in ((), said, (*said, ("user", before), ("assistant", "Could you provide more details about it?"))):
+        assert 1 <= len(understood(text, TODAY, said=history).wishes) <= 10
+
+
+@given(st.text(max_size=200))
+def test_no_text_is_too_odd(text: str):
+    assert understood(text, TODAY, said=(("assistant", text), ("user", text))).wishes
+    assert isinstance(Conversation.of((("assistant", text),)), Conversation)
+
+
+def test_a_text_of_ten_thousand_characters_gives_ten_calls_at_most():
+    for text in ("add milk. " * 1000, "add " + "a, " * 3300, "add:\n" + "- x\n" * 2000, "delete " + "1, " * 3000, "\"'" * 5000, "“”" * 5000):
+        assert len(understood(text, TODAY).wishes) <= 10
