@@ -41,8 +41,8 @@ CLOSING_S: Final = 1
 def bound(host: str, port: int) -> socket.socket:
     """Listens. `port` 0 takes a free one. Raises AgentError(invalid) where it cannot be had."""
     try:
-        family, kind, _, _, address = socket.getaddrinfo(host, port, type=socket.SOCK_STREAM, flags=socket.AI_PASSIVE)[0]
-        listening = socket.socket(family, kind)
+        family, kind, protocol, _, address = socket.getaddrinfo(host, port, type=socket.SOCK_STREAM, flags=socket.AI_PASSIVE)[0]
+        listening = socket.socket(family, kind, protocol)  # asyncio looks at the protocol, and only then lets small answers go at once
         try:
             if sys.platform != "win32":  # where it would let two have one port
                 listening.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
