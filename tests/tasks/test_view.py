@@ -62,6 +62,13 @@ async def test_words_before_a_call_are_taken_back_and_the_reply_is_what_the_tool
     assert streamed(ada.events) == result.response
 
 
+async def test_words_before_a_look_are_taken_back_before_the_call_is_shown(people: People):
+    ada = Talking(people)
+    result = await ada.say("show", calls(call("list_tasks"), text="Let me look. One moment. "), {"text": "Here you are."})
+    assert [type(event).__name__ for event in ada.events[:5]] == ["RunStart", "TextDelta", "TextDelta", "Retry", "ToolCallAsked"]
+    assert streamed(ada.events) == result.response == "Here you are.\nYour list is empty. Tell me what to add."
+
+
 async def test_nothing_but_what_a_chat_may_see_passes(people: People):
     ada = Talking(people)
     await ada.say("show", calls(call("list_tasks")), {"reasoning": "The secret plan.", "text": "Here you are."})

@@ -62,6 +62,11 @@ def test_a_claim_of_an_effect_is_left_out_together_with_the_word_that_opens_it(l
     assert words.claimed
 
 
+def test_what_opened_a_lie_does_not_open_what_comes_after_it():
+    assert cleaned("Great! I've deleted it. Anything else?") == "Anything else?"
+    assert cleaned("Great! You have two tasks.") == "Great! You have two tasks."
+
+
 @pytest.mark.parametrize(
     "truth",
     [
