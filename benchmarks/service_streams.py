@@ -16,6 +16,7 @@ from pathlib import Path
 from urllib.parse import urlsplit
 
 import aiohttp
+
 from service import cpu_s, rss_mb, served
 
 

@@ -104,6 +104,8 @@ async def _driven(service: Service, live: LiveRun, asked: Asked, spending: Spend
             if isinstance(event, RunEnd) and event.outcome is Outcome.TIMEOUT:
                 live.tell_frame(said("error", {"type": "error", "kind": "timeout", "message": LATE}))
             live.tell(event)
+    if stream.outcome is not None:
+        service.metrics.runs.labels(NAME, stream.outcome.value).inc()
     spending.count(stream.metrics.usage.total_tokens, stream.metrics.cost_usd)
     try:
         result, late = stream.result, False

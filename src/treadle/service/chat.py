@@ -64,7 +64,7 @@ class ChatReply(BaseModel):
             "description": "The reply; with `Accept: text/event-stream` what happens on the way to it, and the reply as the last event, `reply`.",
             "content": {MEDIA_TYPE: {"schema": {"type": "string"}}},
         },
-        **problems(404, 409, 504, body=True),
+        **problems(404, 409, 504),
     },
 )
 async def chat(body: ChatRequest, request: Request, scope: SignedIn, service: TheService) -> Response:
@@ -111,7 +111,7 @@ async def _again(service: Service, scope: Scope, body: ChatRequest, last: str) -
     """The stream of the newest message, from where it was left."""
     if (after := position_of(last)) is None:
         raise Problem(422, "Last-Event-ID is the id of an event that was sent here.")
-    run, asked = await service.database.run(scope, partial(_newest, scope, body.conversation_id))
+    run, asked = await service.database.read(scope, partial(_newest, scope, body.conversation_id))
     if asked.message != body.message:
         raise Problem(409, "Last-Event-ID goes on with the newest message of a conversation, and that is another one: leave the header out to say this.")
     return await follow(service, scope, run, after)

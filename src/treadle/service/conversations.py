@@ -46,7 +46,7 @@ class WholeConversation(ConversationHead):
     """Of the run that works on the newest message; None where that has its reply."""
 
 
-@router.get("", responses=problems())
+@router.get("")
 async def conversations(
     scope: SignedIn,
     service: TheService,
@@ -58,7 +58,7 @@ async def conversations(
     def work(session: Session) -> list[ConversationHead]:
         return [ConversationHead(**_head(row)) for row in ConversationStore(session, scope).all(limit=limit, before=before)]
 
-    return await service.database.run(scope, work)
+    return await service.database.read(scope, work)
 
 
 @router.get("/{conversation_id}", responses=problems(404))
@@ -71,10 +71,10 @@ async def conversation(conversation_id: InPath, scope: SignedIn, service: TheSer
         under_way = newest.run_id if newest is not None and newest.finished_at is None else None
         return WholeConversation(**_head(found), messages=[_said(row) for row in store.messages(conversation_id)], run_id=under_way)
 
-    whole = await service.database.run(scope, work)
+    whole = await service.database.read(scope, work)
     if whole.run_id is not None and service.live.get(whole.run_id) is None:  # of a process that died, and nobody has gone on with it
         await settle(service, scope, whole.run_id)
-        return await service.database.run(scope, work)
+        return await service.database.read(scope, work)
     return whole
 
 

@@ -140,5 +140,5 @@ async def _end(service: Service, scope: Scope, run: ServedRun, events: list[Even
 
     if run.conversation_id is None:
         return [] if any(isinstance(event, RunEnd) and event.run_id == run.run_id for event in events) else None
-    reply = await service.database.run(scope, work)
+    reply = await service.database.read(scope, work)
     return None if reply is None else [said("reply", reply.shown, last=True)]

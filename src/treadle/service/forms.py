@@ -8,7 +8,7 @@ from __future__ import annotations
 from typing import Annotated, Any, Final
 
 from fastapi import Path
-from pydantic import BaseModel, BeforeValidator, Field, StringConstraints
+from pydantic import BeforeValidator, Field, StringConstraints
 
 from treadle.errors import AgentError
 from treadle.tasks.fields import DESCRIPTION_CHARS, TITLE_CHARS, due_of
@@ -44,31 +44,13 @@ def _date(value: Any) -> Any:
 Day = Annotated[str, BeforeValidator(_date), Field(json_schema_extra={"format": "date"})]
 
 
-class ProblemDetails(BaseModel):
-    """RFC 9457: `application/problem+json`."""
-
-    type: str
-    title: str
-    status: int
-    detail: str
-
-
 _TEXTS: Final = {
-    401: "Nobody is signed in",
-    404: "It is not there, or not yours",
-    409: "It is being worked on, or is over",
-    413: "The body is too large",
-    415: "The body is no plain JSON",
-    422: "The request is not as it must be",
-    429: "A limit of yours is reached; Retry-After says when to come again",
-    503: "It does not work just now",
-    504: "It took too long",
+    404: "It is not there, or not yours.",
+    409: "It is being worked on, or is over.",
+    504: "It took too long, and was stopped.",
 }
 
 
-def problems(*statuses: int, body: bool = False) -> dict[int | str, dict[str, Any]]:
-    """What a route can answer beside its success; every route that knows who asks: 401, 422, 429 and 503 too. `body`: it takes one."""
-    every = sorted({401, 422, 429, 503, *statuses, *((413, 415) if body else ())})
-    return {
-        status: {"description": _TEXTS[status], "content": {"application/problem+json": {"schema": ProblemDetails.model_json_schema()}}} for status in every
-    }
+def problems(*statuses: int) -> dict[int | str, dict[str, Any]]:
+    """What a route can answer beside its success, and beside what every route can (openapi.py)."""
+    return {status: {"description": _TEXTS[status]} for status in statuses}

@@ -126,7 +126,7 @@ async def model(name: str, scope: SignedIn, service: TheService) -> ModelOfList:
     response_model=dict[str, Any],
     responses={
         200: {"description": "A chat.completion; with `stream` chunks of one as server-sent events.", "content": {MEDIA_TYPE: {"schema": {"type": "string"}}}},
-        **problems(404, 504, body=True),
+        **problems(404, 504),
     },
 )
 async def completions(body: CompletionRequest, scope: SignedIn, service: TheService) -> Response:

@@ -37,7 +37,7 @@ async def resume_all(service: Service) -> None:
     places = anyio.CapacityLimiter(AT_ONCE)
     async with anyio.create_task_group() as group:
         async for scope in _people(service):
-            for run in await service.database.run(scope, partial(_unfinished, scope)):
+            for run in await service.database.read(scope, partial(_unfinished, scope)):
                 await places.acquire_on_behalf_of(run.run_id)
                 group.start_soon(_again, service, scope, run, places)
 
@@ -54,7 +54,7 @@ async def _again(service: Service, scope: Scope, run: ServedRun, places: anyio.C
 
 async def settle(service: Service, scope: Scope, run_id: str) -> LiveRun | None:
     """Makes a run go on that nobody drives; None where there is nothing to wait for: it is over now, or waits for its person."""
-    run, asked = await service.database.run(scope, partial(_served, scope, run_id))
+    run, asked = await service.database.read(scope, partial(_served, scope, run_id))
     info = await info_of(service, run_id)
     if (live := service.live.get(run_id)) is not None or run is None or run.finished_at is not None:
         return live
@@ -79,7 +79,7 @@ async def _answered(service: Service, scope: Scope, asked: Asked | None, *, begu
 async def _people(service: Service) -> AsyncIterator[Scope]:
     """All that have an account."""
     last = ""
-    while page := await service.database.run_unscoped(partial(_accounts, last)):
+    while page := await service.database.read_unscoped(partial(_accounts, last)):
         for account_id in page:
             yield Scope(Identity(account_id, "journal"))
         last = page[-1]

@@ -53,7 +53,7 @@ async def start_run(service: Service, scope: Scope, agent: Agent[Any, Any], prom
         spending = await held.enter_async_context(service.limits.run(scope))
         await service.database.run(scope, lambda session: ConversationStore(session, scope).add_run(run_id, agent.name))
         work = partial(_begin, service, agent, prompt, inputs)
-        live = service.live.start(run_id, scope, partial(_held, service, held.pop_all(), spending, work))
+        live = service.live.start(run_id, scope, partial(_held, service, agent.name, held.pop_all(), spending, work))
     await live.begun.wait()
     if live.error is not None:
         raise live.error
@@ -84,7 +84,7 @@ async def go_on(service: Service, scope: Scope, run: ServedRun, decisions: Mappi
         if (live := service.live.get(run.run_id)) is not None:
             return live
         work = partial(_resume, service, agent, decisions)
-        return service.live.start(run.run_id, scope, partial(_held, service, held.pop_all(), spending, work))
+        return service.live.start(run.run_id, scope, partial(_held, service, agent.name, held.pop_all(), spending, work))
 
 
 def _resume(service: Service, agent: Agent[Any, Any], decisions: Mapping[str, Decision], live: LiveRun) -> RunStream[Any]:
@@ -99,7 +99,7 @@ def _resume(service: Service, agent: Agent[Any, Any], decisions: Mapping[str, De
     )
 
 
-async def _held(service: Service, held: AsyncExitStack, spending: Spending, work: Any, live: LiveRun) -> None:
+async def _held(service: Service, agent: str, held: AsyncExitStack, spending: Spending, work: Any, live: LiveRun) -> None:
     async with held:
         stream: RunStream[Any] = work(live)
         try:
@@ -107,6 +107,7 @@ async def _held(service: Service, held: AsyncExitStack, spending: Spending, work
                 live.begun.set()
                 async for event in events:
                     live.tell(event)
+            service.metrics.runs.labels(agent, stream.result.outcome.value).inc()
             if not stream.result.waiting:
                 await _finish(service, live)
             spending.count(stream.result.metrics.usage.total_tokens, stream.result.metrics.cost_usd)

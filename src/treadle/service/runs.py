@@ -93,7 +93,7 @@ class DecisionOnCall(Body):
     """Of a yes: what the tool is called with instead, all of it."""
 
 
-@router.post("", status_code=201, responses=problems(404, body=True))
+@router.post("", status_code=201, responses=problems(404))
 async def create_run(body: RunRequest, scope: SignedIn, service: TheService) -> RunStarted:
     """Starts a run of an agent that is served here. One of `tasks` begins a conversation, as `POST /chat` does."""
     if service.stopping.is_set():
@@ -123,7 +123,7 @@ async def _say(service: Service, scope: Scope, body: RunRequest) -> str:
         return start(service, scope, asked, held.pop_all(), spending).run_id
 
 
-@router.get("", responses=problems())
+@router.get("")
 async def runs(
     scope: SignedIn,
     service: TheService,
@@ -131,7 +131,7 @@ async def runs(
     before: Annotated[AwareDatetime | None, Query(description="Only those whose `created_at` is before it.")] = None,
 ) -> list[RunHead]:
     """One's own, newest first."""
-    rows = await service.database.run(scope, lambda session: ConversationStore(session, scope).runs(limit=limit, before=before))
+    rows = await service.database.read(scope, lambda session: ConversationStore(session, scope).runs(limit=limit, before=before))
     return [RunHead(**await _head(service, row)) for row in rows]
 
 
@@ -189,7 +189,7 @@ async def _kill(service: Service, scope: Scope, run_id: str) -> None:
         service.live.channels.end(run_id)
 
 
-@router.post("/{run_id}/approvals/{call_id}", status_code=202, responses=problems(404, 409, body=True))
+@router.post("/{run_id}/approvals/{call_id}", status_code=202, responses=problems(404, 409))
 async def approve(run_id: InPath, call_id: InPath, body: DecisionOnCall, scope: SignedIn, service: TheService) -> RunStarted:
     """Says yes or no to a call that waits for it; also where the service was started anew meanwhile."""
     row = await _own(service, scope, run_id)
@@ -204,7 +204,7 @@ async def _own(service: Service, scope: Scope, run_id: str) -> ServedRun:
             raise not_found()
         return row
 
-    return await service.database.run(scope, work)
+    return await service.database.read(scope, work)
 
 
 async def _head(service: Service, row: ServedRun) -> dict[str, Any]:

@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Awaitable, Callable
 from datetime import datetime
 from typing import Annotated, Any, Literal, TypeVar
 
 from fastapi import APIRouter, Query
 from pydantic import BaseModel, Field
-from sqlmodel import Session
 from starlette.responses import Response
 
 from treadle.database.scope import Scope
@@ -64,7 +63,7 @@ class UndoneOut(BaseModel):
     titles: list[str]
 
 
-@router.get("", responses=problems())
+@router.get("")
 async def tasks(
     scope: SignedIn,
     service: TheService,
@@ -82,7 +81,7 @@ async def tasks(
     return await _read(service, scope, work)
 
 
-@router.post("", status_code=201, responses=problems(body=True))
+@router.post("", status_code=201)
 async def add_task(body: NewTask, scope: SignedIn, service: TheService) -> TaskOut:
     def work(store: TaskStore) -> TaskOut:
         return _out(store.add(body.title, description=body.description, priority=body.priority, due=body.due, completed=body.completed))
@@ -114,7 +113,7 @@ async def task(task_id: InPath, scope: SignedIn, service: TheService) -> TaskOut
     return await _read(service, scope, lambda store: _out(_there(store, task_id)))
 
 
-@router.patch("/{task_id}", responses=problems(404, body=True))
+@router.patch("/{task_id}", responses=problems(404))
 async def change_task(task_id: InPath, body: ChangedTask, scope: SignedIn, service: TheService) -> TaskOut:
     def work(store: TaskStore) -> TaskOut:
         found = _there(store, task_id)
@@ -133,21 +132,23 @@ async def delete_task(task_id: InPath, scope: SignedIn, service: TheService) -> 
 
 
 async def _read(service: Service, scope: Scope, work: Callable[[TaskStore], T]) -> T:
-    def inside(session: Session) -> T:
-        return work(TaskStore(session, scope, by_person=True))
+    return await _fitting(service.database.read(scope, lambda session: work(TaskStore(session, scope, by_person=True))))
 
+
+async def _changed(service: Service, scope: Scope, work: Callable[[TaskStore], T]) -> T:
+    done = await _fitting(service.database.run(scope, lambda session: work(TaskStore(session, scope, by_person=True))))
+    service.live.tasks_changed(scope)
+    return done
+
+
+async def _fitting(transaction: Awaitable[T]) -> T:
+    """Raises Problem(422) for what no task can be."""
     try:
-        return await service.database.run(scope, inside)
+        return await transaction
     except AgentError as e:
         if e.kind is not ErrorKind.INVALID:
             raise
         raise Problem(422, f"{e.message[:1].upper()}{e.message[1:]}.") from e
-
-
-async def _changed(service: Service, scope: Scope, work: Callable[[TaskStore], T]) -> T:
-    done = await _read(service, scope, work)
-    service.live.tasks_changed(scope)
-    return done
 
 
 def _there(store: TaskStore, task_id: str) -> Task:
