@@ -11,6 +11,7 @@ SOURCE = Path(__file__).parents[1] / "src" / "treadle"
 
 LINES_MOST = 360
 LONG_FILES = {
+    "config/keys.py": 370,  # the list of keys
     "guarded_paths.py": 470,  # one noun: which files are guarded; most of it is the list
     "output.py": 370,
     "redaction.py": 435,

@@ -435,6 +435,13 @@ def test_provider_and_model_at_the_top_are_the_large_model(place: Place, text: s
         ("limits: {turns: null}", 1, "limits.turns"),
         ("limits: {seconds: 600.5}", 1, "limits.seconds"),
         ("service: {limits: {runs: 100}}", 1, "service.limits.runs"),
+        ("service: {hosts: [evil.example]}", 1, "service.hosts"),
+        ("service: {public_url: 'https://evil.example'}", 1, "service.public_url"),
+        ("service: {agents: [theirs]}", 1, "service.agents"),
+        ("service: {registration: open}", 1, "service.registration"),
+        ("service: {proxies: [6.6.6.6]}", 1, "service.proxies"),
+        ("service: {open_docs: true}", 1, "service.open_docs"),
+        ("service: {grace_s: 0}", 1, "service.grace_s"),
         ("models: {large: 'evil:x'}", 1, "models.large"),
         ("models: {small: 'script:evil.json'}", 1, "models.small"),
         ("model: tape:evil", 1, "models.large"),
@@ -712,3 +719,20 @@ def test_a_theme_is_the_projects_to_choose_too(place: Place) -> None:
     assert (loaded.ui.theme, loaded.warnings) == ("none", ())
     place.says("ui: {theme: pink}")
     assert "ui.theme must be one of auto, dark, light, none, not 'pink'" in place.wrong()
+
+
+@pytest.mark.parametrize(
+    ("text", "said"),
+    [
+        ("hosts: ['https://x.example']", "service.hosts must be a list of names"),
+        ("hosts: ['*']", "service.hosts must be a list of names"),
+        ("proxies: [proxy.example]", "service.proxies must be a list of IP addresses"),
+        ("grace_s: 9", "service.grace_s must be seconds from 0 to 8"),
+        ("registration: maybe", "service.registration must be one of open, closed"),
+    ],
+)
+def test_what_the_service_is_told_wrong_is_told_back(place: Place, text: str, said: str) -> None:
+    place.mine(f"service: {{{text}}}\n")
+    with pytest.raises(AgentError) as caught:
+        place.load()
+    assert said in caught.value.message
