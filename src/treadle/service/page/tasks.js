@@ -81,8 +81,7 @@ export class Tasks extends EventTarget {
   async load() {
     const asked = ++this.#asked;
     const tasks = await session.json("/tasks");
-    if (asked !== this.#asked) return;
-    if (this.#acting > 0) return this.loadSoon();
+    if (asked !== this.#asked || this.#acting > 0) return;
     this.#tasks = tasks;
     this.#show();
   }
@@ -160,6 +159,7 @@ export class Tasks extends EventTarget {
       return undefined;
     } finally {
       this.#acting -= 1;
+      this.#asked += 1; // a list that was asked for before does not know of it
       this.loadSoon();
     }
   }
