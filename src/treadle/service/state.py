@@ -59,6 +59,7 @@ class Service:
         self.stopping = anyio.Event()
         """Set when the service is about to end: open streams close, and tell their readers to come again; no run begins."""
         self.live = LiveRuns(self.stopping, grace_s=self.settings.grace_s, let_go=runtime.let_go)
+        self.metrics.running.set_function(lambda: len(self.live))
         self.tools: MCPToolServer
         self.runner: AgentRunner
         """Both set once it is open."""
