@@ -111,6 +111,7 @@ def test_the_page_is_used_by_keyboard_alone(person: Person) -> None:
     keyboard.press("Shift+Tab")
     keyboard.press("Enter")
     assert "removed" in person.reply(2)
+    expect(person.task("buy milk")).to_have_count(0)
     expect(person.message_field).to_be_focused()
     keyboard.press("Tab")
     keyboard.press("Tab")

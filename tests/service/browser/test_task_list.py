@@ -54,6 +54,13 @@ def test_a_change_elsewhere_leaves_what_is_typed_into_an_editor(person: Person) 
     other.get_by_label("New task").press("Enter")
     expect(person.task("From the other tab")).to_be_visible()
     expect(person.page.get_by_label("Title")).to_have_value("Half typed")
+    other.get_by_role("button", name="Delete Rent").click()
+    other.get_by_role("button", name="Close").click()
+    person.page.get_by_role("button", name="Save").click()
+    expect(person.page.locator("#alarm")).to_contain_text("That task is gone")
+    expect(person.page.get_by_label("Title")).to_have_value("Half typed")
+    person.page.get_by_role("button", name="Cancel").click()
+    expect(person.task("Rent")).to_have_count(0)
 
 
 def test_a_second_tab_changes_with_the_first(person: Person) -> None:

@@ -16,7 +16,7 @@ export class TaskRow {
   #remove;
   #editor = null;
 
-  /** `acts` has change(task, fields), which gives false where it did not get through, and remove(task). */
+  /** `acts` has change(task, fields), which gives false where it did not get through, remove(task), and closed(). */
   constructor(task, acts) {
     this.#acts = acts;
     this.#check = element("input", { type: "checkbox", "aria-labelledby": this.#title.id, onchange: () => this.#checked() });
@@ -50,6 +50,10 @@ export class TaskRow {
 
   // ------------------------------------------------------------ editing
 
+  get isEdited() {
+    return this.#editor !== null;
+  }
+
   edit() {
     if (this.#editor !== null) return this.#close();
     this.#editor = new Editor(this.task, (fields) => this.#save(fields), () => this.#close());
@@ -68,6 +72,7 @@ export class TaskRow {
     this.#editor = null;
     this.#open.setAttribute("aria-expanded", "false");
     this.#open.focus();
+    this.#acts.closed();
   }
 }
 

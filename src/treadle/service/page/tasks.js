@@ -117,6 +117,11 @@ export class Tasks extends EventTarget {
     return true;
   }
 
+  /** A row whose task is gone stays while somebody types in it. */
+  closed() {
+    this.#show();
+  }
+
   /** Hides it; it is deleted when nobody takes that back. */
   remove(task) {
     const focus = this.#neighbour(task);
@@ -176,13 +181,20 @@ export class Tasks extends EventTarget {
     const open = seen.filter((task) => !task.completed).sort(byUrgency);
     const completed = seen.filter((task) => task.completed).sort((a, b) => b.updated_at.localeCompare(a.updated_at));
     const kept = new Set(seen.map(({ id }) => id));
-    for (const id of this.#rows.keys()) if (!kept.has(id)) (this.#rows.get(id).element.remove(), this.#rows.delete(id));
+    for (const [id, row] of this.#rows) if (!kept.has(id) && !row.isEdited) this.#drop(id, row);
     place(byId("open-tasks"), open.map((task) => this.#row(task)));
     place(byId("completed-tasks"), completed.map((task) => this.#row(task)));
     byId("no-tasks").hidden = open.length > 0;
     byId("done").hidden = completed.length === 0;
     byId("done-count").textContent = completed.length;
     byId("tasks-count").replaceChildren(...(open.length ? [`${open.length}`, element("span", { className: "unseen" }, " open")] : []));
+  }
+
+  #drop(id, row) {
+    const focus = row.element.contains(document.activeElement) ? this.#neighbour(row.task) : () => {};
+    this.#rows.delete(id);
+    row.element.remove();
+    focus();
   }
 
   #row(task) {
