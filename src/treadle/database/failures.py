@@ -47,7 +47,7 @@ def told(error: DBAPIError | PoolTimeout) -> AgentError | None:
         return AgentError("network", text)
     if is_conflict(error):
         return AgentError("network", "the database had others change the same rows each time: try again")
-    if _sqlstate(error) == "42501":
+    if _sqlstate(error) == "42501" and "row-level security" not in str(error.orig):
         return AgentError("invalid", "the database does not let us: its role lacks rights on our tables; grant them, or connect as their owner")
     return AgentError("network", SILENT) if is_lost(error) or (isinstance(error, OperationalError | InterfaceError) and not _is_ours(error)) else None
 

@@ -6,12 +6,16 @@ the second lock on PostgreSQL (row_security.py). Entry: `scoped`, `GuardedSessio
 
 from __future__ import annotations
 
-from typing import Any, NoReturn, cast
+from collections.abc import Mapping
+from dataclasses import dataclass
+from functools import cache
+from typing import Any, Final, NoReturn, cast
+from weakref import WeakKeyDictionary
 
-from sqlalchemy import Connection, event, inspect
+from sqlalchemy import Connection, Insert, Table, bindparam, event, insert, inspect
 from sqlalchemy.orm import ORMExecuteState, UOWTransaction, with_loader_criteria
 from sqlalchemy.orm import Session as OrmSession
-from sqlalchemy.sql import ClauseElement
+from sqlalchemy.sql import ClauseElement, Executable
 from sqlalchemy.sql.base import ExecutableOption
 from sqlalchemy.sql.dml import UpdateBase
 from sqlmodel import Session
@@ -20,27 +24,25 @@ from treadle.database.scope import Scope
 from treadle.database.statements import refuse, touched
 from treadle.database.tables import Owned
 
-_BOUND = "treadle.bound"
+_BOUND: Final = "treadle.bound"
+_WHOSE: Final = "treadle_scope"
+"""The parameter that every narrowed statement has. It is set here at each execution, over whatever a caller gives."""
 
 
+@dataclass(frozen=True, slots=True)
 class _Bound:
     """What a session may touch."""
 
-    __slots__ = ("narrowed", "reads", "scope")
+    scope: Scope | None
+    reads: bool
 
-    def __init__(self, scope: Scope | None, reads: bool) -> None:
-        self.scope = scope
-        self.reads = reads
-        self.narrowed: dict[type[Owned], ExecutableOption] = {}
 
-    def narrow(self, table: type[Owned]) -> ExecutableOption:
-        """The condition that keeps a statement to the scope's rows of that table."""
-        if self.scope is None:
-            refuse(f"{table.__name__} has rows of users, and this session has no scope: use Database.run")
-        if table not in self.narrowed:
-            criterion: Any = cast("Any", table).user_id == self.scope.user_id
-            self.narrowed[table] = cast("ExecutableOption", with_loader_criteria(table, criterion, include_aliases=True))
-        return self.narrowed[table]
+@dataclass(frozen=True, slots=True)
+class _Narrowed:
+    """What a statement touches, and what is executed in its place. Good for every scope: whose it is comes with the execution."""
+
+    tables: frozenset[type[Owned]]
+    statement: Executable
 
 
 def scoped(session: OrmSession, scope: Scope | None, *, reads: bool = False) -> None:
@@ -49,6 +51,22 @@ def scoped(session: OrmSession, scope: Scope | None, *, reads: bool = False) -> 
         event.listen(session, "do_orm_execute", _before_statement)
         event.listen(session, "before_flush", _before_flush)
     session.info[_BOUND] = _Bound(scope, reads)
+
+
+def insert_row(session: OrmSession, table: type[Owned], values: Mapping[str, Any]) -> None:
+    """As `session.add` of a row that nobody looks at afterwards, at once. `values`: of all its columns but `user_id`, which is the scope's."""
+    bound: _Bound | None = session.info.get(_BOUND)
+    if bound is None or bound.scope is None or bound.reads:
+        refuse(f"a {table.__name__} is written in a scope, by Database.run")
+    if "user_id" in values:
+        refuse("whose a row is, its scope says")
+    session.flush()
+    connection_of(session).execute(_insertion(table), {**values, "user_id": bound.scope.user_id})
+
+
+@cache
+def _insertion(table: type[Owned]) -> Insert:
+    return insert(cast("Table", cast("Any", table).__table__))
 
 
 class GuardedSession(Session):
@@ -77,15 +95,42 @@ def _before_statement(state: ORMExecuteState) -> None:
         refuse("only select, insert, update and delete built of our tables are taken: no text()")
     if bound.reads and not state.is_select:
         refuse("this transaction only reads: use Database.run")
-    tables = touched(cast("ClauseElement", state.statement))
-    if not tables:
+    narrowed = _narrowed(state.statement)
+    if not narrowed.tables:
         return
-    options = [bound.narrow(table) for table in tables]
+    if bound.scope is None:
+        refuse(f"{_names(narrowed)} has rows of users, and this session has no scope: use Database.run")
     if not state.is_orm_statement or state.is_insert:
         refuse("rows of users are read by select(Table) and added with session.add")
+    if isinstance(state.parameters, list):
+        refuse("rows of users are changed by a condition, not one by one by their keys")
     if state.is_update and "user_id" in _set_columns(state):
         refuse("whose a row is never changes")
-    state.statement = state.statement.options(*options)
+    state.statement = narrowed.statement
+    state.parameters = {**(state.parameters or {}), _WHOSE: bound.scope.user_id}
+
+
+_known: WeakKeyDictionary[Executable, _Narrowed] = WeakKeyDictionary()
+"""By the statement itself, which never changes: one that is built once is looked at once."""
+
+
+def _narrowed(statement: Executable) -> _Narrowed:
+    """Raises OutOfScope where a condition on users could be gone round."""
+    if (narrowed := _known.get(statement)) is None:
+        tables = frozenset(touched(cast("ClauseElement", statement)))
+        narrowed = _known[statement] = _Narrowed(tables, statement.options(*map(_condition, tables)) if tables else statement)
+    return narrowed
+
+
+@cache
+def _condition(table: type[Owned]) -> ExecutableOption:
+    """Keeps a statement to the scope's rows of that table."""
+    criterion: Any = cast("Any", table).user_id == bindparam(_WHOSE)
+    return cast("ExecutableOption", with_loader_criteria(table, criterion, include_aliases=True))
+
+
+def _names(narrowed: _Narrowed) -> str:
+    return ", ".join(sorted(table.__name__ for table in narrowed.tables))
 
 
 def _set_columns(state: ORMExecuteState) -> set[str]:

@@ -38,36 +38,52 @@ def touched(statement: ClauseElement) -> set[type[Owned]]:
     """Raises OutOfScope where a condition on users could be gone round."""
     found: set[type[Owned]] = set()
     target = _target(statement)
-    waiting: list[tuple[Any, bool]] = [(statement, False)]
+    if target is not None and issubclass(target, Owned):
+        found.add(target)
+    waiting: list[tuple[Any, set[Any] | None]] = [(statement, None)]
     while waiting:
-        element, inside = waiting.pop()
-        if (owned := _owned(element)) is not None:
+        element, within = waiting.pop()
+        if (owned := _owned(element, within)) is not None:
             found.add(owned)
-            if target is not None and owned is not target and not inside:  # UPDATE ... FROM: only its target is narrowed
+            if target is not None and owned is not target and within is None:  # UPDATE ... FROM: only its target is narrowed
                 refuse("an update or delete names other tables in a subquery only")
-        inside = inside or isinstance(element, Select)
-        waiting.extend((part, inside) for part in _parts(element))
+        if isinstance(element, Select):
+            within = _selected(element)
+        waiting.extend((part, within) for part in _parts(element))
     return found
 
 
-def _target(statement: ClauseElement) -> object:
-    """The class that an UPDATE or DELETE changes."""
+def _selected(statement: Any) -> set[Any]:
+    """The tables that a SELECT names by their class among its columns: the ORM's own conditions name their columns bare."""
+    named = [element for element in statement._raw_columns if _mapper(element) is not None]
+    return {mapper.local_table for element in named if (mapper := _mapper(element)) is not None and _is_bare(element)}
+
+
+def _is_bare(element: Any) -> bool:
+    """No alias, whose rows are others than the table's own."""
+    return isinstance(element, Table) or isinstance(cast("Any", getattr(element, "table", None)), Table)
+
+
+def _target(statement: ClauseElement) -> type | None:
+    """The class that an UPDATE or DELETE changes; of one that names a table instead, a class that no row has."""
     if not isinstance(statement, Update | Delete):
         return None
-    mapper = _mapper(statement.table)
-    return object if mapper is None else mapper.class_
+    subject = cast("Mapper[Any] | None", cast("Any", statement)._propagate_attrs.get("plugin_subject"))
+    return type(None) if subject is None else subject.class_
 
 
-def _owned(element: Any) -> type[Owned] | None:
+def _owned(element: Any, within: set[Any] | None) -> type[Owned] | None:
     """Whose table it is, where the ORM knows: then it is narrowed."""
     if isinstance(element, TextClause) or (isinstance(element, ColumnClause) and element.is_literal and element.name not in HARMLESS):
         refuse("only statements built of our tables are taken: no text(), no literal_column()")
     mapper = _mapper(element)
     if mapper is not None:
         return mapper.class_ if issubclass(mapper.class_, Owned) else None
-    table: Any = element
+    table: Any = cast("Any", element)
     if isinstance(element, ColumnClause):
         table = cast("Any", element).table
+        if within is not None and table in within:
+            return None
     if isinstance(table, Table) and table.metadata is METADATA and table.name in _names():
         refuse("rows of users are named by their class, not by its __table__")
     return None
