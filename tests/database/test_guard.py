@@ -124,30 +124,33 @@ async def test_a_row_of_another_is_not_found_and_not_changed(database: Database,
     assert await database.run(BOB, lambda session: session.get(table, key)) is not None
 
 
-async def test_a_row_of_another_is_written_in_no_way(database: Database) -> None:
+def give_away(session: Session, _bobs: Task) -> None:
+    mine = session.get(Task, "Task-ada")
+    assert mine is not None
+    mine.user_id = "bob"
+
+
+WRITES: dict[str, Callable[[Session, Task], Any]] = {
+    "new": lambda session, bobs: session.add(row_of(Task, "bob")),
+    "changed": lambda session, bobs: session.add(bobs),
+    "deleted": lambda session, bobs: session.delete(bobs),
+    "merged": lambda session, bobs: session.merge(bobs),
+    "given away": give_away,
+    "saved in bulk": lambda session, bobs: session.bulk_save_objects([row_of(Task, "ada")]),
+    "inserted in bulk": lambda session, bobs: session.bulk_insert_mappings(Task, []),  # type: ignore[arg-type]
+    "past the session": lambda session, bobs: session.connection(),
+}
+
+
+@pytest.mark.parametrize("write", WRITES.values(), ids=WRITES)
+async def test_a_row_of_another_is_written_in_no_way(database: Database, write: Callable[[Session, Task], Any]) -> None:
     await furnished(database)
     bobs = await database.run(BOB, lambda session: session.get(Task, "Task-bob"))
     assert bobs is not None
     bobs.title = "taken"
-
-    def give_away(session: Session) -> None:
-        mine = session.get(Task, "Task-ada")
-        assert mine is not None
-        mine.user_id = "bob"
-
-    acts: list[Callable[[Session], Any]] = [
-        lambda session: session.add(row_of(Task, "bob")),
-        lambda session: session.add(bobs),
-        lambda session: session.delete(bobs),
-        lambda session: session.merge(bobs),
-        give_away,
-        lambda session: session.bulk_save_objects([row_of(Task, "ada")]),
-        lambda session: session.bulk_insert_mappings(Task, []),  # type: ignore[arg-type]
-        lambda session: session.connection(),
-    ]
-    for act in acts:
-        with pytest.raises(OutOfScope):
-            await database.run(ADA, act)
+    with pytest.raises(OutOfScope):
+        await database.run(ADA, lambda session: write(session, bobs))
+    assert await database.read(BOB, lambda session: session.exec(select(Task.title)).all()) == [("x",)]
 
 
 async def test_what_only_reads_changes_nothing(database: Database) -> None:
