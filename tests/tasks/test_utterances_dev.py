@@ -9,7 +9,7 @@ import pytest
 from tests.tasks.people import People
 from tests.tasks.utterance_cases import cases, shortcomings
 
-DEV = cases(Path(__file__).parent / "utterances" / "dev.jsonl")
+DEV = [case for name in ("dev.jsonl", "dev2.jsonl") for case in cases(Path(__file__).parent / "utterances" / name)]
 
 
 @pytest.mark.parametrize("case", DEV, ids=[case["id"] for case in DEV])
