@@ -10,7 +10,7 @@ import traceback
 from collections.abc import Callable, Mapping
 from datetime import date, datetime
 from pathlib import Path
-from typing import Any, Final
+from typing import Any, Final, cast
 
 import msgspec
 from sqlalchemy.exc import IntegrityError
@@ -25,12 +25,14 @@ from treadle.tasks.acts import Desk, act, refused
 from treadle.tasks.caller import Caller, Failure, ToolResponse
 from treadle.tasks.schemas import TOOLS, ToolSchema
 from treadle.tasks.store import TaskStore
-from treadle.tooling import NOTHING_TOUCHED, InvalidArguments, ProbeAnswer, Tool, ToolContext, ToolFailed, Touched, unknown_tool
+from treadle.tooling import MAX_LINE_CHARS, NOTHING_TOUCHED, InvalidArguments, ProbeAnswer, Tool, ToolContext, ToolFailed, Touched, unknown_tool
 from treadle.types import Effect, now
 
 logger: Final = logging.getLogger("treadle")
 
 TROUBLE: Final = "I'm having a bit of trouble right now. Please try again."
+DESCRIPTION_SHOWN: Final = 800
+"""Of one text in a result that is long: with each character escaped it still fits a line."""
 MAX_OUTPUT_CHARS: Final = 60_000
 """A list is cut to much less (acts.py)."""
 
@@ -163,7 +165,7 @@ class TaskTool:
         response = await self._server.call(ctx.deps, self.name, arguments, key=ctx.idempotency_key, run_id=ctx.run_id)
         if is_error(response):
             raise ToolFailed(as_text(response))
-        return as_text(response)
+        return as_lines(response)
 
     async def probe(self, ctx: ToolContext[Caller], arguments: Any) -> ProbeAnswer:
         """None: a repeated call is safe."""
@@ -172,6 +174,24 @@ class TaskTool:
 
 def as_text(response: ToolResponse) -> str:
     return msgspec.json.encode(response).decode()
+
+
+def as_lines(response: ToolResponse) -> str:
+    """The same for the loop, which cuts longer lines: a member on each, and of a long description its beginning."""
+    text = as_text(response)
+    return text if len(text) < MAX_LINE_CHARS else msgspec.json.format(msgspec.json.encode(_shortened(msgspec.to_builtins(response))), indent=1).decode()
+
+
+def _shortened(value: Any) -> Any:
+    match value:
+        case str():
+            return value if len(value) <= DESCRIPTION_SHOWN else value[: DESCRIPTION_SHOWN - 1] + "…"
+        case dict():
+            return {key: _shortened(one) for key, one in cast("dict[str, Any]", value).items()}
+        case list():
+            return [_shortened(one) for one in cast("list[Any]", value)]
+        case _:
+            return value
 
 
 def is_error(response: ToolResponse) -> bool:
