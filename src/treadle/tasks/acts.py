@@ -11,6 +11,7 @@ import msgspec
 from sqlmodel import Session
 
 from treadle.database.tables import Task
+from treadle.plain import cut
 from treadle.tasks.caller import Caller, Failure, ToolResponse
 from treadle.tasks.confirmations import Held, Verb, asked, redeemed
 from treadle.tasks.fields import as_data
@@ -23,7 +24,8 @@ WINDOW_MOST: Final = 10
 UNDO_MOST: Final = 5
 """Changes that a run may take back."""
 LISTED_MOST: Final = 100
-LISTED_CHARS: Final = 24_000
+LISTED_CHARS: Final = 40_000
+LISTED_DESCRIPTION: Final = 120
 TITLES_MOST: Final = 20
 
 
@@ -171,13 +173,15 @@ def _not_one(found: Found, words: str) -> ToolResponse:
 
 
 def _first(tasks: Sequence[Task]) -> list[dict[str, Any]]:
-    """As many as a model can be expected to read."""
-    shown: list[dict[str, Any]] = []
-    chars = 0
-    for task in tasks[:LISTED_MOST]:
-        data = as_data(task)
-        chars += len(msgspec.json.encode(data))
-        if shown and chars > LISTED_CHARS:
-            break
-        shown.append(data)
+    """As many as a model can be expected to read; where that is too much, with the beginnings of their descriptions."""
+    shown = [as_data(task) for task in tasks[:LISTED_MOST]]
+    if _size(shown) > LISTED_CHARS:
+        for task in shown:
+            task["description"] = cut(task["description"] or "", LISTED_DESCRIPTION) or None
+        while _size(shown) > LISTED_CHARS:
+            del shown[-len(shown) // 8 :]
     return shown
+
+
+def _size(shown: list[dict[str, Any]]) -> int:
+    return len(msgspec.json.encode(shown))
