@@ -17,7 +17,8 @@ from treadle.model import ArgumentsDelta, Delta, Model, ModelRequest, PartEnd, R
 from treadle.tasks.language import understood
 from treadle.tasks.language.acting import Call, Known, TooMany, calls_of, listing, looks
 from treadle.tasks.language.conversation import Speech
-from treadle.tasks.language.wishes import Filter, Say, Understood
+from treadle.tasks.language.wishes import Change, Filter, Say, Understood
+from treadle.tasks.replies import UNCLEAR
 from treadle.types import StopReason, Usage, new_id
 
 NAME = "embedded:tasks"
@@ -82,7 +83,7 @@ def _next_calls(wishes: Understood, done: Sequence[tuple[ToolCall, ToolResult]])
         return f"That would change {e.count} tasks at once, and I can change nine in one message. Please name fewer of them."
     except ValueError:
         return "I couldn't look at your list. Please try again."
-    return calls or NONE_MEANT
+    return calls or (UNCLEAR if any(isinstance(wish, Change) and wish.unsure for wish in wishes.wishes) else NONE_MEANT)
 
 
 def _day_told(request: ModelRequest) -> date | None:
@@ -122,7 +123,7 @@ def _tasks(answer: object) -> list[Known]:
     if not isinstance(rows, list):
         raise ValueError("no list of tasks")
     found = [cast("Mapping[str, Any]", row) for row in cast("list[object]", rows) if isinstance(row, dict)]
-    return [Known(str(row.get("id") or row.get("title", "")), str(row.get("title", ""))) for row in found]
+    return [Known(str(row.get("id") or row.get("title", "")), str(row.get("title", "")), bool(row.get("completed"))) for row in found]
 
 
 if TYPE_CHECKING:

@@ -1,4 +1,4 @@
-"""Which titles a person means by some words: the same title, then the beginnings of words, then words that are spelled nearly so.
+"""Which titles a person means by some words: the same title, then the beginnings of words, other forms of them, then words spelled nearly so.
 
 Case, width and punctuation do not matter. Entry: `meant`, `holding`.
 """
@@ -10,11 +10,16 @@ from collections.abc import Callable, Sequence
 from functools import lru_cache
 from typing import Final, TypeAlias
 
+from treadle.tasks.stems import stem
+
 Words: TypeAlias = tuple[str, ...]
 
 WORDS_MOST: Final = 20
 """Of what is looked for: further ones are not looked at."""
-_PASSED_OVER: Final = frozenset({"a", "an", "the", "my", "task", "tasks", "todo", "item", "about", "called", "named", "that", "this", "one", "to", "for"})
+_PASSED_OVER: Final = frozenset(
+    """a an the my our your task tasks todo item items reminder thing stuff about called named that this one ones to for with of at on in from
+    and""".split()
+)
 """In what is looked for, where it leads to nothing otherwise."""
 _APOSTROPHES: Final = frozenset("'`\u2019\u02bc\xb4")
 _LETTERS_FOR_ONE: Final = 4
@@ -32,7 +37,7 @@ def meant(query: str, titles: Sequence[str]) -> list[int]:
     ways: list[Callable[[], list[int]]] = [lambda: [at for at, title in enumerate(titles) if folded(title) == wanted], lambda: _beginning(wanted, titles)]
     if fewer and fewer != wanted:
         ways += [lambda: [at for at, title in enumerate(titles) if folded(title) == fewer], lambda: _beginning(fewer, titles)]
-    ways += [lambda: _inside(query, titles), lambda: _nearly(wanted, titles), lambda: _nearly(fewer, titles)]
+    ways += [lambda: _inside(query, titles), lambda: _formed(fewer, titles), lambda: _nearly(wanted, titles), lambda: _nearly(fewer, titles)]
     return next((found for way in ways if (found := way())), list[int]())
 
 
@@ -59,6 +64,12 @@ def _level(text: str) -> str:
 
 def _beginning(wanted: Words, texts: Sequence[str]) -> list[int]:
     return [at for at, text in enumerate(texts) if all(any(word.startswith(piece) for word in folded(text)) for piece in wanted)]
+
+
+def _formed(wanted: Words, texts: Sequence[str]) -> list[int]:
+    """Those that hold every word in some form: "calling mum" finds "call mum"."""
+    stems = {stem(word) for word in wanted}
+    return [at for at, text in enumerate(texts) if stems <= {stem(word) for word in folded(text)}] if stems else []
 
 
 def _inside(query: str, texts: Sequence[str]) -> list[int]:

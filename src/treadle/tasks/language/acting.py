@@ -9,9 +9,11 @@ from collections.abc import Iterator, Mapping, Sequence
 
 import msgspec
 
+from treadle.tasks.language.fitting import fitting
 from treadle.tasks.language.understanding import CALLS_MOST
 from treadle.tasks.language.wishes import Add, Change, Every, Filter, Named, Show, Simple, Understood, Wish
 from treadle.tasks.language.wording import key_of
+from treadle.tasks.matching import folded
 
 
 class Call(msgspec.Struct, frozen=True):
@@ -24,6 +26,7 @@ class Known(msgspec.Struct, frozen=True):
 
     id: str
     title: str
+    completed: bool = False
 
 
 class TooMany(Exception):
@@ -46,7 +49,9 @@ def _look(wish: Wish) -> Filter | None:
     match wish:
         case Change(target=Every(filter=wanted)):
             return wanted
-        case Change(target=Named(parts=parts)) if parts:
+        case Change(target=Named(parts=parts, verb=verb), unsure=unsure) if parts or verb or unsure:
+            return _EVERYTHING
+        case Add(bare=True):
             return _EVERYTHING
         case _:
             return None
@@ -71,27 +76,41 @@ def calls_of(understood: Understood, seen: Mapping[Filter, Sequence[Known]]) -> 
 def _calls(wish: Wish, seen: Mapping[Filter, Sequence[Known]]) -> Iterator[Call]:
     match wish:
         case Add():
-            given = {"title": wish.title, "description": wish.description, "priority": wish.priority, "due": wish.due}
-            yield Call("add_task", {name: value for name, value in given.items() if value is not None})
+            yield _added(wish, seen)
         case Show(wanted):
             yield listing(wanted)
         case Simple(tool):
             yield Call(tool, {})
-        case Change(doing, target, fields):
-            for task in _meant(target, seen):
+        case Change(doing, target, fields, unsure):
+            for task in _meant(target, seen, unsure=unsure):
                 yield Call(f"{doing}_task", {"task": task, **dict(fields)})
         case _:
             return
 
 
-def _meant(target: Named | Every, seen: Mapping[Filter, Sequence[Known]]) -> list[str]:
+def _added(wish: Add, seen: Mapping[Filter, Sequence[Known]]) -> Call:
+    """A new task, or what is new of the one that has just this title."""
+    given = {"description": wish.description, "priority": wish.priority, "due": wish.due}
+    fields = {name: value for name, value in given.items() if value is not None}
+    there = [task for task in seen.get(_EVERYTHING, ()) if wish.bare and not task.completed and folded(task.title) == folded(wish.title)]
+    if fields and len(there) == 1:
+        return Call("update_task", {"task": there[0].id, **fields})
+    return Call("add_task", {"title": wish.title, **fields})
+
+
+def _meant(target: Named | Every, seen: Mapping[Filter, Sequence[Known]], *, unsure: bool) -> list[str]:
     if isinstance(target, Every):
         return [task.id for task in seen.get(target.filter, ())]
-    if not target.parts:
+    tasks = seen.get(_EVERYTHING, ())
+    if target.parts and not any(set(_letters(target.words)) <= set(_letters(task.title)) for task in tasks):
+        parts = [msgspec.structs.replace(target, words=part, parts=()) for part in target.parts]
+        return [words for part in parts for words in _meant(part, seen, unsure=unsure)]
+    if not target.verb and not unsure:
         return [target.words]
-    wanted = set(_letters(target.words))
-    whole = any(wanted <= set(_letters(task.title)) for task in seen.get(_EVERYTHING, ()))
-    return [target.words] if whole else list(target.parts)
+    found = [task for task in fitting(target, tasks) if not task.completed] or fitting(target, tasks)
+    if len(found) == 1:
+        return [found[0].id]
+    return [target.words if found else target.whole] if found or not unsure else []
 
 
 def _letters(text: str) -> list[str]:

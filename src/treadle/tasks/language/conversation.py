@@ -41,6 +41,8 @@ class Conversation(msgspec.Struct):
     """The title that was spoken of last."""
     recent: tuple[str, ...] = ()
     """Titles of the last reply."""
+    fresh: Literal["", "list", "task"] = ""
+    """What the reply right before the message was about."""
     options: tuple[str, ...] = ()
     asked: Literal["", "which", "not_found", "unclear"] = ""
     """What the last reply asked."""
@@ -63,15 +65,16 @@ class Conversation(msgspec.Struct):
         return conversation
 
     def _hear(self, text: str) -> None:
-        self.asked, self.about, self.options, named = "", "", (), list[str]()
+        self.asked, self.about, self.options, self.fresh, named = "", "", (), "", list[str]()
         if rows := rows_of(text):
+            self.fresh = "list"
             self.listed = tuple(rows)
             if len(rows) == 1:
                 named.append(rows[0])
         for line in text.split("\n"):
             named += [found[1] for pattern in _SPOKEN if (found := pattern.search(line))]
         if named:
-            self.recent, self.last = tuple(named), named[-1]
+            self.recent, self.last, self.fresh = tuple(named), named[-1], self.fresh or "task"
         if (which := _AMBIGUOUS.search(text)) is not None:
             self.asked, self.about, self.options = "which", which[1], _options(which[2])
         elif (missed := _NOT_FOUND.search(text)) is not None:

@@ -80,6 +80,8 @@ def target_of(text: str, words: Words, today: date, talk: Conversation) -> Targe
         return TASK
     keys = keys_of(words)
     if (it := _IT.whole(keys)) is not None and not words[0].quoted:
+        if talk.fresh == "list" and len(talk.listed) > 1 and "last" in keys:
+            return _numbered([-1], talk)
         return _referred(it, talk)
     if (numbers := _numbers(words)) is not None:
         return _numbered(numbers, talk)

@@ -20,6 +20,7 @@ from treadle.tasks.language.dates import day_at
 from treadle.tasks.language.phrases import known
 from treadle.tasks.language.questions import asked_for, looked_for
 from treadle.tasks.language.talk import HELP, NO_REOPENING, NOTHING_CHANGED, said_alone
+from treadle.tasks.language.telling import told
 from treadle.tasks.language.verbs import ACTIONS, Head, closed, head_at, opened
 from treadle.tasks.language.wishes import Add, Change, Missing, Named, Say, Show, Simple, Understood, Wish, unclear
 from treadle.tasks.language.wording import Word, Words, keys_of, words_of
@@ -261,8 +262,8 @@ def _uncommanded(text: str, clause: Clause, words: Words, today: date, talk: Con
         return [REOPEN]
     if keys[0] in ("keep", "leave", "not"):
         return [NOTHING_CHANGED]
-    if (past := _past(text, words, today, talk)) is not None:
-        return past
+    if (done := told(text, words, today, talk)) is not None and not clause.question:
+        return done
     if (state := stated(text, words, today, talk)) is not None and not clause.question:
         return state
     if (listed := asked_for(text, words, None, today, question=clause.question)) is not None:
@@ -271,34 +272,3 @@ def _uncommanded(text: str, clause: Clause, words: Words, today: date, talk: Con
         result = added(text, words, today, talk)
         return [result] if isinstance(result, Missing) else list(result)
     return None
-
-
-_PAST = {
-    "bought": "buy", "paid": "pay", "sent": "send", "wrote": "write", "did": "do", "made": "make", "went": "go", "took": "take", "got": "get", "read": "read",
-    "met": "meet", "told": "tell", "fed": "feed", "built": "build", "cut": "cut", "sold": "sell", "swept": "sweep", "threw": "throw", "brought": "bring",
-    "booked": "book", "submitted": "submit", "planned": "plan", "cleaned": "clean", "shipped": "ship", "mopped": "mop", "fixed": "fix", "gave": "give",
-}  # fmt: skip
-
-
-def _past(text: str, words: Words, today: date, talk: Conversation) -> list[Wish | Missing] | None:
-    """Such as "I paid the rent" says that "pay the rent" is done."""
-    keys = keys_of(words)
-    place = 0
-    while place < len(keys) and keys[place] in ("i", "ive", "have", "just", "already", "we", "weve", "now", "finally"):
-        place += 1
-    if place == 0 or place >= len(keys) - 1 or keys[0] not in ("i", "ive", "we", "weve", "just", "already"):
-        return None
-    verb = keys[place]
-    base = _PAST.get(verb) or (verb.removesuffix("ed") if verb.endswith("ed") and len(verb) > 4 else None)
-    if base is None:
-        return None
-    if (
-        verb.endswith("ed")
-        and verb not in _PAST
-        and verb[:-1].endswith(("ate", "are", "ice", "age", "ove", "ile", "ize", "ise", "ose", "uce", "ue", "ake", "rve", "ire"))
-    ):
-        base = verb[:-1]
-    done = [words[place]._replace(text=base, key='"'), *words[place + 1 :]]
-    rest = [word for word in done[1:] if word.key not in ("the", "my", "a", "an")]
-    words_left = " ".join([base, *(word.text for word in rest)])
-    return [Change("complete", Named(words_left))] if rest else completed(text, done, today, talk)

@@ -10,6 +10,7 @@ from typing import Literal, NamedTuple, TypeAlias
 
 from treadle.tasks.language.phrases import Phrases, known
 from treadle.tasks.language.spelling import near
+from treadle.tasks.stems import IRREGULAR, stem
 
 Keys = Sequence[str]
 Kind: TypeAlias = Literal["add", "remind", "show", "search", "complete", "delete", "update", "undo"]
@@ -197,3 +198,12 @@ ACTIONS = known(
     upload use vacuum verify visit vote wake walk wash watch water weed weigh wipe work wrap write"""
 )
 """Verbs with which people begin what is to be done."""
+
+
+def base_of(past: str) -> str:
+    """The verb that a past form is of: "walk" of "walked", "pay" of "paid"."""
+    if past in IRREGULAR:
+        return IRREGULAR[past]
+    bare = past.removesuffix("ed")
+    bases = (bare, f"{bare}e", bare[:-1], f"{bare[:-1]}y")
+    return next((base for base in bases if base in ACTIONS), bare if bare != past and stem(bare) == stem(past) else past)

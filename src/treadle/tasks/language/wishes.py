@@ -29,6 +29,12 @@ class Named(msgspec.Struct, frozen=True):
 
     words: str
     parts: tuple[str, ...] = ()
+    verb: str = ""
+    """What was done with what the words name ("pay" of "the rent is paid"): the title may say it, or say nothing."""
+
+    @property
+    def whole(self) -> str:
+        return f"{self.verb} {self.words}" if self.verb else self.words
 
 
 class Every(msgspec.Struct, frozen=True):
@@ -46,6 +52,8 @@ class Add(msgspec.Struct, frozen=True, kw_only=True):
     description: str | None = None
     priority: str | None = None
     due: str | None = None
+    bare: bool = False
+    """Said without any word for adding: of a task that is there already, it says what is new."""
 
 
 class Show(msgspec.Struct, frozen=True):
@@ -58,6 +66,8 @@ class Change(msgspec.Struct, frozen=True):
     doing: Doing
     target: Target
     fields: tuple[tuple[str, str | None], ...] = ()
+    unsure: bool = False
+    """Meant only where there is such a task: nothing is done otherwise."""
 
 
 class Simple(msgspec.Struct, frozen=True):
