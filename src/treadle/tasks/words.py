@@ -17,6 +17,8 @@ from treadle.tasks.unfit import claims, is_technical
 TITLES_MOST = 200
 """Of so many titles at most it is known that they are the person's own."""
 
+SENTENCE_CHARS = 4000
+"""Of one without an end no more is looked at: so many never leave."""
 _OPENER = re.compile(
     r"(?i)^(?:great|got it|done|okay|ok|sure|sure thing|perfect|of course|all ?right|no problem|absolutely|certainly|right away|wonderful|yes)[.!…]+$"
 )
@@ -41,6 +43,8 @@ _MARKDOWN: tuple[tuple[re.Pattern[str], str], ...] = (
 )
 _FENCE = "```"
 _END = re.compile(r"""[.!?\u2026\u3002\uff01\uff1f]+["'\u201d\u2019\xbb)\]*_]*(?=\s)|\n""")
+_ENDING = ".!?\u2026\u3002\uff01\uff1f\"'\u201d\u2019\xbb)]*_"
+"""Of these an end may be in the making."""
 _NO_END = re.compile(r"(?i)^\s*\d{1,3}\.$|(?:^|[\s(\"'\u201c])(?:mr|mrs|ms|dr|st|vs|approx|prof|[a-z]\.[a-z])\.$")
 """A point after these ends no sentence."""
 _OPEN = re.compile(r"<[A-Za-z/!][^>\n]*$|\]\([^)\n]*$|!?\[[^\]\n]*$")
@@ -59,6 +63,8 @@ class Words:
         self._left = most
         self._most = most
         self._waiting = ""
+        self._looked = 0
+        """So far no sentence of what waits ends."""
         self._gap = ""
         """White space since the last sentence that left."""
         self._opener = ""
@@ -68,18 +74,19 @@ class Words:
     def add(self, piece: str) -> str:
         self._waiting += piece
         said: list[str] = []
-        at = place = 0
+        at, place = 0, self._looked
         while (found := _END.search(self._waiting, place)) is not None:
             place = found.end()
             if found[0] == "\n" or not self._goes_on(self._waiting[at:place]):
                 said.append(self._unit(self._waiting[at:place]))
                 at = place
         self._waiting = self._waiting[at:]
+        self._looked = len(self._waiting.rstrip(_ENDING))
         return "".join(said)
 
     def end(self) -> str:
         """Nothing more comes."""
-        last, self._waiting = self._waiting, ""
+        last, self._waiting, self._looked = self._waiting, "", 0
         return self._unit(last, last=True)
 
     @staticmethod
@@ -130,7 +137,7 @@ class Words:
 
     def _sentence(self, body: str, *, last: bool) -> str:
         """It as it may leave; empty where it may not."""
-        body = self._without_fences(body)
+        body = self._without_fences(body)[:SENTENCE_CHARS]
         if not body or (self._without_lists and _ITEM.match(body)):
             return ""
         text, hidden = self._hide(_OWN.sub("", plain(body)))
