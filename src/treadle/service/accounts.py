@@ -7,6 +7,7 @@ changed for a new pair, and a second use of an old one means that somebody has a
 from __future__ import annotations
 
 import hashlib
+import re
 import secrets
 import unicodedata
 from datetime import timedelta
@@ -23,6 +24,12 @@ from treadle.service.tokens import REFRESH_DAYS, Tokens
 from treadle.types import now
 
 NAME_CHARS = 64
+HIDDEN = (
+    r"\u0000-\u001f\u007f-\u009f\u00ad\u0600-\u0605\u061c\u06dd\u070f\u0890\u0891\u08e2\u180e\u200b-\u200f\u2028-\u202e\u2060-\u206f\ufeff\ufff9-\ufffb"
+    "\U000110bd\U000110cd\U00013430-\U0001343f\U0001bca0-\U0001bca3\U0001d173-\U0001d17a\U000e0000-\U000e007f"
+)
+"""Controls, ends of lines, and what turns or hides text: in no name. As inside of a pattern's brackets, in any dialect."""
+_HIDDEN = re.compile(f"[{HIDDEN}]")
 
 
 class Signed(NamedTuple):
@@ -140,7 +147,7 @@ class Accounts:
 def account_name(typed: str) -> str | None:
     """The one name that stands for it however it is typed; None where nothing is left of it, or too much has become of it."""
     folded = unicodedata.normalize("NFKC", unicodedata.normalize("NFKC", typed).casefold()).strip()
-    return folded if 0 < len(folded) <= NAME_CHARS and folded.isprintable() else None
+    return folded if 0 < len(folded) <= NAME_CHARS and not _HIDDEN.search(folded) else None
 
 
 def _hash(nonce: str) -> str:

@@ -11,7 +11,7 @@ from fastapi import APIRouter, Depends, Request, Response
 from fastapi.security import APIKeyCookie
 from pydantic import BaseModel, StringConstraints
 
-from treadle.service.accounts import Signed, account_name
+from treadle.service.accounts import HIDDEN, Signed, account_name
 from treadle.service.bodies import NO_NUL, Body
 from treadle.service.problems import Problem, unauthorized
 from treadle.service.signed_in import BEARER, TheService, Visitor, verified, visitor
@@ -21,10 +21,8 @@ from treadle.service.tokens import ACCESS_S, REFRESH_DAYS
 COOKIE: Final = "treadle_refresh"
 COOKIE_PATH: Final = "/auth/"
 
-_NO_NAME = r"\x00-\x20\x7f-\xa0\u1680\u2000-\u200f\u2028-\u202f\u205f-\u206f\u3000\ufeff"
-"""Controls, spaces of all kinds, and what turns or hides text."""
-_INSIDE = r"\x00-\x1f\x7f-\x9f\u200b-\u200f\u2028-\u202e\u2060-\u206f\ufeff"
-Username = Annotated[str, StringConstraints(min_length=1, max_length=64, pattern=f"^[^{_NO_NAME}][^{_INSIDE}]*$")]
+_SPACES = r"\u0020\u00a0\u1680\u2000-\u200a\u202f\u205f\u3000"
+Username = Annotated[str, StringConstraints(min_length=1, max_length=64, pattern=f"^[^{_SPACES}{HIDDEN}][^{HIDDEN}]*$")]
 Password = Annotated[str, StringConstraints(min_length=8, max_length=256, pattern=NO_NUL)]
 
 

@@ -6,7 +6,7 @@ from datetime import datetime
 from typing import Annotated, Any, Final
 
 from fastapi import APIRouter, Query
-from pydantic import AwareDatetime, BaseModel
+from pydantic import BaseModel
 from sqlmodel import Session
 from starlette.responses import Response
 
@@ -14,7 +14,7 @@ from treadle.database.tables import ChatMessage, Conversation
 from treadle.service.answering import busy
 from treadle.service.chat import CallOfReply
 from treadle.service.conversation_store import ConversationStore
-from treadle.service.forms import InPath, problems
+from treadle.service.forms import InPath, Moment, problems
 from treadle.service.problems import not_found
 from treadle.service.resuming import settle
 from treadle.service.signed_in import SignedIn, TheService
@@ -51,7 +51,7 @@ async def conversations(
     scope: SignedIn,
     service: TheService,
     limit: Annotated[int, Query(ge=1, le=LISTED_MOST)] = 50,
-    before: Annotated[AwareDatetime | None, Query(description="Only those whose `updated_at` is before it.")] = None,
+    before: Annotated[Moment | None, Query(description="Only those whose `updated_at` is before it.")] = None,
 ) -> list[ConversationHead]:
     """Newest first."""
 

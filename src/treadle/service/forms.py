@@ -1,16 +1,18 @@
 """What the bodies, parameters and answers of the chat, runs and tasks are made of, so that what is refused stands in the schema.
 
-Not here: what every body must be (bodies.py). Entry: `Words`, `Title`, `Line`, `Id`, `problems`.
+Not here: what every body must be (bodies.py). Entry: `Words`, `Title`, `Line`, `Id`, `Moment`, `Data`, `problems`.
 """
 
 from __future__ import annotations
 
+import re
 from typing import Annotated, Any, Final
 
 from fastapi import Path
-from pydantic import BeforeValidator, Field, StringConstraints
+from pydantic import AwareDatetime, BeforeValidator, Field, StringConstraints, WithJsonSchema
 
 from treadle.errors import AgentError
+from treadle.service.bodies import NO_NUL
 from treadle.tasks.fields import DESCRIPTION_CHARS, TITLE_CHARS, due_of
 
 _INVISIBLE: Final = (
@@ -43,6 +45,30 @@ def _date(value: Any) -> Any:
 
 Day = Annotated[str, BeforeValidator(_date), Field(json_schema_extra={"format": "date"})]
 
+
+_MOMENT: Final = r"^[12][0-9]{3}-[0-9]{2}-[0-9]{2}T[0-9]{2}:[0-5][0-9]:[0-5][0-9](\.[0-9]{1,9})?(Z|[+-][0-9]{2}:[0-5][0-9])$"
+
+
+def _moment(value: Any) -> Any:
+    if not isinstance(value, str) or not re.fullmatch(_MOMENT, value):
+        raise ValueError("give a moment with its zone, like 2026-12-01T09:30:00Z")
+    return value
+
+
+Moment = Annotated[AwareDatetime, BeforeValidator(_moment), Field(json_schema_extra={"pattern": _MOMENT})]
+
+_DATA: Final = {"type": "object", "propertyNames": {"pattern": NO_NUL}, "additionalProperties": {"$ref": "#/components/schemas/Data"}}
+Data = Annotated[dict[str, Any], WithJsonSchema(_DATA)]
+"""Anything that JSON can say, by name; but no NUL (`DATA`, which the document holds once)."""
+DATA: Final = {
+    "title": "Data",
+    "anyOf": [
+        {"type": ["null", "boolean", "number"]},
+        {"type": "string", "pattern": NO_NUL},
+        {"type": "array", "items": {"$ref": "#/components/schemas/Data"}},
+        _DATA,
+    ],
+}
 
 _TEXTS: Final = {
     404: "It is not there, or not yours.",

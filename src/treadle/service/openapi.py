@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Any, Final, cast
 
 from fastapi import FastAPI
 from fastapi.openapi.utils import get_openapi
 
+from treadle.service.forms import DATA
 from treadle.service.problems import MEDIA_TYPE
 
 PROBLEM: Final = {
@@ -38,6 +40,14 @@ EVERYWHERE: Final = {
     500: "Something went wrong on our side.",
     503: "Not just now: see Retry-After.",
 }
+CONVERSATION, RUN, TASK = "/conversations/{conversation_id}", "/runs/{run_id}", "/tasks/{task_id}"
+LINKS: Final = (
+    ("post /chat 200", "conversation_id", "conversation_id", (f"get {CONVERSATION}", f"delete {CONVERSATION}")),
+    ("post /runs 201", "run_id", "run_id", (f"get {RUN}", f"get {RUN}/events", f"post {RUN}/cancel", f"post {RUN}/approvals/{{call_id}}")),
+    ("post /tasks 201", "task_id", "id", (f"get {TASK}", f"patch {TASK}", f"delete {TASK}")),
+    ("get /v1/models 200", "name", "data/0/id", ("get /v1/models/{name}",)),
+)
+"""Which answer names, and where in it, the parameter of which other routes."""
 SIGNED_IN: Final = "Not signed in, or not any more."
 
 
@@ -47,11 +57,24 @@ def document_of(app: FastAPI) -> dict[str, Any]:
     schemas = document.setdefault("components", {}).setdefault("schemas", {})
     for name in ("HTTPValidationError", "ValidationError"):
         schemas.pop(name, None)
-    schemas["Problem"] = PROBLEM
+    schemas["Problem"], schemas["Data"] = PROBLEM, DATA
     for path in document["paths"].values():
         for operation in cast("dict[str, Any]", path).values():
             _complete(operation)
+    for link in LINKS:
+        _link(document["paths"], *link)
+    if app.state.service.is_open:
+        document["paths"]["/metrics"]["get"]["security"].append({})  # with or without
     return document
+
+
+def _link(paths: dict[str, Any], answer: str, parameter: str, pointer: str, others: Sequence[str]) -> None:
+    method, path, status = answer.split()
+    links: dict[str, Any] = paths[path][method]["responses"][status].setdefault("links", {})
+    for other in others:
+        its_method, its_path = other.split()
+        operation_id = paths[its_path][its_method]["operationId"]
+        links[operation_id] = {"operationId": operation_id, "parameters": {parameter: f"$response.body#/{pointer}"}}
 
 
 def _complete(operation: dict[str, Any]) -> None:

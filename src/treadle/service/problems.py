@@ -12,6 +12,7 @@ from typing import Any
 
 import msgspec
 from fastapi.exceptions import RequestValidationError
+from fastapi.routing import iter_route_contexts
 from starlette.exceptions import HTTPException
 from starlette.requests import Request
 from starlette.responses import Response
@@ -74,7 +75,16 @@ async def _http(request: Request, error: Exception) -> Response:
         return problem_response(error, request)
     assert isinstance(error, HTTPException)
     status = error.status_code
-    return problem_response(Problem(status, _SAID.get(status) or f"{HTTPStatus(status).phrase}.", headers=error.headers), request)
+    headers = {"Allow": _methods_of(request)} if status == 405 else error.headers
+    return problem_response(Problem(status, _SAID.get(status) or f"{HTTPStatus(status).phrase}.", headers=headers), request)
+
+
+def _methods_of(request: Request) -> str:
+    """All that is done at this path; the route that refused knows only of its own."""
+    path = request.scope["path"]
+    routes = [route for route in iter_route_contexts(request.app.routes) if route.methods and route.path_regex.match(path)]
+    exact = [route for route in routes if route.path == path] or routes
+    return ", ".join(sorted({method for route in exact for method in route.methods or ()}))
 
 
 async def _invalid(request: Request, error: Exception) -> Response:

@@ -1,0 +1,44 @@
+"""`treadle serve` with room for many requests of strangers and many tries to sign in, which no setting gives: `python -m tests.service.unlimited`.
+
+For programs that ask a thousand times. Everything else is the product. Entry: `unlimited`.
+"""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+from collections.abc import Generator
+from contextlib import contextmanager
+from pathlib import Path
+
+from treadle.cli import main
+from treadle.service import limits
+
+ROOT = Path(__file__).parents[2]
+SETTINGS = "service: {limits: {requests_per_minute: 10000000, runs: 200, streams: 200, tokens_per_day: 1000000000}}\n"
+
+
+@contextmanager
+def unlimited(folder: Path) -> Generator[str]:
+    """Its address. What it says goes to `log` in the folder."""
+    home = folder / "treadle"
+    home.mkdir(mode=0o700)
+    (home / "config.yaml").write_text(SETTINGS, encoding="utf-8")
+    env = {**{k: v for k, v in os.environ.items() if not k.startswith(("TREADLE_", "ANTHROPIC_"))}, "HOME": str(folder), "TREADLE_HOME": str(home)}
+    with (folder / "log").open("wb") as log:
+        process = subprocess.Popen([sys.executable, "-m", "tests.service.unlimited"], cwd=ROOT, env=env, stdout=subprocess.PIPE, stderr=log, text=True)
+    with process:
+        assert process.stdout is not None
+        try:
+            address = process.stdout.readline().strip()
+            assert address, (folder / "log").read_text()
+            yield address
+        finally:
+            process.kill()
+
+
+if __name__ == "__main__":
+    limits.STRANGERS_PER_MINUTE = limits.TRIES_PER_MINUTE = limits.TRIES_OF_NAME = 10_000_000
+    sys.argv = ["treadle", "serve", "--port", "0"]
+    main()
