@@ -156,7 +156,11 @@ class AgentRunner:
             if not message.strip():
                 return AgentResult(success=True, response=UNCLEAR)
             logger.warning("a message could not be worked on: %s", e.message)
-            return AgentResult(success=False, response=FAILURE, error=FAILURE)
+        except TimedOut:
+            raise
+        except Exception:  # the edge of a message: the database, or a bug
+            logger.exception("a message could not be worked on")
+        return AgentResult(success=False, response=FAILURE, error=FAILURE)
 
     def stream(self, context: AgentContext, message: str, *, run_id: str | None = None) -> ReplyStream:
         """The same, its events as they come. `run_id`: of the run, where somebody has to know it before it begins."""
