@@ -11,7 +11,7 @@ from typing import Any, Final, NoReturn, cast
 from sqlalchemy import Delete, Table, Update
 from sqlalchemy.orm import Mapper
 from sqlalchemy.sql import ClauseElement
-from sqlalchemy.sql.elements import ColumnClause, TextClause
+from sqlalchemy.sql.elements import BindParameter, ColumnClause, Null, TextClause
 from sqlalchemy.sql.selectable import AliasedReturnsRows, Select
 from sqlalchemy.sql.visitors import HasTraverseInternals
 
@@ -19,6 +19,9 @@ from treadle.database.tables import METADATA, Owned
 
 HARMLESS: Final = frozenset({"*", "1"})
 """Text that sqlalchemy itself writes, for count() and exists()."""
+
+
+LEAVES: Final = (BindParameter, Null)
 
 
 class OutOfScope(AssertionError):
@@ -43,13 +46,16 @@ def touched(statement: ClauseElement) -> set[type[Owned]]:
     waiting: list[tuple[Any, set[Any] | None]] = [(statement, None)]
     while waiting:
         element, within = waiting.pop()
+        if type(element) in LEAVES:
+            continue
         if (owned := _owned(element, within)) is not None:
             found.add(owned)
             if target is not None and owned is not target and within is None:  # UPDATE ... FROM: only its target is narrowed
                 refuse("an update or delete names other tables in a subquery only")
         if isinstance(element, Select):
             within = _selected(element)
-        waiting.extend((part, within) for part in _parts(element))
+        for part in _parts(element):
+            waiting.append((part, within))
     return found
 
 
