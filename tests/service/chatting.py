@@ -29,6 +29,7 @@ from treadle.database.tables import Account, Login
 from treadle.journals import open_journal
 from treadle.model import ArgumentsDelta, Delta, ModelRequest, PartEnd, ResponseEnd, TextDelta, ToolCallStart
 from treadle.runtime import Runtime
+from treadle.service import resuming
 from treadle.service.app import create_app
 from treadle.service.state import Service
 from treadle.types import StopReason, Usage, new_id, now
@@ -66,8 +67,8 @@ class ObedientModel:
                 calls = [("delete_task", {"task": title})]
             case ["list"]:
                 calls = [("list_tasks", {})]
-            case ["use", name]:
-                calls = [(name, {})]
+            case ["use", names]:
+                calls = [(name, {}) for name in names.split(", ")]
             case ["ask", name]:
                 calls = [(name, {"prompt": "hello"})]
             case ["wait", *_]:
@@ -213,6 +214,7 @@ async def serving(
 
 
 def main(folder: str, port: str) -> None:
+    resuming.BEGINS_S = 0.0  # nobody else has its database
     service = service_in(Path(folder), ObedientModel())
     uvicorn.run(create_app(service), host="127.0.0.1", port=int(port), log_config=None)
 

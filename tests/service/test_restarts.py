@@ -118,7 +118,8 @@ async def test_what_is_under_way_when_the_service_closes_goes_on_at_the_next_sta
         assert [m["content"] for m in await replied(person)] == ["wait", "You said: wait."]
 
 
-async def test_a_message_whose_run_never_began_gets_an_honest_answer(tmp_path: Path) -> None:
+async def test_a_message_whose_run_never_began_gets_an_honest_answer(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("treadle.service.resuming.BEGINS_S", 0.0)
     async with serving(tmp_path) as served, served.person() as ada:
         scope = Scope(Identity(ada.user_id, "caller"))
 
@@ -131,6 +132,43 @@ async def test_a_message_whose_run_never_began_gets_an_honest_answer(tmp_path: P
         person.headers = headers
         assert [m["content"] for m in await replied(person)] == ["add Buy milk", TROUBLE]
         assert await person.titles() == []
+
+
+async def test_a_message_that_is_stored_and_about_to_begin_is_left_alone(tmp_path: Path) -> None:
+    async with serving(tmp_path) as served, served.person() as ada:
+        scope, run_id = Scope(Identity(ada.user_id, "caller")), new_id("run")
+        await served.service.database.run(scope, lambda session: ConversationStore(session, scope).ask(None, "add Buy milk", run_id, "tasks"))
+        (conversation,) = (await ada.ask("GET", "/conversations")).json()
+        whole = (await ada.ask("GET", f"/conversations/{conversation['id']}")).json()
+        assert ([m["content"] for m in whole["messages"]], whole["run_id"]) == (["add Buy milk"], run_id)
+        assert (await ada.ask("POST", "/chat", json={"message": "and?", "conversation_id": conversation["id"]})).status_code == 409
+
+
+async def test_a_message_that_nobody_works_on_is_cancelled_and_has_its_reply(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    headers: dict[str, str] = {}
+    async with anyio.create_task_group() as group, serving(tmp_path, grace_s=0.01) as served, served.person() as ada:
+        headers = ada.headers
+
+        async def says() -> None:
+            async with httpx2.AsyncClient(base_url=served.url, timeout=30) as http:
+                await http.post("/chat", headers=headers, json={"message": "wait"})
+
+        group.start_soon(says)
+        await served.model.waits.wait()
+
+    async def nothing(service: object) -> None: ...
+
+    monkeypatch.setattr("treadle.service.app.resume_all", nothing)
+    async with serving(tmp_path) as served, served.person("bob") as person:
+        person.headers = headers
+        (run,) = (await person.ask("GET", "/runs")).json()
+        assert run["status"] == "stopped"
+        assert (await person.ask("POST", f"/runs/{run['run_id']}/cancel")).status_code == 202
+        with anyio.fail_after(10):
+            while (await person.ask("GET", "/runs")).json()[0]["finished_at"] is None:
+                await anyio.sleep(0.01)
+        assert [m["content"] for m in await replied(person)] == ["wait", TROUBLE]
+        assert (await person.all_events("GET", f"/runs/{run['run_id']}/events"))[-1].kind == "reply"
 
 
 async def test_a_database_that_is_gone_for_a_while_loses_nothing(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+from collections.abc import AsyncIterator
 from pathlib import Path
 from typing import Any
 
+import anyio
 import pytest
 
-from tests.service.chatting import ObedientModel, Person, serving
+from tests.service.chatting import Event, ObedientModel, Person, serving
 from treadle.agent import Agent, Input
 from treadle.tools.function import tool
 
@@ -136,6 +138,36 @@ async def test_a_call_that_waits_over_a_restart_is_answered_then(tmp_path: Path,
         assert kinds.count("approval_requested") == 1
         assert (["up"] if decision == "approve" else []) == DONE
         assert (await ada.ask("GET", f"/runs/{run_id}")).json()["status"] == "finished"
+
+
+async def test_two_calls_that_wait_over_a_restart_are_answered_at_once(tmp_path: Path) -> None:
+    async with serving(tmp_path, agents=agents()) as served, served.person() as ada:
+        run_id = await start(ada, "rocket", "use launch, launch")
+        async with ada.events("GET", f"/runs/{run_id}/events") as events:
+            calls = [event.data["call_id"] async for event in _two(events)]
+        headers = ada.headers
+    async with serving(tmp_path, agents=agents()) as served, served.person("bob") as ada, anyio.create_task_group() as group:
+        ada.headers = headers
+
+        async def approve(call_id: str) -> None:
+            assert (await ada.ask("POST", f"/runs/{run_id}/approvals/{call_id}", json={"decision": "approve"})).status_code == 202
+
+        for call_id in calls:
+            group.start_soon(approve, call_id)
+        with anyio.fail_after(10):
+            assert (await ada.all_events("GET", f"/runs/{run_id}/events"))[-1].data["outcome"] == "completed"
+        assert DONE == ["up", "up"]
+
+
+async def _two(events: AsyncIterator[Event]) -> AsyncIterator[Event]:
+    """Those that ask."""
+    left = 2
+    async for event in events:
+        if event.kind == "approval_requested":
+            left -= 1
+            yield event
+        if not left:
+            return
 
 
 async def test_a_run_is_cancelled(tmp_path: Path) -> None:

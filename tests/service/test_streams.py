@@ -12,7 +12,12 @@ import anyio
 import pytest
 
 from tests.service.chatting import Event, Person, Served, serving
+from treadle.database.scope import Scope
+from treadle.database.tables import ServedRun
+from treadle.service import following
 from treadle.service.fan_out import BEHIND, OLD, QUEUE_MOST, Channels, Frame, Reader
+from treadle.service.following import events_so_far
+from treadle.service.state import Service
 
 pytestmark = pytest.mark.anyio
 
@@ -72,6 +77,25 @@ async def test_a_stream_under_way_is_joined_without_gap_or_double(tmp_path: Path
             served.model.go.set()
             whole = durable([first, *[event async for event in events]])
         assert [durable(events) for events in seen] == [whole] * 3
+
+
+async def test_a_stream_that_is_opened_as_the_run_ends_has_no_gap(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    async with serving(tmp_path) as served, served.person() as ada:
+
+        async def then_it_ends(service: Service, scope: Scope, run: ServedRun) -> list[Any]:
+            so_far = await events_so_far(service, scope, run)
+            if (live := service.live.get(run.run_id)) is not None:
+                served.model.go.set()
+                await live.over.wait()
+            return so_far
+
+        monkeypatch.setattr(following, "events_so_far", then_it_ends)
+        async with ada.events("POST", "/chat", json={"message": "wait"}) as events:
+            run_id = (await anext(events)).data["run_id"]
+            await served.model.waits.wait()
+            joined = await ada.all_events("GET", f"/runs/{run_id}/events")
+        assert durable(joined) == durable(await ada.all_events("GET", f"/runs/{run_id}/events"))
+        assert [event.kind for event in joined][-2:] == ["run_end", "reply"]
 
 
 async def test_another_message_is_no_going_on(tmp_path: Path) -> None:

@@ -1,31 +1,37 @@
 """One answer of an agent, in the shape of OpenAI's chat completions. Not here: what a request may say (openai_api.py).
 
-Entry: `Completion`, `completed`, `completed_stream`.
+The run is the service's, as all are; where the client leaves it is ended, as nobody would read the answer. What an agent says may be taken back until
+its run is over, and this protocol takes nothing back: a stream gives signs of life, and then the answer. Entry: `Completion`, `completed`,
+`completed_stream`.
 """
 
 from __future__ import annotations
 
 import time
-from collections.abc import AsyncGenerator
-from contextlib import AbstractAsyncContextManager, AsyncExitStack, aclosing, asynccontextmanager
+from contextlib import AsyncExitStack
 from dataclasses import dataclass, field
+from functools import partial
 from typing import Any, Final, Literal, TypeAlias
 
 import anyio
 import msgspec
-from starlette.responses import Response, StreamingResponse
+from starlette.responses import Response
+from starlette.types import Receive
 
 from treadle.database.scope import Scope
-from treadle.errors import AgentError
-from treadle.events import RunEnd, TextDelta
+from treadle.errors import AgentError, ErrorKind
+from treadle.events import RunEnd
 from treadle.message import Message
 from treadle.plain import plain
 from treadle.run_stream import RunStream
-from treadle.service.chat import LATE
+from treadle.service.answering import LATE
 from treadle.service.conversation_store import ConversationStore
-from treadle.service.problems import TROUBLE, Problem
-from treadle.service.running import served_agent
-from treadle.service.sse import MEDIA_TYPE
+from treadle.service.fan_out import BEAT, HEARTBEAT_S
+from treadle.service.limits import Spending
+from treadle.service.live import LiveRun
+from treadle.service.problems import Problem, unavailable
+from treadle.service.running import CANNOT_RUN, finish, info_of, served_agent
+from treadle.service.sse import EventStream, until_gone
 from treadle.service.state import Service
 from treadle.tasks.agent import NAME
 from treadle.tasks.context import AgentContext
@@ -34,6 +40,8 @@ from treadle.types import Outcome, RunMetrics, new_id
 
 Running: TypeAlias = RunStream[Any] | ReplyStream
 _CUT: Final = frozenset({Outcome.TRUNCATED, Outcome.TOKEN_LIMIT})
+_GONE: Final = 499
+"""The status, in our own log, of an answer that nobody waits for any more."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -51,65 +59,142 @@ class Completion:
     created: int = field(default_factory=lambda: int(time.time()))
 
 
-async def completed(service: Service, scope: Scope, asked: Completion) -> Response:
+async def completed(service: Service, scope: Scope, asked: Completion, receive: Receive) -> Response:
     """Raises Problem: 504 where the run was out of time, 503 where it failed."""
-    async with _run(service, scope, asked) as running:
-        end = await _end_of(running, asked.run_id)
-    if end.outcome is Outcome.TIMEOUT:
-        raise Problem(504, LATE)
-    if end.outcome is Outcome.ERROR and asked.agent != NAME:
-        raise Problem(503, TROUBLE)
+    answering = await _started(service, scope, asked)
+    try:
+        async with anyio.create_task_group() as group:
+            group.start_soon(until_gone, receive, group.cancel_scope)
+            await answering.live.over.wait()
+            group.cancel_scope.cancel()
+    finally:
+        answering.leave()
+    if not answering.live.over.is_set():
+        return Response(status_code=_GONE)
+    end = answering.ended()
     choice = {"index": 0, "message": {"role": "assistant", "content": end.text, "refusal": None}, "logprobs": None, "finish_reason": _reason(end)}
-    body = {**_head(asked, "chat.completion"), "choices": [choice], "usage": _used(running)}
+    body = {**_head(asked, "chat.completion"), "choices": [choice], "usage": answering.used()}
     return Response(msgspec.json.encode(body), media_type="application/json")
 
 
 async def completed_stream(service: Service, scope: Scope, asked: Completion) -> Response:
     """What is wrong before the run begins is an answer of its own; afterwards the stream says it."""
-    held = AsyncExitStack()
-    try:
+    async with AsyncExitStack() as held:
         await held.enter_async_context(service.limits.stream(scope))
-        run = _run(service, scope, asked)
-        chunks = _chunks(asked, run)
-        first = await anext(chunks)
-    except BaseException:
-        with anyio.CancelScope(shield=True):
-            await held.aclose()
-        raise
-    return StreamingResponse(_held(held, first, chunks), media_type=MEDIA_TYPE, headers={"Cache-Control": "no-store", "X-Accel-Buffering": "no"})
+        answering = await _started(service, scope, asked)
+        held.callback(answering.leave)
+        await answering.live.begun.wait()
+        if answering.live.error is not None:
+            answering.ended()
+        return EventStream(Chunks(answering), over=held.pop_all().aclose)
 
 
-async def _held(held: AsyncExitStack, first: bytes, chunks: AsyncGenerator[bytes]) -> AsyncGenerator[bytes]:
-    async with held, aclosing(chunks):
-        yield first
-        async for chunk in chunks:
-            yield chunk
+async def _started(service: Service, scope: Scope, asked: Completion) -> Answering:
+    """Raises Problem where it may not begin."""
+    async with AsyncExitStack() as held:
+        spending = await held.enter_async_context(service.limits.run(scope))
+        await service.database.run(scope, lambda session: ConversationStore(session, scope).add_run(asked.run_id, asked.agent))
+        return Answering(service, scope, asked, held.pop_all(), spending)
 
 
-async def _chunks(asked: Completion, run: AbstractAsyncContextManager[Running]) -> AsyncGenerator[bytes]:
-    """The first once the run has begun."""
-    head = _head(asked, "chat.completion.chunk") | ({"usage": None} if asked.with_usage else {})
+class Answering:
+    """The run of one completion."""
 
-    def chunk(delta: dict[str, str], reason: str | None = None) -> bytes:
-        return _framed({**head, "choices": [{"index": 0, "delta": delta, "logprobs": None, "finish_reason": reason}]})
+    def __init__(self, service: Service, scope: Scope, asked: Completion, held: AsyncExitStack, spending: Spending) -> None:
+        """Begins it, in a task of the service. `held` is closed when it is over."""
+        self.asked = asked
+        self._service = service
+        self._client = anyio.CancelScope()
+        self._end: RunEnd | None = None
+        self._metrics = RunMetrics()
+        self.live: LiveRun = service.live.start(asked.run_id, scope, partial(self._drive, held, spending))
 
-    async with run as running:
-        yield chunk({"role": "assistant", "content": ""})
-        said = ""
-        async for event in running:
-            if isinstance(event, TextDelta):
-                said += event.text
-                yield chunk({"content": event.text})
-            elif isinstance(event, RunEnd) and event.run_id == asked.run_id:
-                if rest := event.text.removeprefix(said) if event.text.startswith(said) else "":
-                    yield chunk({"content": rest})
-                if event.outcome in (Outcome.TIMEOUT, Outcome.ERROR) and not event.text:
-                    yield _framed({"error": {"message": LATE if event.outcome is Outcome.TIMEOUT else TROUBLE, "type": "server_error", "code": None}})
-                    return
-                yield chunk({}, _reason(event))
-                if asked.with_usage:
-                    yield _framed({**head, "choices": [], "usage": _used(running)})
-        yield b"data: [DONE]\n\n"
+    def leave(self) -> None:
+        """Ends it where it is not over. Idempotent."""
+        self._client.cancel()
+
+    def ended(self) -> RunEnd:
+        """How, once it is over. Raises Problem where that is no answer: 503, and 504 where it was out of time."""
+        error, end = self.live.error, self._end
+        if isinstance(error, AgentError) and error.kind is ErrorKind.INVALID:
+            raise unavailable(CANNOT_RUN)
+        if error is not None or end is None:
+            raise unavailable()
+        if end.outcome is Outcome.TIMEOUT:
+            raise Problem(504, LATE)
+        if end.outcome is Outcome.ERROR and self.asked.agent != NAME:
+            raise unavailable()
+        return end
+
+    def used(self) -> dict[str, Any]:
+        usage = self._metrics.usage
+        asked = usage.input_tokens + usage.cache_read_tokens + usage.cache_write_tokens
+        return {"prompt_tokens": asked, "completion_tokens": usage.output_tokens, "total_tokens": asked + usage.output_tokens}
+
+    async def _drive(self, held: AsyncExitStack, spending: Spending, live: LiveRun) -> None:
+        async with held:
+            running = _stream(self._service, live.scope, self.asked)
+            try:
+                with self._client:
+                    await self._follow(running, live)
+                self._metrics = running.metrics if isinstance(running, ReplyStream) else running.result.metrics
+                spending.count(self._metrics.usage.total_tokens, self._metrics.cost_usd)
+                await finish(self._service, live)
+            except AgentError:
+                if await info_of(self._service, live.run_id) is None:
+                    await finish(self._service, live)
+                raise
+
+    async def _follow(self, running: Running, live: LiveRun) -> None:
+        async with running as events:
+            live.begun.set()
+            async for event in events:
+                live.tell(event)
+                if isinstance(event, RunEnd) and event.run_id == live.run_id:
+                    self._end = event
+                    self._service.metrics.runs.labels(self.asked.agent, event.outcome.value).inc()
+
+
+class Chunks:
+    """What a stream says: who speaks, signs of life, and the answer at once."""
+
+    def __init__(self, answering: Answering) -> None:
+        self._answering = answering
+        self._begun = self._over = False
+
+    async def read(self) -> bytes | None:
+        """None: that was all."""
+        if not self._begun:
+            self._begun = True
+            return self._chunk({"role": "assistant", "content": ""})
+        if self._over:
+            return None
+        with anyio.move_on_after(HEARTBEAT_S):
+            await self._answering.live.over.wait()
+        if not self._answering.live.over.is_set():
+            return BEAT
+        self._over = True
+        return self._last()
+
+    def close(self) -> None:
+        self._over = True
+
+    def _last(self) -> bytes:
+        asked = self._answering.asked
+        try:
+            end = self._answering.ended()
+        except Problem as e:
+            return _framed({"error": {"message": e.detail, "type": "server_error", "code": None}})
+        said = self._chunk({"content": end.text}) if end.text else b""
+        usage = _framed({**self._head(), "choices": [], "usage": self._answering.used()}) if asked.with_usage else b""
+        return said + self._chunk({}, _reason(end)) + usage + b"data: [DONE]\n\n"
+
+    def _chunk(self, delta: dict[str, str], reason: str | None = None) -> bytes:
+        return _framed({**self._head(), "choices": [{"index": 0, "delta": delta, "logprobs": None, "finish_reason": reason}]})
+
+    def _head(self) -> dict[str, Any]:
+        asked = self._answering.asked
+        return _head(asked, "chat.completion.chunk") | ({"usage": None} if asked.with_usage else {})
 
 
 def _framed(value: dict[str, Any]) -> bytes:
@@ -124,38 +209,6 @@ def _reason(end: RunEnd) -> str:
     return "length" if end.outcome in _CUT else "content_filter" if end.outcome is Outcome.REFUSED else "stop"
 
 
-def _used(running: Running) -> dict[str, Any]:
-    usage = (metrics_of(running) or RunMetrics()).usage
-    asked = usage.input_tokens + usage.cache_read_tokens + usage.cache_write_tokens
-    return {"prompt_tokens": asked, "completion_tokens": usage.output_tokens, "total_tokens": asked + usage.output_tokens}
-
-
-async def _end_of(events: Running, run_id: str) -> RunEnd:
-    end: RunEnd | None = None
-    async for event in events:
-        if isinstance(event, RunEnd) and event.run_id == run_id:
-            end = event
-    if end is None:
-        raise AgentError("agent", "a run ended without its last event")
-    return end
-
-
-@asynccontextmanager
-async def _run(service: Service, scope: Scope, asked: Completion) -> AsyncGenerator[Running]:
-    """Leaving the block ends it. What it spent is counted for the day, however it ends."""
-    async with service.limits.run(scope) as spending:
-        await service.database.run(scope, lambda session: ConversationStore(session, scope).add_run(asked.run_id, asked.agent))
-        running = _stream(service, scope, asked)
-        try:
-            async with running:
-                yield running
-        finally:
-            with anyio.CancelScope(shield=True):
-                if (metrics := metrics_of(running)) is not None:
-                    spending.count(metrics.usage.total_tokens, metrics.cost_usd)
-                await service.database.run(scope, lambda session: ConversationStore(session, scope).finish(asked.run_id))
-
-
 def _stream(service: Service, scope: Scope, asked: Completion) -> Running:
     if asked.agent == NAME:
         messages = [{"role": role, "content": text} for role, text in asked.earlier]
@@ -164,11 +217,3 @@ def _stream(service: Service, scope: Scope, asked: Completion) -> Running:
     assert agent is not None, "its name was looked up before"
     said = [Message.user(plain(text)) if role == "user" else Message.assistant(plain(text)) for role, text in asked.earlier]
     return service.runtime.stream(agent, asked.text, messages=said, run_id=asked.run_id, user_id=scope.user_id, mode=service.config.defaults.mode)
-
-
-def metrics_of(running: Running) -> RunMetrics | None:
-    """None where it did not begin."""
-    try:
-        return running.metrics if isinstance(running, ReplyStream) else running.result.metrics
-    except AgentError:
-        return None

@@ -49,11 +49,12 @@ async def follow(service: Service, scope: Scope, run: ServedRun, after: Position
     """`after`: the last durable event that the reader has; None: from the beginning. Raises Problem(429)."""
     reader, held = await subscribe(service, scope, run.run_id)
     try:
+        reply = await _reply(service, scope, run)  # before the journal is read: where it is there, the journal is whole
         events = await events_so_far(service, scope, run)
         frames = _frames(events, run.run_id, after)
         _pass_over(reader, events)
-        if (end := await _end(service, scope, run, events)) is not None:
-            frames.extend(end)
+        if reply is not None or _is_over(run, events):
+            frames.extend([said("reply", reply.shown, last=True)] if reply is not None else ())
             reader.finish()
         return EventStream(reader, frames, over=held.aclose)
     except BaseException:
@@ -129,8 +130,8 @@ def _pass_over(reader: Reader, events: list[Event]) -> None:
             reader.pass_over(event.run_id, position)
 
 
-async def _end(service: Service, scope: Scope, run: ServedRun, events: list[Event]) -> list[Frame] | None:
-    """What comes last where it is over: of a message the stored reply. None: there is more to come, or will be."""
+async def _reply(service: Service, scope: Scope, run: ServedRun) -> Reply | None:
+    """The stored one to a message, which comes last; None where there is none yet, or will be none."""
 
     def work(session: Session) -> Reply | None:
         asked = ConversationStore(session, scope).asked(run.run_id)
@@ -138,7 +139,9 @@ async def _end(service: Service, scope: Scope, run: ServedRun, events: list[Even
             return None
         return Reply(asked.answer.content, asked.conversation_id, tuple(asked.answer.tool_calls))
 
-    if run.conversation_id is None:
-        return [] if any(isinstance(event, RunEnd) and event.run_id == run.run_id for event in events) else None
-    reply = await service.database.read(scope, work)
-    return None if reply is None else [said("reply", reply.shown, last=True)]
+    return None if run.conversation_id is None else await service.database.read(scope, work)
+
+
+def _is_over(run: ServedRun, events: list[Event]) -> bool:
+    """Of one that answers no message."""
+    return run.conversation_id is None and any(isinstance(event, RunEnd) and event.run_id == run.run_id for event in events)

@@ -6,7 +6,6 @@ Not here: what a run does (chat.py, runs.py), who is told of it (fan_out.py). En
 from __future__ import annotations
 
 import logging
-from collections import Counter
 from collections.abc import AsyncGenerator, Awaitable, Callable
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, replace
@@ -54,9 +53,6 @@ class Approvals:
         self._answers[call_id] = decision
         self._asked.setdefault(call_id, anyio.Event()).set()
         return True
-
-    def is_asked(self, call_id: str) -> bool:
-        return call_id in self._asked
 
     def close(self) -> None:
         self._closed = True
@@ -115,7 +111,6 @@ class LiveRuns:
         self._stopping, self._grace_s, self._let_go = stopping, grace_s, let_go
         self._group: TaskGroup | None = None
         self._runs: dict[str, LiveRun] = {}
-        self._of_user: Counter[str] = Counter()
         self._idle = anyio.Event()
         self._drained = anyio.Event()
 
@@ -164,10 +159,6 @@ class LiveRuns:
     def get(self, run_id: str) -> LiveRun | None:
         return self._runs.get(run_id)
 
-    def count(self, scope: Scope) -> int:
-        """How many of this person's are under way."""
-        return self._of_user[scope.user_id]
-
     def __len__(self) -> int:
         return len(self._runs)
 
@@ -177,7 +168,6 @@ class LiveRuns:
         run = self._runs[run_id] = LiveRun(run_id, scope, self.channels)
         if self._stopping.is_set():
             run.approvals.close()
-        self._of_user[scope.user_id] += 1
         self._group.start_soon(self._driven, run, work)
         return run
 
@@ -197,9 +187,6 @@ class LiveRuns:
             if run.error is not None:
                 run.tell_frame(said("error", {"kind": "unavailable", "message": TROUBLE}))
             self.channels.end(run.run_id)
-            self._of_user[run.scope.user_id] -= 1
-            if not self._of_user[run.scope.user_id]:
-                del self._of_user[run.scope.user_id]
             run.begun.set()
             run.over.set()
             self._idle.set()

@@ -10,7 +10,7 @@ from __future__ import annotations
 import hashlib
 from typing import Annotated, Any, Literal, TypeAlias
 
-from fastapi import APIRouter
+from fastapi import APIRouter, Request
 from pydantic import Field
 from starlette.responses import Response
 
@@ -129,7 +129,7 @@ async def model(name: str, scope: SignedIn, service: TheService) -> ModelOfList:
         **problems(404, 504),
     },
 )
-async def completions(body: CompletionRequest, scope: SignedIn, service: TheService) -> Response:
+async def completions(body: CompletionRequest, request: Request, scope: SignedIn, service: TheService) -> Response:
     """One answer of an agent. A client that leaves ends it."""
     if service.stopping.is_set():
         raise unavailable()
@@ -145,7 +145,7 @@ async def completions(body: CompletionRequest, scope: SignedIn, service: TheServ
         conversation_id=_conversation([one for one in (*earlier, last) if one is not None]),
         with_usage=body.stream_options is not None and body.stream_options.include_usage,
     )
-    return await (completed_stream if body.stream else completed)(service, scope, asked)
+    return await (completed_stream(service, scope, asked) if body.stream else completed(service, scope, asked, request.receive))
 
 
 def _served(service: Service) -> list[str]:

@@ -30,6 +30,7 @@ from treadle.types import new_id
 
 DEPTH_MOST: Final = 4
 """Of runs that runs have started."""
+CANNOT_RUN: Final = "This agent cannot run just now: whoever runs this service finds the reason in its log."
 
 
 def served_agent(service: Service, name: str) -> Agent[Any, Any] | None:
@@ -81,7 +82,9 @@ async def go_on(service: Service, scope: Scope, run: ServedRun, decisions: Mappi
         return None
     async with AsyncExitStack() as held:
         spending = await held.enter_async_context(service.limits.run(scope))
-        if (live := service.live.get(run.run_id)) is not None:
+        if (live := service.live.get(run.run_id)) is not None:  # somebody was quicker
+            for call_id, decision in decisions.items():
+                _answer(live, call_id, decision)
             return live
         work = partial(_resume, service, agent, decisions)
         return service.live.start(run.run_id, scope, partial(_held, service, agent.name, held.pop_all(), spending, work))
@@ -109,15 +112,17 @@ async def _held(service: Service, agent: str, held: AsyncExitStack, spending: Sp
                     live.tell(event)
             service.metrics.runs.labels(agent, stream.result.outcome.value).inc()
             if not stream.result.waiting:
-                await _finish(service, live)
+                await finish(service, live)
             spending.count(stream.result.metrics.usage.total_tokens, stream.result.metrics.cost_usd)
         except AgentError:
             if await info_of(service, live.run_id) is None:
-                await _finish(service, live)
+                await finish(service, live)
             raise
 
 
-async def _finish(service: Service, live: LiveRun) -> None:
+async def finish(service: Service, live: LiveRun) -> None:
+    """Its row says that it is over."""
+
     def work(session: Session) -> None:
         ConversationStore(session, live.scope).finish(live.run_id)
 
@@ -162,8 +167,11 @@ async def decide(service: Service, scope: Scope, run: ServedRun, call_id: str, d
     if info is None or info.status == "finished":
         raise Problem(409, "This run is over.")
     if (live := service.live.get(run.run_id)) is not None:
-        if not live.approvals.answer(call_id, decision):
-            raise Problem(409, "This call has its answer already.")
-        return
-    if await go_on(service, scope, run, {call_id: decision}) is None:
+        _answer(live, call_id, decision)
+    elif await go_on(service, scope, run, {call_id: decision}) is None:
         raise Problem(409, "The agent of this run is not served here any more.")
+
+
+def _answer(live: LiveRun, call_id: str, decision: Decision) -> None:
+    if not live.approvals.answer(call_id, decision):
+        raise Problem(409, "This call has its answer already.")

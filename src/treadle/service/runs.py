@@ -26,7 +26,8 @@ from treadle.service.conversation_store import ConversationStore
 from treadle.service.following import events_so_far, follow
 from treadle.service.forms import Id, InPath, Line, Words, problems
 from treadle.service.problems import Problem, not_found, unavailable
-from treadle.service.running import decide, info_of, open_calls, served_agent, start_run
+from treadle.service.resuming import settle
+from treadle.service.running import CANNOT_RUN, decide, info_of, open_calls, served_agent, start_run
 from treadle.service.signed_in import SignedIn, TheService
 from treadle.service.sse import MEDIA_TYPE, POSITION_PATTERN, position_of
 from treadle.service.state import Service
@@ -111,7 +112,7 @@ async def create_run(body: RunRequest, scope: SignedIn, service: TheService) -> 
     except AgentError as e:
         if e.kind is not ErrorKind.INVALID:
             raise
-        raise unavailable("This agent cannot run just now: whoever runs this service finds the reason in its log.") from e
+        raise unavailable(CANNOT_RUN) from e
 
 
 async def _say(service: Service, scope: Scope, body: RunRequest) -> str:
@@ -177,16 +178,20 @@ async def run_events(
 async def cancel(run_id: InPath, scope: SignedIn, service: TheService) -> RunStarted:
     """Asks it to end; what is over stays as it is."""
     await _own(service, scope, run_id)
-    if await info_of(service, run_id) is not None:
-        service.live.spawn(partial(_kill, service, scope, run_id))
+    service.live.spawn(partial(_kill, service, scope, run_id))
     return RunStarted(run_id=run_id)
 
 
 async def _kill(service: Service, scope: Scope, run_id: str) -> None:
+    """Also one that is about to begin. Of a message the reply is stored by whoever drives it, or here."""
+    if (live := service.live.get(run_id)) is not None:
+        await live.begun.wait()
+    if await info_of(service, run_id) is None:
+        return
     info = await service.runtime.kill(run_id)
-    if info.status == "finished" and service.live.get(run_id) is None:
-        await service.database.run(scope, lambda session: ConversationStore(session, scope).finish(run_id))
-        service.live.channels.end(run_id)
+    if info.status == "finished" and (live := service.live.get(run_id) or await settle(service, scope, run_id)) is not None:
+        await live.over.wait()
+    service.live.channels.end(run_id)
 
 
 @router.post("/{run_id}/approvals/{call_id}", status_code=202, responses=problems(404, 409))

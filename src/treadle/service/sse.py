@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Awaitable, Callable, Iterable
-from typing import Any, Final
+from typing import Any, Final, Protocol
 
 import anyio
 import msgspec
@@ -15,7 +15,7 @@ from starlette.responses import Response
 from starlette.types import Receive, Scope, Send
 
 from treadle.events import DELTAS, Event, ToolProgress
-from treadle.service.fan_out import Frame, Position, Reader
+from treadle.service.fan_out import Frame, Position
 
 MEDIA_TYPE: Final = "text/event-stream"
 WRITE_TIMEOUT_S: Final = 10.0
@@ -64,6 +64,16 @@ def _written(kind: str, data: bytes, event_id: str | None) -> bytes:
     return b"%sevent: %s\ndata: %s\n\n" % (head, kind.encode(), data)
 
 
+class Source(Protocol):
+    """What a stream says: a `Reader`, or what is like one."""
+
+    async def read(self) -> bytes | None:
+        """Waits for more. None: that was all."""
+        ...
+
+    def close(self) -> None: ...
+
+
 class EventStream(Response):
     """Plain ASGI, two tasks for each stream, one of which only waits for the client to leave.
 
@@ -72,7 +82,7 @@ class EventStream(Response):
 
     media_type = MEDIA_TYPE
 
-    def __init__(self, reader: Reader, before: Iterable[Frame] = (), *, over: Callable[[], Awaitable[None]]) -> None:
+    def __init__(self, reader: Source, before: Iterable[Frame] = (), *, over: Callable[[], Awaitable[None]]) -> None:
         super().__init__()
         self._reader, self._before, self._over = reader, before, over
 
@@ -80,7 +90,7 @@ class EventStream(Response):
         try:
             headers = [*_HEADERS, *((name, value) for name, value in self.raw_headers if name not in (b"content-length", b"content-type"))]
             async with anyio.create_task_group() as group:
-                group.start_soon(_until_gone, receive, group.cancel_scope)
+                group.start_soon(until_gone, receive, group.cancel_scope)
                 await send({"type": "http.response.start", "status": self.status_code, "headers": headers})
                 await self._send(send)
                 group.cancel_scope.cancel()
@@ -106,7 +116,8 @@ async def _write(send: Send, data: bytes) -> None:
         await send({"type": "http.response.body", "body": data, "more_body": True})
 
 
-async def _until_gone(receive: Receive, scope: anyio.CancelScope) -> None:
+async def until_gone(receive: Receive, scope: anyio.CancelScope) -> None:
+    """Cancels the scope when the client has left."""
     while (await receive())["type"] != "http.disconnect":
         pass
     scope.cancel()
