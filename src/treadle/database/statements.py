@@ -19,9 +19,8 @@ from treadle.database.tables import METADATA, Owned
 
 HARMLESS: Final = frozenset({"*", "1"})
 """Text that sqlalchemy itself writes, for count() and exists()."""
-
-
 LEAVES: Final = (BindParameter, Null)
+"""What has no parts, and is met often."""
 
 
 class OutOfScope(AssertionError):

@@ -16,6 +16,7 @@ OWNED = ("task", "change", "confirmation", "conversation", "chatmessage", "serve
 def upgrade() -> None:
     _who()
     _tasks()
+    _changes()
     _conversations()
     _runs()
     if op.get_bind().dialect.name == "postgresql":
@@ -51,6 +52,9 @@ def _tasks() -> None:
         _time("deleted_at", nullable=True),
     )
     op.create_index("task_of_user", "task", ["user_id", "deleted_at", "created_at"])
+
+
+def _changes() -> None:
     op.create_table(
         "change",
         _user_id(),
