@@ -76,9 +76,12 @@ class Border:
             self._note(scope, answer, time.perf_counter() - begun)
 
     async def _pass(self, scope: Scope, receive: Receive, answer: _Answer) -> None:
+        scope["headers"] = [
+            (name, value.strip(b" \t")) for name, value in scope["headers"]
+        ]  # httptools leaves them, and RFC 9110 5.5 has them be no part of it
         headers: defaultdict[str, list[str]] = defaultdict(list)
         for name, value in scope["headers"]:
-            headers[name.decode("latin-1")].append(value.decode("latin-1").strip())
+            headers[name.decode("latin-1")].append(value.decode("latin-1"))
         self._believe(scope, headers)
         self._hosts.check(scope["method"], headers)
         if "authorization" not in headers and scope["path"] not in UNCOUNTED:

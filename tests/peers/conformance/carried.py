@@ -44,10 +44,10 @@ async def carry(server: ToolServer) -> None:
         print(f"http://127.0.0.1:{listening.getsockname()[1]}", flush=True)
         app = server.sdk.streamable_http_app(event_store=KeptEvents(), retry_interval=100)
         # httptools leaves the spaces around a header's value, which the suite sends and RFC 9110 says are not part of it
-        threading.Thread(target=_until_input_ends, daemon=True).start()
+        threading.Thread(target=until_input_ends, daemon=True).start()
         await uvicorn.Server(uvicorn.Config(app, log_level="warning", http="h11")).serve([listening])
 
 
-def _until_input_ends() -> None:
+def until_input_ends() -> None:
     sys.stdin.read()
     os._exit(0)  # whoever started this process wants it gone, whatever is still open

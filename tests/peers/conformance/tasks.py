@@ -18,7 +18,7 @@ from treadle.database.database import Database
 from treadle.database.scope import Scope
 from treadle.mcp_server.server import Context, Reply, ToolServer
 from treadle.tasks.caller import Caller
-from treadle.tasks.over_mcp import ServedTask
+from treadle.tasks.over_mcp import IdentityOf, ServedTask
 from treadle.tasks.schemas import TOOLS
 from treadle.tasks.server import MCPToolServer
 from treadle.tasks.terminal_user import terminal_user
@@ -37,9 +37,9 @@ FIXTURES: dict[str, tuple[str, dict[str, Any]]] = {
 
 
 class Fixture(ServedTask):
-    def __init__(self, server: MCPToolServer, name: str) -> None:
+    def __init__(self, server: MCPToolServer, name: str, identity_of: IdentityOf = lambda _: terminal_user()) -> None:
         tool, self._given = FIXTURES[name]
-        super().__init__(server, TOOLS[tool], lambda _: terminal_user())
+        super().__init__(server, TOOLS[tool], identity_of)
         self.definition = self.definition.model_copy(update={"name": name})  # pyright: ignore[reportGeneralTypeIssues]  the suite's name for it
 
     @override
@@ -47,11 +47,16 @@ class Fixture(ServedTask):
         return await super().call(context, params.model_copy(update={"arguments": self._given}))
 
 
+async def fill(server: MCPToolServer, scope: Scope) -> None:
+    """As many as the suite asks to delete."""
+    for _ in range(20):
+        await server.call(Caller(scope), "add_task", {"title": "Pay"})
+
+
 async def main(folder: Path) -> None:
     async with Database.open(f"sqlite:///{folder}/tasks.db") as database:
         server = MCPToolServer(database)
-        for _ in range(20):
-            await server.call(Caller(Scope(terminal_user())), "add_task", {"title": "Pay"})
+        await fill(server, Scope(terminal_user()))
         await carry(ToolServer([Fixture(server, name) for name in FIXTURES]))
 
 

@@ -31,7 +31,7 @@ def suite() -> Suite:
     return found
 
 
-@pytest.fixture(scope="session", params=["everything", "agents", "tasks"])
+@pytest.fixture(scope="session", params=["everything", "agents", "tasks", "service"])
 def server(request: pytest.FixtureRequest, suite: Suite, tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[str, str]]:
     """Which of ours, and its address."""
     folder: Path = tmp_path_factory.mktemp(request.param)
