@@ -3,13 +3,17 @@
 from __future__ import annotations
 
 import re
+from functools import partial
+from pathlib import Path
 
+import anyio
 import pytest
-from sqlmodel import select
+from sqlmodel import Session, create_engine, select
 
 from tests.tasks.people import People, Person, code, message, phrase
-from treadle.database.tables import Confirmation
+from treadle.database.tables import METADATA, Confirmation
 from treadle.tasks.caller import Grant, ToolResponse
+from treadle.tasks.confirmations import Answered
 
 BULK = "That's a big action. Confirm with '{}'."
 
@@ -262,3 +266,31 @@ async def test_a_code_of_a_plain_client_means_nothing_in_a_chat(client: Person, 
     asked = await client.call("delete_task", task="milk")
     assert asked.error is not None
     assert code(await ada.call("delete_task", task="milk", confirm=asked.error.confirm)) == "confirm"
+
+
+async def test_what_is_asked_shows_a_title_shortened_and_without_what_turns_text(ada: Person, client: Person):
+    await ada.add("Buy \u202emilk" + " and more" * 20)
+    for response in (await ada.call("delete_task", task="buy"), await client.call("delete_task", task="buy")):
+        assert message(response).startswith("Do you really want to delete 'Buy milk and more")
+        assert len(message(response)) < 160
+
+
+async def test_of_two_answers_at_the_same_time_one_counts(tmp_path: Path):
+    """Also where the sessions are an application's own, which begin their transactions late."""
+    engine = create_engine(f"sqlite:///{tmp_path}/own.db")
+    METADATA.create_all(engine)
+    for turn in range(8):
+        people = People(partial(Session, engine))
+        ada = people.person(f"ada{turn}")
+        await ada.add("Buy milk")
+        await ada.call("delete_task", task="milk")
+        outcomes: list[Answered | None] = []
+
+        async def answer(run_id: str, ada: Person = ada, outcomes: list[Answered | None] = outcomes) -> None:
+            outcomes.append(await ada.says("yes delete", run_id=run_id))
+
+        async with anyio.create_task_group() as group:
+            for number in range(4):
+                group.start_soon(answer, f"run_{number + 2}")
+        assert [outcome.outcome for outcome in outcomes if outcome is not None] == ["granted"]
+    engine.dispose()

@@ -6,10 +6,12 @@ import dataclasses
 import logging
 from collections.abc import AsyncGenerator
 from dataclasses import replace
+from functools import partial
 from typing import Any
 
 import anyio
 import pytest
+from sqlmodel import Session, create_engine
 
 from tests.tasks.people import People
 from tests.tasks.talking import FAILURE, Talking, call, calls
@@ -319,3 +321,17 @@ async def test_the_instructions_are_short_and_name_every_rule_of_the_replies(ada
     text: Any = ada.runner().agent.instructions
     assert len(text) < 2_500
     assert "Could you provide more details about" in text
+
+
+async def test_a_database_without_our_tables_is_a_failure_that_is_told_and_not_raised(caplog: pytest.LogCaptureFixture):
+    broken = People(partial(Session, create_engine("sqlite://")))
+    result = await Talking(broken).runner({"text": "Hello!"}).run(AgentContext("ada", "chat"), "hi")
+    assert (result.success, result.response, result.error) == (False, FAILURE, FAILURE)
+    assert "failed with OperationalError" in caplog.text
+    assert "'ada'" not in caplog.text
+
+
+@pytest.mark.parametrize("name", ["uid", "current_user", "as_user", "on_behalf_of", "tenantId", "user-identifier", "for_user", "\uff55ser_id", "us\u0435r_id"])
+async def test_whom_a_model_names_stands_in_no_record_and_no_event(ada: Talking, name: str):
+    result = await ada.say("list", calls(call("list_tasks", **{name: "bob-the-second", "search": "x"})), {"text": "Here."})
+    assert "bob-the-second" not in repr((result, ada.events))

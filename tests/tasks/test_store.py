@@ -12,7 +12,7 @@ from tests.tasks.people import People, Person, code, message
 from treadle.database.tables import Change, Confirmation, Task
 from treadle.errors import AgentError
 from treadle.tasks.fields import description_of, due_of, priority_of, title_of
-from treadle.tasks.store import OPEN_MOST
+from treadle.tasks.store import OPEN_MOST, TASKS_MOST
 
 NOTHING = {"description": None, "completed": False, "priority": "Medium", "due": None}
 
@@ -236,3 +236,24 @@ async def test_a_run_takes_back_only_so_much(ada: Person):
     assert [response.success for response in done] == [True] * 5 + [False]
     assert len(await ada.titles()) == 2
     assert (await ada.in_run("run_2").call("undo")).success
+
+
+async def test_one_that_differs_behind_many_that_are_alike_is_not_overlooked(ada: Person):
+    await ada.add(*["Buy milk"] * 6)
+    assert (await ada.call("complete_task", task="buy")).success, "nobody could tell them apart"
+    await ada.add("Buy a car")
+    assert code(await ada.call("complete_task", task="buy")) == "ambiguous"
+    await ada.call("add_task", title="Buy milk", priority="High")
+    assert code(await ada.call("complete_task", task="milk")) == "ambiguous"
+
+
+async def test_a_list_has_an_end_completed_tasks_and_all(ada: Person):
+    def fill(store: Any) -> None:
+        store._session.add_all(Task(user_id="ada", title=f"Old {number}", completed=True) for number in range(TASKS_MOST))
+
+    await ada.work(fill)
+    refused = await ada.call("add_task", title="One more")
+    assert "no more can be added" in message(refused)
+    assert (await ada.call("delete_task", task="Old 17")).error is not None
+    await ada.work(lambda store: store.delete(store.list(status="completed")))
+    assert (await ada.call("add_task", title="One more")).success

@@ -21,7 +21,7 @@ from sqlalchemy.exc import TimeoutError as PoolTimeout
 from sqlmodel import Session, col, select
 
 from treadle.database import row_security
-from treadle.database.engines import THREADS, Engines, connected
+from treadle.database.engines import THREADS, Engines, connected, take_turns
 from treadle.database.failures import is_conflict, is_lost, told
 from treadle.database.guard import GuardedSession, connection_of, scoped
 from treadle.database.migrating import newest
@@ -143,9 +143,11 @@ class Database:
                 return result
 
     def _lock(self, session: Session, scope: Scope | None, reads: bool) -> None:
-        if session.get_bind().dialect.name != "postgresql":
-            return
         connection = connection_of(session)
+        if connection.dialect.name == "sqlite" and not reads:
+            take_turns(connection)
+        if connection.dialect.name != "postgresql":
+            return
         if self._bypasses is None:
             self._bypasses = row_security.look(connection)
         row_security.lock(connection, scope, role=self._bypasses, alone=not reads)

@@ -9,7 +9,7 @@ import os
 from dataclasses import dataclass
 from importlib.util import find_spec
 from pathlib import Path
-from typing import Any, Final
+from typing import Any, Final, cast
 
 from sqlalchemy import Connection, Engine, QueuePool, create_engine, event
 from sqlalchemy.engine import URL, make_url
@@ -98,6 +98,12 @@ def _prepare(connection: Any, _record: object) -> None:
 def _begin(connection: Connection) -> None:
     """Who writes takes the lock at once: taken later, behind a read, it can only fail. Who reads takes none."""
     connection.exec_driver_sql("BEGIN" if connection.get_execution_options().get("treadle_reads") else "BEGIN IMMEDIATE")
+
+
+def take_turns(connection: Connection) -> None:
+    """The same for the sessions of an application: Python's driver begins with the first change, and what was read before that may be so no longer."""
+    if not cast("Any", connection.connection.dbapi_connection).in_transaction:
+        connection.exec_driver_sql("BEGIN IMMEDIATE")
 
 
 # ---------------------------------------------------------------- PostgreSQL

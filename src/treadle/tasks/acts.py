@@ -11,10 +11,11 @@ import msgspec
 from sqlmodel import Session
 
 from treadle.database.tables import Task
-from treadle.plain import cut
+from treadle.plain import cut, one_line
 from treadle.tasks.caller import Caller, Failure, ToolResponse
 from treadle.tasks.confirmations import Held, Verb, asked, redeemed
 from treadle.tasks.fields import as_data
+from treadle.tasks.replies import quoted
 from treadle.tasks.store import Found, TaskStore, Wanted, checked
 
 RUN_MOST: Final = 5
@@ -167,8 +168,8 @@ def _asks_if_many(desk: Desk, held: Held) -> ToolResponse | None:
 
 def _not_one(found: Found, words: str) -> ToolResponse:
     if not found.several:
-        return refused(Failure(code="not_found", message=f"I couldn't find a task about '{words}' in your list."))
-    message = f"I found multiple tasks about '{words}'. Which one: {', '.join(found.options)}?"
+        return refused(Failure(code="not_found", message=f"I couldn't find a task about {quoted(words)} in your list."))
+    message = f"I found multiple tasks about {quoted(words)}. Which one: {', '.join(map(one_line, found.options))}?"
     return refused(Failure(code="ambiguous", message=message, options=found.options))
 
 

@@ -58,7 +58,8 @@ class Changes:
         """Ids of tasks that were completed or updated unasked: by this run, and by anything in the last ten minutes."""
         start = self._clock() - WINDOW
         mine = select(Change).where(Change.user_id == self._user_id, col(Change.by_person).is_(False), col(Change.tool).in_(COUNTED))
-        rows = self._session.exec(mine.where(or_(col(Change.at) >= start, col(Change.run_id) == run_id))).all()
+        lately = col(Change.at) >= start
+        rows = self._session.exec(mine.where(lately if run_id is None else or_(lately, col(Change.run_id) == run_id))).all()
         granted = self._granted({row.run_id for row in rows if row.run_id is not None})
         touched = [(row, str(task["id"])) for row in rows for task in row.before if (row.run_id, task["id"]) not in granted]
         of_run = frozenset(task_id for row, task_id in touched if run_id is not None and row.run_id == run_id)

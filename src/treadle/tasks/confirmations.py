@@ -19,6 +19,7 @@ from sqlmodel import Session, col, delete, select
 from treadle.database.scope import Scope
 from treadle.database.tables import Confirmation, Task
 from treadle.tasks.caller import Grant
+from treadle.tasks.replies import quoted
 from treadle.types import now
 
 Clock: TypeAlias = Callable[[], datetime]
@@ -196,11 +197,11 @@ def _said(message: str) -> str:
 
 def _question(record: Confirmation, held: Held) -> str:
     if record.phrase == "yes delete":
-        return f"Do you really want to delete '{held.tasks[0].title}'? Reply 'yes delete' to confirm."
+        return f"Do you really want to delete {quoted(held.tasks[0].title)}? Reply 'yes delete' to confirm."
     return f"That's a big action. Confirm with '{record.phrase}'."
 
 
 def _question_of_client(held: Held) -> str:
     if len(held.tasks) == 1:
-        return f"Do you really want to {held.verb} '{held.tasks[0].title}'?"
+        return f"Do you really want to {held.verb} {quoted(held.tasks[0].title)}?"
     return f"That's a big action. Do you really want to {held.verb} all {len(held.tasks)} tasks?"

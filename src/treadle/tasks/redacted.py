@@ -2,17 +2,12 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Mapping
-from typing import Any, Final, cast
+from typing import Any, cast
 
 from treadle.json_text import encode_json
 from treadle.redaction import MASK, SECRET_MIN_CHARS, without_secrets
-
-_NAMES: Final = r"user[-_ ]?(?:id|identifier|uuid)|owner(?:[-_ ]?id)?|tenant(?:[-_ ]?id)?|account[-_ ]?id"
-"""Under which a model may send what it has not been told."""
-_USER_ID: Final = re.compile(_NAMES, re.IGNORECASE)
-_MEMBER: Final = re.compile(rf'"(?:{_NAMES})":', re.IGNORECASE)
+from treadle.tasks.user_names import may_name_user, names_user
 
 
 class Redacted:
@@ -29,7 +24,7 @@ class Redacted:
     def value(self, value: Any) -> Any:
         """The same JSON value without members that name a user and without secrets in its texts; where there is nothing of these, itself."""
         text = encode_json(value).decode()
-        suspect = "\\" in text or _MEMBER.search(text) is not None or (self._user_id is not None and self._user_id in text)
+        suspect = may_name_user(text) or (self._user_id is not None and self._user_id in text)
         return self._inside(value) if suspect or without_secrets(text) != text else value  # all texts at once: a list may hold a thousand
 
     def _inside(self, value: Any) -> Any:
@@ -39,7 +34,7 @@ class Redacted:
                 return text if self._user_id is None else text.replace(self._user_id, MASK)
             case Mapping():
                 members = cast("Mapping[str, Any]", value)
-                return {self._inside(name): self._inside(item) for name, item in members.items() if not _USER_ID.fullmatch(name)}
+                return {self._inside(name): self._inside(item) for name, item in members.items() if not names_user(name)}
             case list() | tuple():
                 return [self._inside(item) for item in cast("list[Any] | tuple[Any, ...]", value)]
             case _:

@@ -33,7 +33,7 @@ from treadle.tasks.confirmations import Answered
 from treadle.tasks.context import AgentContext, AgentResult, MessageHistory, ToolCallRecord
 from treadle.tasks.held_calls import HeldCalls
 from treadle.tasks.replies import FAILURE, UNCLEAR
-from treadle.tasks.server import MCPToolServer
+from treadle.tasks.server import MCPToolServer, log_failure
 from treadle.tasks.view import ReplyView
 from treadle.types import Outcome, RunMetrics, new_id, now
 
@@ -158,8 +158,8 @@ class AgentRunner:
             logger.warning("a message could not be worked on: %s", e.message)
         except TimedOut:
             raise
-        except Exception:  # the edge of a message: the database, or a bug
-            logger.exception("a message could not be worked on")
+        except Exception as e:  # noqa: BLE001  the edge of a message: the database, or a bug
+            log_failure("a message", e)
         return AgentResult(success=False, response=FAILURE, error=FAILURE)
 
     def stream(self, context: AgentContext, message: str, *, run_id: str | None = None) -> ReplyStream:

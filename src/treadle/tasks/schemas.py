@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import logging
-import re
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any, Final, cast
@@ -14,6 +13,7 @@ from treadle.model import ToolDefinition
 from treadle.shapes.checked import CheckedSchema
 from treadle.shapes.problems import told
 from treadle.tasks.fields import DESCRIPTION_CHARS, PRIORITIES, TITLE_CHARS, WORDS_CHARS
+from treadle.tasks.user_names import names_user
 from treadle.tooling import InvalidArguments
 from treadle.types import Effect
 
@@ -31,11 +31,7 @@ _SEARCH: Final = {
     "description": "Words of title or description; or due:YYYY-MM-DD, due:YYYY-MM-DD..YYYY-MM-DD, due:none, overdue.",
 }
 
-_SPEAKS_OF_USERS: Final = re.compile(
-    r"(?:current|acting|target|the|my|as|on)*(?:user|users|owner|account|tenant|person|principal|identity|uid|behalfof)(?:ids?|name|names|key|uuid)?"
-)
 _DEEPEST: Final = 32
-_NAME_CHARS: Final = 100
 
 
 @dataclass(frozen=True, slots=True)
@@ -109,14 +105,12 @@ def _is_text(value: object) -> bool:
 
 
 def _names_user(value: object, depth: int = 0) -> bool:
-    """In any spelling, at any depth."""
+    """At any depth."""
     if depth > _DEEPEST:
         return False
     if isinstance(value, dict):
         fields = cast("dict[str, object]", value)
-        return any(
-            _SPEAKS_OF_USERS.fullmatch(re.sub(r"[\W_]", "", name[:_NAME_CHARS].casefold())) or _names_user(inner, depth + 1) for name, inner in fields.items()
-        )
+        return any(names_user(name) or _names_user(inner, depth + 1) for name, inner in fields.items())
     return isinstance(value, list) and any(_names_user(inner, depth + 1) for inner in cast("list[object]", value))
 
 

@@ -97,19 +97,20 @@ class MCPToolServer:
             response, has_changed = await transaction(caller.scope, work)
         except IntegrityError:  # the same call at the same time, and the other one was first
             response, has_changed = await transaction(caller.scope, work)
-        if has_changed and self.changed is not None:
-            self.changed(caller.scope)
+        if has_changed:
+            self._note_change(caller.scope)
         return response
 
     def _is_to_be_purged(self, scope: Scope) -> bool:
-        """Once a day for each user who changes something."""
-        today = self._clock().date()
-        if self._purged.get(scope.user_id) == today:
-            return False
+        """With the first change of each user and day."""
+        return self._purged.get(scope.user_id) != self._clock().date()
+
+    def _note_change(self, scope: Scope) -> None:
         if len(self._purged) >= _REMEMBERED_MOST:
             self._purged.clear()
-        self._purged[scope.user_id] = today
-        return True
+        self._purged[scope.user_id] = self._clock().date()
+        if self.changed is not None:
+            self.changed(scope)
 
 
 _REMEMBERED_MOST: Final = 10_000
@@ -203,8 +204,11 @@ def _invalid(message: str) -> ToolResponse:
     return refused(Failure(code="invalid", message=message))
 
 
+def log_failure(what: str, error: Exception) -> None:
+    """With the place where it went wrong; without what the error says, which may hold what a person wrote."""
+    logger.error("%s failed with %s:\n%s", what, type(error).__name__, "".join(traceback.format_tb(error.__traceback__)))
+
+
 def _failed(name: str, error: Exception) -> ToolResponse:
-    """Where it went wrong stands in the log; not what the error says, which may hold what a person wrote."""
-    where = "".join(traceback.format_tb(error.__traceback__))
-    logger.error("the task tool %s failed with %s:\n%s", name, type(error).__name__, where)
+    log_failure(f"the task tool {name}", error)
     return refused(Failure(code="failed", message=TROUBLE))

@@ -25,9 +25,13 @@ from treadle.tasks.matching import folded, holding, meant
 from treadle.types import now
 
 OPEN_MOST: Final = 1000
+TASKS_MOST: Final = 5000
+"""With those that are completed: so that no list, and nothing that is done to all of one, grows without end."""
 COMPLETED_LOOKED_AT: Final = 1000
 """The newest of them: so many can be found by their words."""
 OPTIONS_MOST: Final = 5
+LOOKED_AT: Final = 200
+"""Of what some words fit, so many are looked at for what tells them apart."""
 _DUE: Final = re.compile(r"due:(\S*?)(?:\.\.(\S*))?", re.IGNORECASE)
 
 
@@ -116,19 +120,16 @@ class TaskStore:
         places = meant(words, [title for _, title, _ in rows])
         if prefer_open and len(places) > 1:
             places = [at for at in places if not rows[at][2]] or places
-        tasks = self.by_ids([rows[at][0] for at in places[: OPTIONS_MOST + 1]])
-        if len(tasks) > 1 and len({_look(task) for task in tasks}) == 1:  # the words of no person could tell them apart
-            return Found(tasks[0])
-        return Found(tasks[0]) if len(tasks) == 1 else Found(several=tuple(tasks[:OPTIONS_MOST]))
+        different: dict[tuple[object, ...], Task] = {}  # the words of no person could tell apart what looks the same
+        for task in self.by_ids([rows[at][0] for at in places[:LOOKED_AT]]):
+            different.setdefault(_look(task), task)
+        several = tuple(different.values())
+        return Found(several[0]) if len(several) == 1 and len(places) <= LOOKED_AT else Found(several=several[:OPTIONS_MOST])
 
     def by_ids(self, ids: Sequence[str]) -> Sequence[Task]:
         """Those that are there, in the order of `ids`."""
         tasks = {task.id: task for task in self._session.exec(self._mine().where(col(Task.id).in_(ids)))}
         return [tasks[task_id] for task_id in ids if task_id in tasks]
-
-    def count_open(self) -> int:
-        mine = select(func.count()).select_from(Task).where(Task.user_id == self._scope.user_id, col(Task.deleted_at).is_(None))
-        return self._session.exec(mine.where(col(Task.completed).is_(False))).one()
 
     def today(self) -> date:
         """Where this process runs."""
@@ -137,9 +138,8 @@ class TaskStore:
     # ------------------------------------------------------------ changing
 
     def add(self, title: str, *, description: str | None = None, priority: str | None = None, due: str | date | None = None, completed: bool = False) -> Task:
-        """Raises AgentError(invalid) too where there are 1,000 open ones."""
-        if self.count_open() >= OPEN_MOST:
-            raise AgentError("invalid", f"there are {OPEN_MOST:,} open tasks, and no more can be added: complete or delete some first")
+        """Raises AgentError(invalid) too where there are 1,000 open ones, or 5,000 with those that are completed."""
+        self._check_room()
         at = self._clock()
         task = Task(
             user_id=self._scope.user_id,
@@ -205,6 +205,14 @@ class TaskStore:
         return Undone(change.tool, tuple(task.title for task, _ in there))
 
     # ------------------------------------------------------------ inside
+
+    def _check_room(self) -> None:
+        mine = select(Task.completed, func.count()).where(Task.user_id == self._scope.user_id, col(Task.deleted_at).is_(None))
+        counted = dict(self._session.exec(mine.group_by(col(Task.completed))).all())
+        if counted.get(False, 0) >= OPEN_MOST:
+            raise AgentError("invalid", f"there are {OPEN_MOST:,} open tasks, and no more can be added: complete or delete some first")
+        if sum(counted.values()) >= TASKS_MOST:
+            raise AgentError("invalid", f"there are {TASKS_MOST:,} tasks, and no more can be added: delete those that are completed first")
 
     def _complete(self, task: Task) -> None:
         task.completed, task.updated_at = True, self._clock()

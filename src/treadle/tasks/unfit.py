@@ -6,7 +6,8 @@ Data and patterns; what is done with such a sentence is words.py's. Entry: `is_t
 from __future__ import annotations
 
 import re
-import unicodedata
+
+from treadle.tasks.lookalikes import as_seen
 
 TECHNICAL = """
     json yaml xml html css sql api apis sdk llm mcp http https url urls uri uuid uuids guid id ids regex boolean null undefined nan stdout stderr tool tools
@@ -73,33 +74,18 @@ _CLAUSE = re.compile(r"[,;:.!?()\u2013\u2014]")
 _NOT_SO = re.compile(r"(?i)\b(?:no|not|nothing|none|never|nobody|if|once|when|until|unless|after|before)\b|n't\b")
 """Before a claim, in its clause: then it is none."""
 _NOT_ONLY = re.compile(r"(?i)\bnot (?:only|just|merely)\b")
-_ALIKE = str.maketrans(
-    "\u2018\u2019\u02bc\u201c\u201d\u0430\u0435\u043e\u0440\u0441\u0443\u0445\u0456\u0458\u0455\u0501\u04bb\u051b\u051d\u04cf\u043a\u043c\u0442"
-    "\u0410\u0412\u0415\u041a\u041c\u041d\u041e\u0420\u0421\u0422\u0425\u0406\u0408\u0405\u0423\u03b1\u03b5\u03b9\u03ba\u03bd\u03bf\u03c1\u03c4\u03c5\u03c7"
-    "\u0391\u0392\u0395\u0396\u0397\u0399\u039a\u039c\u039d\u039f\u03a1\u03a4\u03a5\u03a7\u0131\u0251\u0261",
-    "'''''aeopcyxijsdhqwlkmtABEKMHOPCTXIJSYaeikvoptuxABEZHIKMNOPTYXiag",
-)
-"""Letters of other scripts that look like ours."""
 
 
 def is_technical(sentence: str) -> bool:
-    text = _as_seen(sentence)
+    text = as_seen(sentence)
     spelled = _SPELLED.sub(lambda found: re.sub(r"[\W_]", "", found[0]), text)
     return any(pattern.search(one) for one in dict.fromkeys((text, spelled)) for pattern in (_TECHNICAL, _NAME, _ID, _CONFIRMING))
 
 
 def claims(sentence: str) -> bool:
     """Whether it says that something was done, or is about to be."""
-    text = _NOT_ONLY.sub("", _as_seen(sentence))
+    text = _NOT_ONLY.sub("", as_seen(sentence))
     if _NO_LONGER.search(text) or (_PROMISE.search(text) and not _CONDITION.search(text)):
         return True
     patterns = _CLAIMS if text.rstrip("'\") ").endswith("?") else _CLAIMS + _STATES
     return any(not _NOT_SO.search(_CLAUSE.split(text[: found.start()])[-1]) for pattern in patterns for found in pattern.finditer(text))
-
-
-def _as_seen(sentence: str) -> str:
-    """As a person reads it: without what nobody sees, without accents, in letters of one script."""
-    if sentence.isascii():
-        return sentence
-    seen = (c for c in unicodedata.normalize("NFKD", sentence) if unicodedata.category(c) not in ("Mn", "Me", "Cf"))
-    return "".join(seen).translate(_ALIKE)
