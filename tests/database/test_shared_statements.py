@@ -64,9 +64,7 @@ async def test_a_row_is_written_in_no_other_way(database: Database, scope: Scope
     def work(session: Session) -> None:
         insert_row(session, Spent, ROW | more)
 
+    transaction = database.read if reads else database.run
+    without = database.read_unscoped if reads else database.run_unscoped
     with pytest.raises(OutOfScope):
-        match scope, reads:
-            case None, _:
-                await (database.read_unscoped(work) if reads else database.run_unscoped(work))
-            case scope, _:
-                await (database.read(scope, work) if reads else database.run(scope, work))
+        await (without(work) if scope is None else transaction(scope, work))

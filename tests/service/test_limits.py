@@ -117,7 +117,8 @@ async def test_what_a_day_has_is_asked_before_a_run_and_counted_after_it(tmp_pat
 async def test_a_run_that_is_refused_for_money_gives_its_place_back(tmp_path: Path) -> None:
     async with opened(tmp_path, limits={"tokens_per_day": 1, "runs": 1}) as hand:
         scope = await somebody(hand.service, "ada")
-        await hand.service.limits.spend(scope, 1, 0)
+        async with hand.service.limits.place(scope) as spending:
+            spending.count(1)
         for _ in range(3):
             with pytest.raises(Problem, match="used up"):
                 await hand.service.limits.run(scope).__aenter__()

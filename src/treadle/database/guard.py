@@ -42,7 +42,8 @@ class _Narrowed:
     """What a statement touches, and what is executed in its place. Good for every scope: whose it is comes with the execution."""
 
     tables: frozenset[type[Owned]]
-    statement: Executable
+    statement: Executable | None
+    """None: itself, which nothing here may keep alive."""
 
 
 def scoped(session: OrmSession, scope: Scope | None, *, reads: bool = False) -> None:
@@ -61,12 +62,12 @@ def insert_row(session: OrmSession, table: type[Owned], values: Mapping[str, Any
     if "user_id" in values:
         refuse("whose a row is, its scope says")
     session.flush()
-    connection_of(session).execute(_insertion(table), {**values, "user_id": bound.scope.user_id})
+    connection_of(session).execute(_insertion(cast("Any", table)), {**values, "user_id": bound.scope.user_id})
 
 
 @cache
-def _insertion(table: type[Owned]) -> Insert:
-    return insert(cast("Table", cast("Any", table).__table__))
+def _insertion(table: Any) -> Insert:
+    return insert(cast("Table", table.__table__))
 
 
 class GuardedSession(Session):
@@ -96,7 +97,7 @@ def _before_statement(state: ORMExecuteState) -> None:
     if bound.reads and not state.is_select:
         refuse("this transaction only reads: use Database.run")
     narrowed = _narrowed(state.statement)
-    if not narrowed.tables:
+    if narrowed.statement is None:
         return
     if bound.scope is None:
         refuse(f"{_names(narrowed)} has rows of users, and this session has no scope: use Database.run")
@@ -107,7 +108,7 @@ def _before_statement(state: ORMExecuteState) -> None:
     if state.is_update and "user_id" in _set_columns(state):
         refuse("whose a row is never changes")
     state.statement = narrowed.statement
-    state.parameters = {**(state.parameters or {}), _WHOSE: bound.scope.user_id}
+    state.parameters = {**cast("Mapping[str, Any]", state.parameters or {}), _WHOSE: bound.scope.user_id}
 
 
 _known: WeakKeyDictionary[Executable, _Narrowed] = WeakKeyDictionary()
@@ -117,15 +118,16 @@ _known: WeakKeyDictionary[Executable, _Narrowed] = WeakKeyDictionary()
 def _narrowed(statement: Executable) -> _Narrowed:
     """Raises OutOfScope where a condition on users could be gone round."""
     if (narrowed := _known.get(statement)) is None:
-        tables = frozenset(touched(cast("ClauseElement", statement)))
-        narrowed = _known[statement] = _Narrowed(tables, statement.options(*map(_condition, tables)) if tables else statement)
+        tables = touched(cast("ClauseElement", statement))
+        options = [_condition(cast("Any", table)) for table in tables]
+        narrowed = _known[statement] = _Narrowed(frozenset(tables), statement.options(*options) if options else None)
     return narrowed
 
 
 @cache
-def _condition(table: type[Owned]) -> ExecutableOption:
+def _condition(table: Any) -> ExecutableOption:
     """Keeps a statement to the scope's rows of that table."""
-    criterion: Any = cast("Any", table).user_id == bindparam(_WHOSE)
+    criterion: Any = table.user_id == bindparam(_WHOSE)
     return cast("ExecutableOption", with_loader_criteria(table, criterion, include_aliases=True))
 
 

@@ -38,27 +38,19 @@ STORE_WAITS_S: Final = (0.1, 0.5, 2.0)
 """Before a reply that the database would not take is offered again."""
 
 
-class Unsettled(Exception):
-    """The run before has no reply yet."""
+def ask(service: Service, conversation_id: str | None, message: str, scope: Scope) -> Callable[[Session], Asked]:
+    """Stores a message and its run, in a transaction.
 
-    def __init__(self, run_id: str) -> None:
-        super().__init__(run_id)
-        self.run_id = run_id
-
-
-def ask(conversation_id: str | None, message: str, scope: Scope) -> Callable[[Session], Asked]:
-    """Stores a message and its run, in a transaction. Raises Problem(404) for a conversation that is not this person's, and Unsettled."""
+    Raises Problem: 404 for a conversation that is not this person's, 429 at the limits of a day; and Unsettled.
+    """
     run_id = new_id("run")
 
     def work(session: Session) -> Asked:
-        store = ConversationStore(session, scope)
-        conversation = None
-        if conversation_id is not None:
-            if (conversation := store.get(conversation_id, lock=True)) is None:
-                raise not_found()
-            if (newest := store.newest_run(conversation_id)) is not None and newest.finished_at is None:
-                raise Unsettled(newest.run_id)
-        return store.ask(conversation, message, run_id, NAME)
+        service.limits.afford(session, scope)
+        asked = ConversationStore(session, scope).ask(conversation_id, message, run_id, NAME)
+        if asked is None:
+            raise not_found()
+        return asked
 
     return work
 
@@ -90,7 +82,7 @@ async def answer(service: Service, live: LiveRun, asked: Asked, spending: Spendi
             raise
         logger.warning("the message of run %s could not be worked on: %s", asked.run_id, e.message)
         reply = Reply(TROUBLE if plain(asked.message).strip() else UNCLEAR, asked.conversation_id)
-    await store(service, live.scope, asked, reply)
+    await store(service, live.scope, asked, reply, spending)
     live.reply = reply
     live.tell_frame(said("reply", reply.shown, last=True))
 
@@ -114,16 +106,23 @@ async def _driven(service: Service, live: LiveRun, asked: Asked, spending: Spend
     return Reply(result.response, asked.conversation_id, tuple(asdict(record) for record in result.tool_calls), late=late)
 
 
-async def store(service: Service, scope: Scope, asked: Asked, reply: Reply) -> None:
-    """Tries again for a while. Raises AgentError(network) where that is not enough: the run is in the journal, and its reply is stored at the next start."""
+async def store(service: Service, scope: Scope, asked: Asked, reply: Reply, spending: Spending) -> None:
+    """With what the run has taken. Tries again for a while.
+
+    Raises AgentError(network) where that is not enough: the run is in the journal, and its reply is stored at the next start.
+    """
+
+    def work(session: Session) -> None:
+        ConversationStore(session, scope).answer(asked, reply.response, reply.tool_calls)
+        service.limits.count(session, scope, spending)
+
     for wait_s in (*STORE_WAITS_S, None):
         try:
-            return await service.database.run(scope, partial(_stored, scope, asked.run_id, reply))
+            await service.database.run(scope, work)
         except AgentError as e:
             if e.kind is not ErrorKind.NETWORK or wait_s is None:
                 raise
-        await anyio.sleep(wait_s)
-
-
-def _stored(scope: Scope, run_id: str, reply: Reply, session: Session) -> None:
-    ConversationStore(session, scope).answer(run_id, reply.response, reply.tool_calls)
+            await anyio.sleep(wait_s)
+        else:
+            service.limits.counted(spending)
+            return

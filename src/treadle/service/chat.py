@@ -19,9 +19,9 @@ from starlette.responses import Response
 from treadle.database.scope import Scope
 from treadle.database.tables import ServedRun
 from treadle.errors import AgentError, ErrorKind
-from treadle.service.answering import LATE, Unsettled, ask, busy, start
+from treadle.service.answering import LATE, ask, busy, start
 from treadle.service.bodies import Body
-from treadle.service.conversation_store import Asked, ConversationStore
+from treadle.service.conversation_store import Asked, ConversationStore, Unsettled
 from treadle.service.following import follow
 from treadle.service.forms import Id, Words, problems
 from treadle.service.live import LiveRun
@@ -62,7 +62,7 @@ class ChatReply(BaseModel):
     responses={
         200: {
             "description": "The reply; with `Accept: text/event-stream` what happens on the way to it, and the reply as the last event, `reply`.",
-            "content": {MEDIA_TYPE: {"schema": {"type": "string"}}},
+            "content": {MEDIA_TYPE: {}},
         },
         **problems(404, 409, 504),
     },
@@ -80,7 +80,7 @@ async def chat(body: ChatRequest, request: Request, scope: SignedIn, service: Th
     if streamed:
         return await _streamed(service, scope, body)
     async with AsyncExitStack() as held:
-        spending = await held.enter_async_context(service.limits.run(scope))
+        spending = await held.enter_async_context(service.limits.place(scope))
         asked = await _asked(service, scope, body)
         live = start(service, scope, asked, held.pop_all(), spending)
     return await replied(live)
@@ -88,7 +88,7 @@ async def chat(body: ChatRequest, request: Request, scope: SignedIn, service: Th
 
 async def _streamed(service: Service, scope: Scope, body: ChatRequest) -> EventStream:
     async with AsyncExitStack() as held, AsyncExitStack() as open_stream:
-        spending = await held.enter_async_context(service.limits.run(scope))
+        spending = await held.enter_async_context(service.limits.place(scope))
         await open_stream.enter_async_context(service.limits.stream(scope))
         asked = await _asked(service, scope, body)
         channels = service.live.channels
@@ -101,7 +101,7 @@ async def _streamed(service: Service, scope: Scope, body: ChatRequest) -> EventS
 async def _asked(service: Service, scope: Scope, body: ChatRequest) -> Asked:
     """Raises Problem: 404 for a conversation that is not theirs, 409 while the message before is worked on."""
     try:
-        return await service.database.run(scope, ask(body.conversation_id, body.message, scope))
+        return await service.database.run(scope, ask(service, body.conversation_id, body.message, scope))
     except Unsettled as e:
         await settle(service, scope, e.run_id)
         raise busy() from e

@@ -8,20 +8,51 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 from datetime import datetime
-from typing import Any, Final
+from typing import Any, Final, cast
 
-from sqlalchemy import delete, update
+from sqlalchemy import Update, bindparam, delete, update
 from sqlmodel import Session, col, select
 
+from treadle.database.guard import insert_row
 from treadle.database.scope import Scope
-from treadle.database.tables import ChatMessage, Conversation, ServedRun
+from treadle.database.tables import ChatMessage, Conversation, ServedRun, new_row_id
 from treadle.tasks.context import MessageHistory
 from treadle.types import now
 
-HISTORY_MOST: Final = 50
+HISTORY_MOST: Final = 20
 """Messages that a run is told of."""
 SHOWN_MOST: Final = 200
 TITLE_CHARS: Final = 60
+
+# Of every message that is answered: built once, since building one costs more than executing it.
+_TOUCHED: Final = (
+    update(Conversation)
+    .where(col(Conversation.user_id) == bindparam("mine"), col(Conversation.id) == bindparam("conversation"))
+    .values(updated_at=bindparam("at"))
+    .execution_options(synchronize_session=False)
+)
+_FINISHED: Final = (
+    update(ServedRun)
+    .where(col(ServedRun.user_id) == bindparam("mine"), col(ServedRun.run_id) == bindparam("run"), col(ServedRun.finished_at).is_(None))
+    .values(finished_at=bindparam("at"))
+    .execution_options(synchronize_session=False)
+)
+_LAST_SAID: Final[Any] = (
+    cast("Any", select)(ChatMessage.number, ChatMessage.role, ChatMessage.content, ChatMessage.created_at, ChatMessage.run_id)  # typed for four
+    .where(col(ChatMessage.user_id) == bindparam("mine"), col(ChatMessage.conversation_id) == bindparam("conversation"))
+    .where(col(ChatMessage.number) < bindparam("before"))
+    .order_by(col(ChatMessage.number).desc())
+    .limit(HISTORY_MOST)
+)
+_NO_NUMBER: Final = 2**31 - 1
+
+
+class Unsettled(Exception):
+    """The run before has no reply yet."""
+
+    def __init__(self, run_id: str) -> None:
+        super().__init__(run_id)
+        self.run_id = run_id
 
 
 @dataclass(frozen=True, slots=True)
@@ -30,6 +61,8 @@ class Asked:
 
     conversation_id: str
     message: str
+    number: int
+    """Of the message, in its conversation."""
     run_id: str
     history: tuple[MessageHistory, ...] = ()
     """What was said before it, oldest first."""
@@ -66,25 +99,35 @@ class ConversationStore:
         self._session.delete(found)
         return True
 
-    def messages(self, conversation_id: str, *, limit: int = SHOWN_MOST, before: int | None = None) -> list[ChatMessage]:
-        """The last ones, oldest first; `before`: those under this number."""
+    def messages(self, conversation_id: str) -> list[ChatMessage]:
+        """The last ones, oldest first."""
         wanted = select(ChatMessage).where(col(ChatMessage.user_id) == self._user_id, col(ChatMessage.conversation_id) == conversation_id)
-        if before is not None:
-            wanted = wanted.where(col(ChatMessage.number) < before)
-        return [*self._session.exec(wanted.order_by(col(ChatMessage.number).desc()).limit(limit))][::-1]
+        return [*self._session.exec(wanted.order_by(col(ChatMessage.number).desc()).limit(SHOWN_MOST))][::-1]
 
     # ------------------------------------------------------------ a message, and its answer
 
-    def ask(self, conversation: Conversation | None, message: str, run_id: str, agent: str) -> Asked:
-        """Stores a person's message and the run that is to answer it; in a new conversation where none is given."""
-        if conversation is None:
-            conversation = Conversation(user_id=self._user_id, title=title_of(message))
-            self._session.add(conversation)
-            self._session.flush()
-        history = self.messages(conversation.id, limit=HISTORY_MOST)
-        self._say(conversation, ChatMessage(role="user", content=message, run_id=run_id, **self._in(conversation.id)), after=history)
-        self._session.add(ServedRun(user_id=self._user_id, run_id=run_id, agent=agent, conversation_id=conversation.id))
-        return Asked(conversation.id, message, run_id, _as_history(history))
+    def ask(self, conversation_id: str | None, message: str, run_id: str, agent: str) -> Asked | None:
+        """Stores a person's message and the run that is to answer it; None begins a conversation.
+
+        None for a conversation that is not there. Raises Unsettled.
+        """
+        at, before = now(), list[Any]()
+        if conversation_id is None:
+            conversation_id = new_row_id()
+            insert_row(self._session, Conversation, {"id": conversation_id, "title": title_of(message), "created_at": at, "updated_at": at})
+        elif not self._touch(conversation_id, at):
+            return None
+        else:
+            before = self._last_said(conversation_id)
+            self._check_settled(before)
+        asked = Asked(conversation_id, message, before[0].number + 1 if before else 1, run_id, _as_history(before))
+        self._say(asked, asked.number, "user", message, (), at)
+        insert_row(
+            self._session,
+            ServedRun,
+            {"run_id": run_id, "agent": agent, "conversation_id": conversation_id, "created_at": at, "finished_at": None},
+        )
+        return asked
 
     def asked(self, run_id: str) -> Asked | None:
         """What a run of a conversation was started for; None where its message is not there any more."""
@@ -92,26 +135,34 @@ class ConversationStore:
         said, answer = (next((row for row in rows if row.role == role), None) for role in ("user", "assistant"))
         if said is None:
             return None
-        before = self.messages(said.conversation_id, limit=HISTORY_MOST, before=said.number)
-        return Asked(said.conversation_id, said.content, run_id, _as_history(before), answer)
+        before = self._last_said(said.conversation_id, before=said.number)
+        return Asked(said.conversation_id, said.content, said.number, run_id, _as_history(before), answer)
 
-    def answer(self, run_id: str, text: str, tool_calls: Sequence[dict[str, Any]]) -> None:
+    def answer(self, asked: Asked, text: str, tool_calls: Sequence[dict[str, Any]]) -> None:
         """Stores the reply of a run, once, and that the run is over. Nothing happens where the conversation is gone."""
-        asked = self.asked(run_id)
-        conversation = None if asked is None else self.get(asked.conversation_id, lock=True)
-        if asked is not None and conversation is not None and asked.answer is None:
-            row = ChatMessage(role="assistant", content=text, tool_calls=[*tool_calls], run_id=run_id, **self._in(conversation.id))
-            self._say(conversation, row, after=self.messages(conversation.id, limit=1))
-        self.finish(run_id)
+        at = now()
+        if self.finish(asked.run_id, at) and self._touch(asked.conversation_id, at):
+            self._say(asked, asked.number + 1, "assistant", text, tool_calls, at)
 
-    def _in(self, conversation_id: str) -> dict[str, Any]:
-        return {"user_id": self._user_id, "conversation_id": conversation_id, "number": 0}
+    def _touch(self, conversation_id: str, at: datetime) -> bool:
+        """Nobody else says something in it before this transaction ends. False where it is not there."""
+        return self._changed(_TOUCHED, conversation=conversation_id, at=at)
 
-    def _say(self, conversation: Conversation, row: ChatMessage, *, after: Sequence[ChatMessage]) -> None:
-        row.number = after[-1].number + 1 if after else 1
-        conversation.updated_at = row.created_at
-        self._session.add(conversation)
-        self._session.add(row)
+    def _last_said(self, conversation_id: str, *, before: int = _NO_NUMBER) -> list[Any]:
+        """Newest first."""
+        return [*self._session.exec(_LAST_SAID, params={"mine": self._user_id, "conversation": conversation_id, "before": before})]
+
+    def _check_settled(self, before: Sequence[Any]) -> None:
+        """An answer is stored with the end of its run."""
+        if before and before[0].role == "user" and (run := self.run(before[0].run_id)) is not None and run.finished_at is None:
+            raise Unsettled(run.run_id)
+
+    def _say(self, asked: Asked, number: int, role: str, content: str, tool_calls: Sequence[dict[str, Any]], at: datetime) -> None:
+        said = {"number": number, "role": role, "content": content, "tool_calls": [*tool_calls], "created_at": at}
+        insert_row(self._session, ChatMessage, {"id": new_row_id(), "conversation_id": asked.conversation_id, "run_id": asked.run_id, **said})
+
+    def _changed(self, statement: Update, **values: Any) -> bool:
+        return bool(self._session.exec(statement, params={"mine": self._user_id, **values}).rowcount)
 
     # ------------------------------------------------------------ runs
 
@@ -137,10 +188,9 @@ class ConversationStore:
         wanted = select(ServedRun).where(col(ServedRun.user_id) == self._user_id, col(ServedRun.finished_at).is_(None))
         return [*self._session.exec(wanted.order_by(col(ServedRun.created_at)))]
 
-    def finish(self, run_id: str) -> None:
-        """Idempotent."""
-        mine = (col(ServedRun.user_id) == self._user_id, col(ServedRun.run_id) == run_id, col(ServedRun.finished_at).is_(None))
-        self._session.exec(update(ServedRun).where(*mine).values(finished_at=now()))
+    def finish(self, run_id: str, at: datetime | None = None) -> bool:
+        """False where it was over already, or is not there."""
+        return self._changed(_FINISHED, run=run_id, at=at or now())
 
 
 def title_of(message: str) -> str:
@@ -152,5 +202,6 @@ def title_of(message: str) -> str:
     return f"{cut.rpartition(' ')[0] or cut}…"
 
 
-def _as_history(rows: Sequence[ChatMessage]) -> tuple[MessageHistory, ...]:
-    return tuple(MessageHistory("user" if row.role == "user" else "assistant", row.content, row.created_at, row.tool_calls or None) for row in rows)
+def _as_history(rows: Sequence[Any]) -> tuple[MessageHistory, ...]:
+    """Of rows that are newest first."""
+    return tuple(MessageHistory("user" if row.role == "user" else "assistant", row.content, row.created_at) for row in reversed(rows))

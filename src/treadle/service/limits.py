@@ -12,14 +12,18 @@ from collections import Counter, OrderedDict, deque
 from collections.abc import AsyncGenerator, Callable
 from contextlib import asynccontextmanager
 from datetime import UTC, datetime, timedelta
-from typing import TYPE_CHECKING
+from functools import partial
+from typing import TYPE_CHECKING, Final
 
+from sqlalchemy import bindparam, update
+from sqlalchemy.exc import IntegrityError
 from sqlmodel import Session, col, select
 
 from treadle.config.values import ServiceLimits
 from treadle.database.database import Database
+from treadle.database.guard import insert_row
 from treadle.database.scope import Scope
-from treadle.database.tables import Spent
+from treadle.database.tables import Spent, new_row_id
 from treadle.service.problems import too_many, unavailable
 from treadle.types import now
 
@@ -38,6 +42,15 @@ REMEMBERED_MOST = 100_000
 """Windows: beyond that the oldest are forgotten."""
 RUNS_MOST, STREAMS_MOST = 256, 4096
 """Of all people together."""
+
+_TODAYS: Final = (col(Spent.user_id) == bindparam("mine"), col(Spent.day) == bindparam("today"))
+_SPENT: Final = select(Spent.tokens, Spent.cost_usd).where(*_TODAYS)
+_SPEND: Final = (
+    update(Spent)
+    .where(*_TODAYS)
+    .values(tokens=col(Spent.tokens) + bindparam("more_tokens"), cost_usd=col(Spent.cost_usd) + bindparam("more_usd"))
+    .execution_options(synchronize_session=False)
+)
 
 
 class Window:
@@ -78,6 +91,9 @@ class Spending:
     def __init__(self) -> None:
         self.tokens = 0
         self.cost_usd = 0.0
+
+    def __bool__(self) -> bool:
+        return bool(self.tokens or self.cost_usd)
 
     def count(self, tokens: int, cost_usd: float | None = None) -> None:
         self.tokens += tokens
@@ -120,7 +136,14 @@ class Limits:
 
     @asynccontextmanager
     async def run(self, scope: Scope) -> AsyncGenerator[Spending]:
-        """A place for one run, and what it takes counted for its day, however it ends. May be entered in one task and left in another."""
+        """A place for one run of somebody who can afford it."""
+        async with self.place(scope) as spending:
+            await self._database.read(scope, partial(self.afford, scope=scope))
+            yield spending
+
+    @asynccontextmanager
+    async def place(self, scope: Scope) -> AsyncGenerator[Spending]:
+        """For one run, and what it takes counted for its day, however it ends. May be entered in one task and left in another."""
         if self._runs.total() >= RUNS_MOST:
             self._refused("all runs")
             raise unavailable()
@@ -130,12 +153,12 @@ class Limits:
         self._runs[scope.user_id] += 1
         spending = Spending()
         try:
-            await self._afford(scope)
             yield spending
         finally:
             _give_back(self._runs, scope.user_id)
-            if spending.tokens or spending.cost_usd:
-                await self.spend(scope, spending.tokens, spending.cost_usd)
+            if spending:
+                await self._database.run(scope, partial(self.count, scope=scope, spending=spending))
+                self.counted(spending)
 
     @asynccontextmanager
     async def stream(self, scope: Scope) -> AsyncGenerator[None]:
@@ -156,28 +179,28 @@ class Limits:
 
     # ------------------------------------------------------------ tokens and money
 
-    async def spend(self, scope: Scope, tokens: int, cost_usd: float) -> None:
-        """Counts it for today."""
-
-        def add(session: Session) -> None:
-            row = session.exec(select(Spent).where(col(Spent.user_id) == scope.user_id, col(Spent.day) == today).with_for_update()).first()
-            if row is None:
-                row = Spent(user_id=scope.user_id, day=today)
-            row.tokens += tokens
-            row.cost_usd += cost_usd
-            session.add(row)
-
+    def count(self, session: Session, scope: Scope, spending: Spending) -> None:
+        """For today, in a transaction of its own or the reply's."""
+        if not spending:
+            return
         today = now().date()
-        self._metrics.tokens.inc(tokens)
-        await self._database.run(scope, add)
+        values = {"mine": scope.user_id, "today": today, "more_tokens": spending.tokens, "more_usd": spending.cost_usd}
+        if session.exec(_SPEND, params=values).rowcount:
+            return
+        try:
+            with session.begin_nested():
+                insert_row(session, Spent, {"id": new_row_id(), "day": today, "tokens": spending.tokens, "cost_usd": spending.cost_usd})
+        except IntegrityError:  # two at once were the first of the day
+            session.exec(_SPEND, params=values)
 
-    async def _afford(self, scope: Scope) -> None:
-        def read(session: Session) -> tuple[int, float]:
-            mine = col(Spent.user_id) == scope.user_id, col(Spent.day) == today
-            return session.exec(select(Spent.tokens, Spent.cost_usd).where(*mine)).first() or (0, 0.0)
+    def counted(self, spending: Spending) -> None:
+        """Once it stands in the database."""
+        self._metrics.tokens.inc(spending.tokens)
+        spending.tokens, spending.cost_usd = 0, 0.0
 
-        today = now().date()
-        tokens, cost_usd = await self._database.read(scope, read)
+    def afford(self, session: Session, scope: Scope) -> None:
+        """Reads what was used today."""
+        tokens, cost_usd = session.exec(_SPENT, params={"mine": scope.user_id, "today": now().date()}).first() or (0, 0.0)
         if tokens >= self._limits.tokens_per_day:
             self._refused("tokens")
             raise too_many(f"Your {self._limits.tokens_per_day} tokens of today are used up: go on tomorrow.", _until_tomorrow())

@@ -88,7 +88,7 @@ async def settle(service: Service, scope: Scope, run_id: str) -> LiveRun | None:
 async def _never_began(service: Service, scope: Scope, run_id: str, asked: Asked | None) -> None:
     """Its person is told: nothing was done."""
     if asked is not None:
-        await store(service, scope, asked, Reply(TROUBLE, asked.conversation_id))
+        await store(service, scope, asked, Reply(TROUBLE, asked.conversation_id), Spending())
     else:
         await service.database.run(scope, partial(_finish, scope, run_id))
 

@@ -11,7 +11,8 @@ from functools import partial
 from typing import Annotated, Any, Final, Literal
 
 from fastapi import APIRouter, Header, Query
-from pydantic import AwareDatetime, BaseModel, Field
+from pydantic import BaseModel, ConfigDict, Field, StringConstraints
+from pydantic.json_schema import SkipJsonSchema
 from sqlmodel import Session
 from starlette.responses import Response
 
@@ -24,7 +25,7 @@ from treadle.service.answering import ask, start
 from treadle.service.bodies import Body
 from treadle.service.conversation_store import ConversationStore
 from treadle.service.following import events_so_far, follow
-from treadle.service.forms import Id, InPath, Line, Words, problems
+from treadle.service.forms import Data, Id, InPath, Line, Moment, Words, problems
 from treadle.service.problems import Problem, not_found, unavailable
 from treadle.service.resuming import settle
 from treadle.service.running import CANNOT_RUN, decide, info_of, open_calls, served_agent, start_run
@@ -35,13 +36,18 @@ from treadle.tasks.agent import NAME
 from treadle.types import Usage
 
 LISTED_MOST: Final = 100
+EventId = Annotated[str, StringConstraints(pattern=POSITION_PATTERN)]
 router = APIRouter(prefix="/runs", tags=["runs"])
 
 
 class RunRequest(Body):
-    agent: Id
+    model_config = ConfigDict(
+        # the task assistant takes no inputs; what another agent takes is its own to say
+        json_schema_extra={"not": {"required": ["agent", "inputs"], "properties": {"agent": {"const": NAME}, "inputs": {"minProperties": 1}}}}
+    )
+    agent: Annotated[Id, Field(examples=[NAME])]
     prompt: Words
-    inputs: dict[str, Any] = Field(default_factory=dict)
+    inputs: Data = Field(default_factory=dict)
 
 
 class RunStarted(BaseModel):
@@ -90,7 +96,7 @@ class DecisionOnCall(Body):
     decision: Literal["approve", "deny"]
     reason: Line = ""
     """Of a no: the model is told."""
-    arguments: dict[str, Any] | None = None
+    arguments: Data | None = None
     """Of a yes: what the tool is called with instead, all of it."""
 
 
@@ -119,8 +125,8 @@ async def _say(service: Service, scope: Scope, body: RunRequest) -> str:
     if body.inputs:
         raise Problem(422, "The agent tasks takes no inputs.")
     async with AsyncExitStack() as held:
-        spending = await held.enter_async_context(service.limits.run(scope))
-        asked = await service.database.run(scope, ask(None, body.prompt, scope))
+        spending = await held.enter_async_context(service.limits.place(scope))
+        asked = await service.database.run(scope, ask(service, None, body.prompt, scope))
         return start(service, scope, asked, held.pop_all(), spending).run_id
 
 
@@ -129,7 +135,7 @@ async def runs(
     scope: SignedIn,
     service: TheService,
     limit: Annotated[int, Query(ge=1, le=LISTED_MOST)] = 50,
-    before: Annotated[AwareDatetime | None, Query(description="Only those whose `created_at` is before it.")] = None,
+    before: Annotated[Moment | None, Query(description="Only those whose `created_at` is before it.")] = None,
 ) -> list[RunHead]:
     """One's own, newest first."""
     rows = await service.database.read(scope, lambda session: ConversationStore(session, scope).runs(limit=limit, before=before))
@@ -163,13 +169,11 @@ async def run_events(
     run_id: InPath,
     scope: SignedIn,
     service: TheService,
-    after: Annotated[str | None, Query(pattern=POSITION_PATTERN, description="The id of the last event that is known.")] = None,
-    last_event_id: Annotated[str | None, Header(description="The same, before `after`.")] = None,
+    after: Annotated[EventId | None, Query(description="The id of the last event that is known.")] = None,
+    last_event_id: Annotated[EventId | SkipJsonSchema[None], Header(description="The same, before `after`.")] = None,
 ) -> Response:
     """Server-sent events: those of the journal behind `after`, then those that come. Deltas may be left out, nothing else."""
     known = last_event_id or after
-    if known is not None and position_of(known) is None:
-        raise Problem(422, "Last-Event-ID is the id of an event that was sent here.")
     row = await _own(service, scope, run_id)
     return await follow(service, scope, row, None if known is None else position_of(known))
 

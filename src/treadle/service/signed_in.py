@@ -7,10 +7,11 @@ async def tasks(scope: SignedIn) -> …
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Annotated
+from typing import Annotated, Final
 
 from fastapi import Depends
 from fastapi.security import HTTPAuthorizationCredentials, HTTPBearer
+from sqlalchemy import bindparam
 from sqlmodel import Session, col, select
 from starlette.requests import Request
 
@@ -21,6 +22,8 @@ from treadle.service.state import Service
 from treadle.types import now
 
 BEARER = HTTPBearer(scheme_name="bearer", bearerFormat="JWT", description="The access_token of POST /auth/login.", auto_error=False)
+
+_LOGIN: Final = select(Login.account_id, Login.expires_at, Login.revoked_at).where(col(Login.id) == bindparam("login"))
 
 
 @dataclass(frozen=True, slots=True)
@@ -58,7 +61,7 @@ async def verified(service: Service, token: str) -> Visitor | None:
         return None
 
     def alive(session: Session) -> bool:
-        row = session.exec(select(Login.account_id, Login.expires_at, Login.revoked_at).where(col(Login.id) == claims.login_id)).first()
+        row = session.exec(_LOGIN, params={"login": claims.login_id}).first()
         return row is not None and row[0] == claims.account_id and row[2] is None and row[1] > now()
 
     if not await service.database.read_unscoped(alive):
