@@ -35,7 +35,12 @@ _HOME = {
 def __getattr__(name: str) -> Any:
     if name not in _HOME:
         raise AttributeError(f"module 'treadle.tasks' has no attribute {name!r}")
-    return getattr(importlib.import_module(f"treadle.tasks.{_HOME[name]}"), name)
+    try:
+        return getattr(importlib.import_module(f"treadle.tasks.{_HOME[name]}"), name)
+    except ModuleNotFoundError as e:
+        if e.name not in ("alembic", "sqlalchemy", "sqlmodel"):
+            raise
+        raise ModuleNotFoundError(f"the task assistant needs {e.name}, which is not installed: pip install 'treadle[service]'", name=e.name) from e
 
 
 def __dir__() -> list[str]:

@@ -14,6 +14,7 @@ from dataclasses import dataclass, field
 from datetime import datetime, timedelta
 from typing import Any, Final, Literal, TypeAlias
 
+from sqlalchemy import and_, bindparam, or_
 from sqlmodel import Session, col, delete, select
 
 from treadle.database.scope import Scope
@@ -29,6 +30,14 @@ GOOD_FOR: Final = timedelta(minutes=5)
 _FORGOTTEN_AFTER: Final = timedelta(hours=1)
 """Those that nobody answered."""
 _CODE_BYTES: Final = 12
+_OPEN_HERE: Final = and_(col(Confirmation.conversation_id) == bindparam("conversation"), col(Confirmation.closed_at).is_(None))
+_ANSWERED: Final = (
+    select(Confirmation)
+    .where(col(Confirmation.user_id) == bindparam("mine"), or_(col(Confirmation.granted_run_id) == bindparam("run"), _OPEN_HERE))
+    .order_by(col(Confirmation.created_at).desc())
+    .with_for_update()
+)
+"""Of every message: built once."""
 _BULK_TOOLS: Final = frozenset({"complete_all", "delete_completed"})
 
 
@@ -91,9 +100,10 @@ def answered(session: Session, scope: Scope, conversation_id: str, message: str,
 
     Asked again for the same run, it gives the same grant.
     """
-    if (before := granted(session, scope, run_id)) is not None:
-        return before
-    at, pending = clock(), _open(session, scope, conversation_id)
+    at = clock()
+    pending = session.exec(_ANSWERED, params={"mine": scope.user_id, "run": run_id, "conversation": conversation_id}).all()
+    if before := [record for record in pending if record.granted_run_id == run_id]:
+        return _granted(before[0])
     for record in pending:
         record.closed_at = at
         session.add(record)

@@ -123,7 +123,7 @@ def _tasks(answer: object) -> list[Known]:
     if not isinstance(rows, list):
         raise ValueError("no list of tasks")
     found = [cast("Mapping[str, Any]", row) for row in cast("list[object]", rows) if isinstance(row, dict)]
-    return [Known(str(row.get("id") or row.get("title", "")), str(row.get("title", "")), bool(row.get("completed"))) for row in found]
+    return [Known(str(row.get("id") or row.get("title", "")), str(row.get("title", "")), bool(row.get("completed")), row.get("due")) for row in found]
 
 
 if TYPE_CHECKING:

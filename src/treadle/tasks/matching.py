@@ -17,8 +17,8 @@ Words: TypeAlias = tuple[str, ...]
 WORDS_MOST: Final = 20
 """Of what is looked for: further ones are not looked at."""
 _PASSED_OVER: Final = frozenset(
-    """a an the my our your task tasks todo item items reminder thing stuff about called named that this one ones to for with of at on in from
-    and""".split()
+    {"a", "an", "the", "my", "our", "your", "task", "tasks", "todo", "item", "items", "reminder", "thing", "stuff", "about", "called", "named", "that", "this"}
+    | {"one", "ones", "to", "for", "with", "of", "at", "on", "in", "from", "and"}
 )
 """In what is looked for, where it leads to nothing otherwise."""
 _APOSTROPHES: Final = frozenset("'`\u2019\u02bc\xb4")

@@ -42,6 +42,8 @@ logger: Final = logging.getLogger("treadle")
 HISTORY_MOST: Final = 20
 HISTORY_CHARS: Final = 8_000
 """Of the last messages a model is told so many, and no more of them than fit in whole."""
+LOOK: Final = Answered("void")
+"""In place of an answer: it is looked up."""
 
 
 class TimedOut(TimeoutError):
@@ -162,10 +164,13 @@ class AgentRunner:
             log_failure("a message", e)
         return AgentResult(success=False, response=FAILURE, error=FAILURE)
 
-    def stream(self, context: AgentContext, message: str, *, run_id: str | None = None) -> ReplyStream:
-        """The same, its events as they come. `run_id`: of the run, where somebody has to know it before it begins."""
+    def stream(self, context: AgentContext, message: str, *, run_id: str | None = None, answered: Answered | None = LOOK) -> ReplyStream:
+        """The same, its events as they come. `run_id`: of the run, where somebody has to know it before it begins.
+
+        `answered`: what the message made of what was pending, from a caller who has kept it together with the message (`confirmations.answered`).
+        """
         run_id = run_id or new_id("run")
-        return ReplyStream(partial(self._new, context, message, run_id), run_id, context.user_id)
+        return ReplyStream(partial(self._new, context, message, run_id, answered), run_id, context.user_id)
 
     async def resume(self, run_id: str, context: AgentContext) -> AgentResult:
         """Goes on with a run whose process died; of a finished one, what it was. Needs the runtime that has its journal.
@@ -180,9 +185,10 @@ class AgentRunner:
 
     # ------------------------------------------------------------ beginnings
 
-    async def _new(self, context: AgentContext, message: str, run_id: str, stack: AsyncExitStack) -> _Begun:
+    async def _new(self, context: AgentContext, message: str, run_id: str, answered: Answered | None, stack: AsyncExitStack) -> _Begun:
         scope = _scope(context, "caller")
-        answered = await self._database.run(scope, partial(self._answered, scope, context.conversation_id, message, run_id))
+        if answered is LOOK:
+            answered = await self._database.run(scope, partial(self._answered, scope, context.conversation_id, message, run_id))
         stream = (await self._entered(stack)).stream(
             self._agent(answered),
             plain(message),

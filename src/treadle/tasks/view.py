@@ -144,7 +144,8 @@ class ReplyView:
         self.outcome = event.outcome
         well = event.outcome in ANSWERED
         reply = self._reply() if well else FAILURE
-        self.result = AgentResult(success=well, response=reply, tool_calls=self.records(), error=None if well else FAILURE)
+        helped = reply != FAILURE
+        self.result = AgentResult(success=helped, response=reply, tool_calls=self.records(), error=None if helped else FAILURE)
         if not reply.startswith(self._shown):
             yield self._take_back(event)
         if rest := reply[len(self._shown) :]:

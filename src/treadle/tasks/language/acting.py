@@ -6,6 +6,7 @@ A look is needed for "all tasks due today" and for "milk and bread", which may b
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
+from datetime import date, timedelta
 
 import msgspec
 
@@ -27,6 +28,7 @@ class Known(msgspec.Struct, frozen=True):
     id: str
     title: str
     completed: bool = False
+    due: str | None = None
 
 
 class TooMany(Exception):
@@ -49,7 +51,7 @@ def _look(wish: Wish) -> Filter | None:
     match wish:
         case Change(target=Every(filter=wanted)):
             return wanted
-        case Change(target=Named(parts=parts, verb=verb), unsure=unsure) if parts or verb or unsure:
+        case Change(target=Named(parts=parts, verb=verb), later=later, unsure=unsure) if parts or verb or unsure or later:
             return _EVERYTHING
         case Add(bare=True):
             return _EVERYTHING
@@ -81,9 +83,10 @@ def _calls(wish: Wish, seen: Mapping[Filter, Sequence[Known]]) -> Iterator[Call]
             yield listing(wanted)
         case Simple(tool):
             yield Call(tool, {})
-        case Change(doing, target, fields, unsure):
+        case Change(doing, target, fields, later, unsure):
             for task in _meant(target, seen, unsure=unsure):
-                yield Call(f"{doing}_task", {"task": task, **dict(fields)})
+                put_off = _put_off(task, later, seen) if later else {}
+                yield Call(f"{doing}_task", {"task": task, **dict(fields), **put_off})
         case _:
             return
 
@@ -111,6 +114,13 @@ def _meant(target: Named | Every, seen: Mapping[Filter, Sequence[Known]], *, uns
     if len(found) == 1:
         return [found[0].id]
     return [target.words if found else target.whole] if found or not unsure else []
+
+
+def _put_off(task: str, later: int, seen: Mapping[Filter, Sequence[Known]]) -> dict[str, str]:
+    """The due date so many days on; of a task that has none, or that nobody could tell, there is nothing to count from."""
+    titles = [one for one in seen.get(_EVERYTHING, ()) if one.id == task] or fitting(Named(task), seen.get(_EVERYTHING, ()))
+    due = titles[0].due if len(titles) == 1 else None
+    return {} if due is None else {"due": (date.fromisoformat(due) + timedelta(days=later)).isoformat()}
 
 
 def _letters(text: str) -> list[str]:

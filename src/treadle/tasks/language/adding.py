@@ -17,7 +17,7 @@ from treadle.tasks.language.wishes import Add, Missing
 from treadle.tasks.language.wording import Word, Words, keys_of, phrase
 
 _LEVEL = "high|medium|low|urgent|important|quick|simple|small|top|normal|critical|new|another|extra|big"
-_TASK = "task|tasks|todo|todos|to-do|to-dos|item|items|entry|entries|reminder|reminders|taks|tsak|tasl|thing|things"
+_TASK = "tsk|task|tasks|todo|todos|to-do|to-dos|item|items|entry|entries|reminder|reminders|taks|tsak|tasl|thing|things"
 _COUNT = "two|three|four|five|six|seven|a|few|some|several|couple|2|3|4|5|6"
 _NOUN = Phrases.plain(
     [
@@ -35,6 +35,8 @@ _LEADS = Phrases.plain(
         "that|which says|reads|is called|named?",
         "with? the? title|name|text of|is|as?",
         "to remind me to|that|about?",
+        "for me to",
+        "of|about",
         "so i|we? remember|dont forget to",
         "that i|we need|have|should|must|ought to?",
         "i need|have to",
@@ -185,13 +187,14 @@ def _pieces(words: Words) -> list[list[Word]]:
 
 
 def _lines(words: Words) -> list[list[Word]]:
+    """Without what counts them, and without a heading."""
     lines: list[list[Word]] = [[]]
     for word in words:
-        if lines[-1] or not (word.key in ("-", "•", "*", "\u2013") or (word.key.isdigit() and len(words) > 2 and word.stop == ".")):
+        if lines[-1] or not (word.key in ("-", "•", "*", "\u2013") or (word.key.strip(".)(").isdigit() and len(words) > 2 and word.stop)):
             lines[-1].append(word)
-        if word.stop == "\n":
+        if word.stop == "\n" or (word.stop and len(lines[-1]) < 4 and len(lines) == 1 and all(w.key in _EMPTY for w in lines[-1])):
             lines.append([])
-    return [line for line in lines if line]
+    return [line for line in lines if line and not all(not word.quoted and word.key in _EMPTY for word in line)]
 
 
 def _by_verbs(words: Words, pieces: list[list[Word]], acts: list[bool]) -> list[list[Word]]:

@@ -39,9 +39,31 @@ PRIORITY = Phrases(
         "its|thats a? low priority|prio": "Low",
         "it|this|that is a? high priority|prio": "High",
         "it|this|that is a? low priority|prio": "Low",
+        "its|thats a? must|emergency": "High",
+        "cant|cannot|must not wait": "High",
+        "top|high on|of? the|my? list|priority": "High",
+        "theres|with|there? is? no big|great|real|particular? rush|hurry|pressure|urgency": "Low",
+        "its|thats|this|it|that? is? in? no rush|hurry": "Low",
+        "no need to rush|hurry": "Low",
+        "take your time": "Low",
+        "it|this|that can wait": "Low",
+        "can wait": "Low",
+        "if|when|whenever i|we|you have|get|find the|some|a|more|spare? time|chance|minute|moment": "Low",
+        "whenever": "Low",
+        "not a priority": "Low",
+        "at some point": "Low",
+        "some|one day|time": "Low",
+        "someday|sometime|eventually": "Low",
     }
 )
-_LOOSE = Phrases({"asap|urgently|urgent": "High", "as soon as possible": "High", "very|really|super urgent|important": "High", "not urgent|important": "Low"})
+_LOOSE = Phrases(
+    {
+        "asap|urgently|urgent|a.s.a.p": "High",
+        "as soon as possible": "High",
+        "very|really|super urgent|important": "High",
+        "not|isnt|arent so|that|very|too|really|all|super? urgent|important": "Low",
+    }
+)
 """Count at the ends only."""
 _LEADING = Phrases({"important|urgent|critical": "High", "very|really|super important|urgent": "High", "unimportant": "Low", "not urgent|important": "Low"})
 """Count before the word "task", or with a stop beside them."""
@@ -73,9 +95,9 @@ _GOES_ON = known(
     """at with about in and to from for regarding re because so but then before after by on until till please thanks that which with: via @ or of
     its if"""
 )
-_FILLERS = known("""and , please thanks thx - \u2013 — + & also as with it has is make a""")
-"""May be left over at an end when an aside was taken out."""
-
+DASHES = known("- \u2013 — --")
+_REASONS = known("because cuz coz bc")
+"""What follows is the description."""
 
 WORDS_MOST = 120
 """Of what is longer nothing is read: no title is so long."""
@@ -115,6 +137,11 @@ def stands_apart(words: Words, start: int, end: int, *, leading: bool = True) ->
     return words[end].key in _GOES_ON or _torn(words, start) or _torn(words, end)
 
 
+def _torn_at_end(words: Words, count: int) -> bool:
+    """Whether it is set off from the title by a dash or in parentheses."""
+    return len(words) > count + 1 and words[-1 - count].key in DASHES
+
+
 def _torn(words: Words, place: int) -> bool:
     """Whether something was taken out right before `place`."""
     return place > 0 and words[place].place != words[place - 1].place + 1
@@ -138,7 +165,7 @@ def _take(found: Asides, start: int, end: int) -> None:
 def _take_description(text: str, found: Asides) -> None:
     keys = keys_of(found.words)
     for i in range(1, len(keys)):
-        row = DESCRIPTION.at(keys, i)
+        row = (1, "") if keys[i] in _REASONS and i > 1 else DESCRIPTION.at(keys, i)
         if row is None or i + row[0] >= len(keys):
             continue
         rest = i + row[0]
@@ -165,10 +192,11 @@ def _take_priority(found: Asides, *, leading: bool) -> None:
     if (row := _LOOSE.ending(keys)) is not None and row[0] < len(keys):
         found.priority = row[1]
         return _take(found, len(keys) - row[0], len(keys))
-    if (row := _LEADING.ending(keys)) is not None and row[0] < len(keys) and words[-1 - row[0]].stop in (",", ":"):
+    row = _LEADING.ending(keys) or LEVEL.ending(keys)
+    if row is not None and row[0] < len(keys) and (words[-1 - row[0]].stop in (",", ":") or _torn_at_end(words, row[0])):
         found.priority = row[1]
         return _take(found, len(keys) - row[0], len(keys))
-    if leading and (row := _LEADING.at(keys)) is not None and (words[row[0] - 1].stop or keys[0] == "urgent") and row[0] < len(keys):
+    if leading and (row := _LEADING.at(keys)) is not None and row[0] < len(keys) and (words[row[0] - 1].stop or keys[0] == "urgent" or keys[row[0]] in DASHES):
         found.priority = row[1]
         return _take(found, 0, row[0])
     return None

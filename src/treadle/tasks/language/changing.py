@@ -1,6 +1,6 @@
 """What is changed about tasks: done, gone, a new title, priority, day or description.
 
-Entry: `changed`, `completed`, `deleted`, `stated` (for "the report is done").
+Entry: `changed`, `completed`, `deleted`, `changing`.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from treadle.tasks.language.values import NOT_DUE, Fields, no_day, value_of, val
 from treadle.tasks.language.wishes import Change, Doing, Every, Missing, Named, Simple, Target, Wish
 from treadle.tasks.language.wording import Word, Words, keys_of, phrase
 
-_FIELD = Phrases(
+FIELD = Phrases(
     {
         "the|a|its|an? due date|day|time": "due",
         "the|a|its? deadline|duedate|due-date|due": "due",
@@ -63,7 +63,7 @@ _DEFAULT_LEVEL = {
     "prioritize": "High", "prioritise": "High", "deprioritize": "Low", "deprioritise": "Low", "raise": "High",
     "increase": "High", "bump": "High", "lower": "Low", "decrease": "Low", "reduce": "Low",
 }  # fmt: skip
-_POSTPONING = known("postpone reschedule delay defer push move bump extend shift pull")
+POSTPONING = known("postpone reschedule delay defer push move bump extend shift pull")
 _RETITLING = known("rename retitle reword change edit update call modify replace swap")
 
 
@@ -73,7 +73,7 @@ def completed(text: str, words: Words, today: date, talk: Conversation) -> list[
 
 def deleted(text: str, words: Words, today: date, talk: Conversation) -> list[Wish | Missing]:
     keys = keys_of(words)
-    field = _FIELD.at(keys) or _FIELD.at([*keys, "of"])
+    field = FIELD.at(keys) or FIELD.at([*keys, "of"])
     if field is not None and field[1] != "title" and (len(keys) > field[0] or field[1] == "due"):
         return changed(text, words, "clear", today, talk)
     for place in range(1, len(keys)):  # "remove milk's due date"
@@ -131,14 +131,14 @@ def _without_done(words: Words) -> list[Word]:
 
 def changed(text: str, words: Words, verb: str, today: date, talk: Conversation) -> list[Wish | Missing]:
     """What follows a verb like "set", "mark", "change", "move"."""
-    keys = keys_of(words)
-    if verb in ("mark", "set", "flag", "make", "put", "move", "change", "update", "tick") and (found := _done(keys)) is not None:
+    keys = [near(key, _FIELD_WORDS) or key if len(key) > 5 else key for key in keys_of(words)]
+    if verb in ("mark", "set", "flag", "make", "put", "move", "change", "update", "tick") and (found := done_at(keys)) is not None:
         place, count, undone = found
         if undone:
             return [REOPEN]
         return changing("complete", text, [*words[:place], *words[place + count :]], today, talk)
-    if (field := _FIELD.at(keys)) is not None and (len(keys) == field[0] or keys[field[0]] in ("of", "for", "on", "from", "to") or field[1] != "title"):
-        return _of_field(text, words[field[0] :], field[1], verb, today, talk)
+    if (field := FIELD.at(keys)) is not None and (len(keys) == field[0] or keys[field[0]] in ("of", "for", "on", "from", "to") or field[1] != "title"):
+        return of_field(text, words[field[0] :], field[1], verb, today, talk)
     plain, rest = values_of(text, words, today)
     unlike = verb in ("rename", "retitle", "reword", "call") or _looks_renamed(rest)
     unlike |= any(k in ("priority", "date", "deadline") or (k == "to" and verb in _RETITLING) for k in keys_of(rest))
@@ -156,7 +156,10 @@ def changed(text: str, words: Words, verb: str, today: date, talk: Conversation)
     return _by_value(text, words, verb, today, talk)
 
 
-def _done(keys: Sequence[str]) -> tuple[int, int, bool] | None:
+_FIELD_WORDS = ("priority", "deadline", "description")
+
+
+def done_at(keys: Sequence[str]) -> tuple[int, int, bool] | None:
     """Where "as done" stands, how many words it has, and whether it says the opposite."""
     mended = [near(key, ("done", "complete", "completed", "finished")) or key for key in keys]
     for undone, table in ((True, _UNDONE), (False, _DONE)):
@@ -177,7 +180,7 @@ def _owner(text: str, words: Words) -> list[Word]:
     return [*words[:-1], last]
 
 
-def _of_field(text: str, words: Words, field: str, verb: str, today: date, talk: Conversation) -> list[Wish | Missing]:
+def of_field(text: str, words: Words, field: str, verb: str, today: date, talk: Conversation) -> list[Wish | Missing]:
     """Such as "set the priority of X to high", "clear the due date of X", "add a note to X: Y"."""
     keys = keys_of(words)
     start = 1 if keys and keys[0] in ("of", "for", "on", "from", "to") and len(keys) > 1 else 0
@@ -199,7 +202,7 @@ def _of_field(text: str, words: Words, field: str, verb: str, today: date, talk:
         value = value_of(text, words[after:], field, today)
         if value is not None:
             return changing("update", text, words[start:place], today, talk, ((field, value),))
-    return _gap(text, words[start:], field, verb, today, talk)
+    return gap_of(text, words[start:], field, verb, today, talk)
 
 
 def _first_to(words: Words, place: int, start: int) -> bool:
@@ -222,10 +225,10 @@ def _valued(text: str, target: Words, words: Words, field: str, verb: str, today
     value = value_of(text, rest, field, today)
     if value is not None or (field == "due" and no_day(keys_of(rest))):
         return changing("update", text, target, today, talk, ((field, value),))
-    return _gap(text, target, field, verb, today, talk)
+    return gap_of(text, target, field, verb, today, talk)
 
 
-def _gap(text: str, target: Words, field: str, verb: str, today: date, talk: Conversation) -> list[Wish | Missing]:
+def gap_of(text: str, target: Words, field: str, verb: str, today: date, talk: Conversation) -> list[Wish | Missing]:
     """The value is missing: asked for, unless the verb says it ("raise the priority of X")."""
     if field == "priority" and verb in _DEFAULT_LEVEL:
         return changing("update", text, target, today, talk, (("priority", _DEFAULT_LEVEL[verb]),))
@@ -248,19 +251,19 @@ def _by_value(text: str, words: Words, verb: str, today: date, talk: Conversatio
     if (split := _renamed(words, verb)) is not None:
         target, title = words[: split[0]], words[split[1] :]
         named = phrase(text, _as_title(title))
-        if verb in _POSTPONING or looks_like_a_day(keys_of(title)[0]):
-            return _gap(text, target, "due", verb, today, talk)
+        if verb in POSTPONING or looks_like_a_day(keys_of(title)[0]):
+            return gap_of(text, target, "due", verb, today, talk)
         return (
             changing("update", text, target, today, talk, (("title", named),)) if named else [Missing("the new title", "value", doing="update", field="title")]
         )
     if fields:
         return [Missing("which task to change", "task", doing="update", fields=fields)]
-    if verb in _DEFAULT_LEVEL and verb not in _POSTPONING:
+    if verb in _DEFAULT_LEVEL and (verb not in POSTPONING or (verb == "bump" and "back" not in keys_of(words))):
         return changing("update", text, words, today, talk, (("priority", _DEFAULT_LEVEL[verb]),))
-    if verb in _POSTPONING:
-        return _gap(text, [w for w in words if w.key not in ("back", "by") or w.quoted], "due", verb, today, talk)
+    if verb in POSTPONING:
+        return gap_of(text, [w for w in words if w.key not in ("back", "by") or w.quoted], "due", verb, today, talk)
     if verb in ("rename", "retitle", "reword") and words:
-        return _gap(text, words, "title", verb, today, talk)
+        return gap_of(text, words, "title", verb, today, talk)
     meant = target_of(text, words, today, talk) if words else TASK
     what = "what to change about it" if isinstance(meant, Named) else "which task to change, and how"
     return [Missing(what, "any", doing="update", target=meant if isinstance(meant, Named) else None)]
@@ -278,10 +281,13 @@ def _renamed(words: Words, verb: str) -> tuple[int, int] | None:
         return None
     if len(quoted) == 2:
         return quoted[0] + 1, quoted[1]
-    if verb not in _RETITLING and verb not in _POSTPONING:
+    if verb not in _RETITLING and verb not in POSTPONING:
         return None
     joins = [i for i, key in enumerate(keys) if 0 < i < len(keys) - 1 and key in ("to", "into", "->", "→", "=>")]
     joins = joins or [i for i, key in enumerate(keys) if 0 < i < len(keys) - 1 and key in (("as", "with") if verb in ("rename", "retitle", "replace") else ())]
+    colon = next((i for i in range(1, len(words)) if words[i - 1].stop == ":"), None)
+    if colon is not None and (not joins or joins[0] > colon):
+        return colon, colon
     if not joins:
         return None
     middle = joins[len(joins) // 2] if len(joins) % 2 else joins[0]
@@ -290,32 +296,10 @@ def _renamed(words: Words, verb: str) -> tuple[int, int] | None:
 
 def _as_title(words: Words) -> list[Word]:
     kept = list(words)
-    while len(kept) > 1 and not kept[0].quoted and kept[0].key in ("say", "be", "read", "called"):
+    while len(kept) > 1 and not kept[0].quoted and kept[0].key in ("say", "be", "read", "called", "should", "to"):
         del kept[0]
     return kept[:-1] if len(kept) > 1 and kept[-1].key in ("instead", "please") else kept
 
 
 REOPEN = Missing("", "any")
 """Asked for what no tool can do; answered in words."""
-
-
-def stated(text: str, words: Words, today: date, talk: Conversation) -> list[Wish | Missing] | None:
-    """What a sentence says of a task: "the report is done", "milk should be high priority", "the essay is due friday"."""
-    keys = keys_of(words)
-    done = _done(keys)
-    if done is not None and done[0] > 0 and done[1] < len(keys) and keys[done[0]] not in ("out", "off"):
-        if done[2]:
-            return [REOPEN]
-        before = words[: done[0]]
-        while len(before) > 1 and before[-1].key in ("is", "are", "was", "has", "been", "have", "got", "now"):
-            before = before[:-1]
-        return changing("complete", text, before, today, talk)
-    middle = next((i for i, key in enumerate(keys) if i and key in ("is", "are", "should", "needs", "must", "has", "have", "due", "to", "->")), None)
-    if middle is None or (keys[0] in ("what", "which", "how", "who", "there", "i", "my", "you", "why", "it") and keys[0] != "it"):
-        return None
-    fields, rest = values_of(text, words, today)
-    if not fields or not rest or len(rest) > middle:
-        return None
-    found = changing("update", text, rest, today, talk, fields)
-    every = any(isinstance(wish, Change) and isinstance(wish.target, Every) for wish in found)
-    return None if every and keys[middle] not in ("should", "must", "needs") else found

@@ -76,6 +76,8 @@ def _after_other(words: Words, keys: Sequence[str], at: int, following: Head, he
         return True
     if following.kind == "show":
         return keys[at] in ("what", "whats", "see", "view", "give", "tell") or any(k in _LIST_WORDS for k in keys[at + 1 : at + 3])
+    if following.kind == "update" and keys[at + 1 : at + 2] in (["it"], ["that"], ["them"], ["this"]):
+        return True
     return head is not None and head.kind != "update" and following.kind == "update"
 
 

@@ -24,6 +24,7 @@ _SPOKEN = (
     re.compile(r"Updated! '(.*)' now has", re.DOTALL),
     re.compile(r"Do you really want to delete '(.*)'\?", re.DOTALL),
 )
+_DID = re.compile(r"(?m)^(?:Got it! Added|Great! I've marked|I've removed|Updated!)")
 _AMBIGUOUS = re.compile(r"I found multiple tasks about '(.*)'\. Which one: (.*)\?", re.DOTALL)
 _NOT_FOUND = re.compile(r"I couldn't find a task about '(.*)' in your list", re.DOTALL)
 _UNCLEAR = re.compile(r"Could you provide more details about (.*)\?", re.DOTALL)
@@ -43,6 +44,10 @@ class Conversation(msgspec.Struct):
     """Titles of the last reply."""
     fresh: Literal["", "list", "task"] = ""
     """What the reply right before the message was about."""
+    trail: tuple[str, ...] = ()
+    """Titles that one reply after the other spoke of, up to the last one."""
+    did: bool = False
+    """Whether the reply right before the message told of something done."""
     options: tuple[str, ...] = ()
     asked: Literal["", "which", "not_found", "unclear"] = ""
     """What the last reply asked."""
@@ -75,6 +80,8 @@ class Conversation(msgspec.Struct):
             named += [found[1] for pattern in _SPOKEN if (found := pattern.search(line))]
         if named:
             self.recent, self.last, self.fresh = tuple(named), named[-1], self.fresh or "task"
+        self.trail = tuple(dict.fromkeys((*self.trail, *named)))[-10:] if self.fresh == "task" else ()
+        self.did = _DID.search(text) is not None
         if (which := _AMBIGUOUS.search(text)) is not None:
             self.asked, self.about, self.options = "which", which[1], _options(which[2])
         elif (missed := _NOT_FOUND.search(text)) is not None:

@@ -135,6 +135,18 @@ def number_at(keys: Keys, place: int) -> tuple[int, int] | None:
     return (1, NUMBERS[key]) if key in NUMBERS else None
 
 
+def days_at(keys: Keys, place: int) -> tuple[int, int] | None:
+    """Words, and the days of a span: "2 weeks", "a day", "another week"."""
+    start = place + (place < len(keys) and keys[place] in ("another", "one", "1") and keys[place + 1 : place + 2] != ["more"])
+    number = (0, 1) if start > place else number_at(keys, place)
+    if number is None:
+        return None
+    start = start if number[0] == 0 else place + number[0]
+    start += keys[start : start + 1] == ["more"]
+    unit = _UNITS.get(keys[start]) if start < len(keys) else None
+    return None if unit is None else (start + 1 - place, number[1] * unit)
+
+
 def months_on(day: date, months: int) -> date:
     """The same day so many months later, or the last one of a shorter month."""
     count = day.year * 12 + day.month - 1 + months

@@ -26,6 +26,7 @@ NO_REOPENING = Say("talk", 'I can\'t reopen a task by its name. If you have just
 _OFF_TOPIC = Say("talk", 'I can only help with your task list. Say "help" to see what I understand.')
 
 _HELLO = "hi|hello|hey|hiya|howdy|yo|greetings|hallo|heya|sup|morning|evening|helo|hullo"
+_PRAISE = "so|really|very|just? the|a|an? best|great|awesome|amazing|star|lifesaver|legend|angel|helpful|kind|good|brilliant|wonderful|cool"
 _ALONE = Phrases(
     {
         _HELLO: GREETING,
@@ -64,6 +65,14 @@ _ALONE = Phrases(
         "i see|understand|know": _FINE,
         "i love|like you|it|this": _FINE,
         "got it": _FINE,
+        f"you are|r {_PRAISE}": _WELCOME,
+        f"youre|ur {_PRAISE}": _WELCOME,
+        "you rock|rule": _WELCOME,
+        "appreciate|appreciated it|that|your|the? help?": _WELCOME,
+        "much appreciated|obliged": _WELCOME,
+        "i|we really? appreciate it|that|your|the? help?": _WELCOME,
+        "good|great bot|assistant|stuff": _FINE,
+        "lol|lmao|rofl|haha|hahaha|hehe|ha|omg|yay|woohoo|hooray|wow|nice|ok|okay|k|kk|okie|okey": _FINE,
         "i am|im good|fine|well|ok|happy|tired|bored|busy|sad|stressed": _FINE,
         "tell me a joke|story": _OFF_TOPIC,
         "whats|what is|hows|how is the weather like|today|tomorrow?": _OFF_TOPIC,
@@ -89,6 +98,11 @@ _ALONE = Phrases(
         "help|commands|usage|instructions|manual|info|options|halp|hlep|hepl|/help|--help|-h": HELP,
         "help me out|understand|please|here?": HELP,
         "i need|want some|your? help": HELP,
+        "i dont|do not know|understand|get how to|this|it|does? use|work|do? this|it|you|that|works?": HELP,
+        "i dont|do not know|understand what|how to|i|you can? do|say|type|ask|use|write here|now?": HELP,
+        "i have no idea how|what to use|do|say|type this|it|here?": HELP,
+        "can|could|would|will you please? explain|show|teach|tell me|us? this|it|yourself|how|more? it|this|you? works|work?": HELP,
+        "explain|teach me? yourself|this|it|how? it|this? works?": HELP,
         "can|could you help me|us|out?": HELP,
         "get|show|give me? the|some? help|commands|instructions|options": HELP,
         "what|which can|do|could|are you do|understand|know|offer|support|capable|able|for|help of|to|me|with|do? do|with?": HELP,
@@ -108,12 +122,39 @@ _ALONE = Phrases(
     }
 )
 _OPENERS = known("""ok okay hey hi hello please so well oh um no yes and thanks""")
+_SMALL = (GREETING, _WELL, _WELCOME, _NAME, _BYE, _FINE)
+_WORDS = 16
+"""Of what is nothing but talk."""
 
 
 def said_alone(keys: list[str]) -> Say | None:
     """The answer to what is nothing but talk."""
-    if not keys or len(keys) > 12:
+    keys = [key for key in keys if any(c.isalnum() or c in "?/" for c in key)] or keys[:1]
+    if not keys or len(keys) > _WORDS:
         return None
+    return _whole(keys) or _tiled(keys)
+
+
+def _tiled(keys: list[str]) -> Say | None:
+    """Several phrases one after the other: "thanks, you're the best, bye"; of them the one that says most."""
+    said: list[Say] = []
+    place = 0
+    while place < len(keys):
+        found = _ALONE.at(keys, place)
+        if found is None:
+            if keys[place] not in _OPENERS:
+                return None
+            place += 1
+            continue
+        said.append(found[1])
+        place += found[0]
+    for kind in (HELP, _WELCOME, _NAME, _WELL, GREETING, _BYE, _FINE):
+        if kind in said and all(one in _SMALL or one is HELP for one in said):
+            return kind
+    return None
+
+
+def _whole(keys: list[str]) -> Say | None:
     for start in range(min(3, len(keys))):
         if any(key not in _OPENERS for key in keys[:start]):
             return None

@@ -46,11 +46,15 @@ _IT = Phrases(
         "the one i|you|we just? added|mentioned|made|created": "it",
         "what i|we just added|said": "it",
         "the|my last|latest|newest task|one|thing i|you? just? added|made|created": "it",
-        "them|those|these|both": "them",
-        "both|all of them|those|these": "them",
-        "them all|both": "them",
+        "both": "both",
+        "both of them|those|these": "both",
+        "the|these|those two|both": "both",
+        "them|those|these": "them",
+        "all of them|those|these": "them",
+        "them all": "them",
+        "them both": "both",
         "those|these tasks|items|ones|two|three": "them",
-        "the|these|those two|three|both": "them",
+        "the|these|those three": "them",
     }
 )
 _ORDINALS = {
@@ -131,7 +135,9 @@ def _without_article(words: Words) -> list[Word]:
 def _referred(it: str, talk: Conversation) -> Named | tuple[Named, ...] | Missing:
     if it == "it":
         return Named(talk.last) if talk.last else TASK
-    titles = talk.options or (talk.recent if len(talk.recent) > 1 else ())
+    trail = talk.trail[-2:] if it == "both" else talk.trail
+    listed = talk.listed if talk.fresh == "list" else ()
+    titles = next((titles for titles in (talk.options, talk.recent, trail, listed) if len(titles) > 1), ())
     return tuple(Named(title) for title in titles) if titles else TASK
 
 

@@ -6,6 +6,7 @@ Only a task that is there is meant, whatever words it has for it (fitting.py). W
 from __future__ import annotations
 
 from datetime import date
+from itertools import pairwise
 
 import msgspec
 
@@ -98,7 +99,7 @@ def _marked(text: str, words: Words, today: date, talk: Conversation) -> list[Wi
         return None
     ahead = places[0] == 0
     edges = [*places, len(keys)] if ahead else [-1, *places]
-    pieces = [words[one + 1 : other] for one, other in zip(edges, edges[1:], strict=False) if other > one + 1]
+    pieces = [words[one + 1 : other] for one, other in pairwise(edges) if other > one + 1]
     return [wish for piece in pieces for wish in _completed(text, piece, "", today, talk)]
 
 

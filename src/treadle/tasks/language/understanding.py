@@ -11,19 +11,22 @@ from datetime import date
 import msgspec
 
 from treadle.tasks.language.adding import acts_at_once, added
+from treadle.tasks.language.afterthoughts import afterthought, labelled, needed, regretted, retitled
 from treadle.tasks.language.answers import answered
 from treadle.tasks.language.asides import PRIORITY
-from treadle.tasks.language.changing import REOPEN, changed, completed, deleted, stated
+from treadle.tasks.language.changing import REOPEN, changed, completed, deleted
 from treadle.tasks.language.clauses import Clause, clauses_of
 from treadle.tasks.language.conversation import Conversation, Speech
 from treadle.tasks.language.dates import day_at
-from treadle.tasks.language.phrases import known
+from treadle.tasks.language.phrases import Phrases, known
 from treadle.tasks.language.questions import asked_for, looked_for
+from treadle.tasks.language.stating import described, fielded, put_off, stated
 from treadle.tasks.language.talk import HELP, NO_REOPENING, NOTHING_CHANGED, said_alone
 from treadle.tasks.language.telling import told
+from treadle.tasks.language.values import fields_alone
 from treadle.tasks.language.verbs import ACTIONS, Head, closed, head_at, opened
 from treadle.tasks.language.wishes import Add, Change, Missing, Named, Say, Show, Simple, Understood, Wish, unclear
-from treadle.tasks.language.wording import Word, Words, keys_of, words_of
+from treadle.tasks.language.wording import Word, Words, keys_of, phrase, words_of
 
 CHARS_MOST = 10_000
 CALLS_MOST = 10
@@ -32,6 +35,7 @@ ASKED_CHARS = 1000
 _NOTHING_MEANT = Missing("what you would like to do", "any")
 _REOPENING = known("uncheck untick reopen uncomplete unmark unfinish")
 _NEGATIONS = known("dont not never didnt havent hasnt wont cannot cant shouldnt")
+_NOTE = Phrases.plain(["a|the? note|comment|description|detail|details"])
 _UNDO = known(
     """it that this last change action one the my thing please change: previous everything again back what you i just did latest operation command
     step was deletion and to"""
@@ -45,6 +49,8 @@ def understood(text: str, today: date, *, said: Sequence[Speech] = ()) -> Unders
     words = words_of(text)
     if not words:
         return Understood((HELP,)) if "?" in text else _asking([_NOTHING_MEANT])
+    if (undone := regretted(words, talk)) is not None:
+        return _asking(undone)
     if (small := said_alone(keys_of(words))) is not None:
         return Understood((small,))
     if talk.asked and (answer := answered(text, words, today, talk, _again(talk, today))) is not None:
@@ -87,9 +93,9 @@ def _wishes(text: str, words: Words, today: date, talk: Conversation) -> list[Wi
         for wish in read:
             _join(found, wish)
             if isinstance(wish, Add):
-                talk.last = wish.title
+                talk.last, talk.fresh = wish.title, "task"
             elif isinstance(wish, Change) and isinstance(wish.target, Named):
-                talk.last = wish.target.words
+                talk.last, talk.fresh = wish.target.words, "task"
         if len(found) > CALLS_MOST:
             break
     if any(not isinstance(wish, Say) for wish in found) or (found and not unread):
@@ -104,8 +110,15 @@ def _join(found: list[Wish | Missing], wish: Wish | Missing) -> None:
     last = found[-1] if found else None
     if isinstance(last, Add) and isinstance(wish, Change) and wish.doing == "update" and wish.target == Named(last.title):
         found[-1] = msgspec.structs.replace(last, **dict(wish.fields))
+    elif isinstance(last, Change) and isinstance(wish, Change) and (last.doing, last.fields) == (wish.doing, wish.fields) and _same(last, wish):
+        return
     else:
         found.append(wish)
+
+
+def _same(one: Change, other: Change) -> bool:
+    """Whether a second clause only says again what the first did: "I've bought milk, so tick that"."""
+    return isinstance(one.target, Named) and isinstance(other.target, Named) and one.target.words == other.target.words
 
 
 def _read(text: str, clause: Clause, today: date, talk: Conversation) -> list[Wish | Missing] | None:
@@ -121,6 +134,10 @@ def _read(text: str, clause: Clause, today: date, talk: Conversation) -> list[Wi
     head = head_at(keys, 0)
     if (small := said_alone(keys)) is not None:
         return [small]
+    if not clause.question and (given := fielded(text, words, today, talk)) is not None:
+        return given
+    if not clause.question and (better := retitled(text, words, talk)) is not None and not fields_alone(text, words[2:], today):
+        return better
     if _negated(keys, head):
         return [NOTHING_CHANGED]
     if head is not None and (read := _commanded(text, clause, words, head, today, talk)) is not None:
@@ -189,10 +206,12 @@ def _commanded(text: str, clause: Clause, words: Words, head: Head, today: date,
 
 def _add(text: str, words: Words, rest: list[Word], head: Head, today: date, talk: Conversation) -> list[Wish | Missing] | None:
     keys = keys_of(rest)
-    if head.first in ("put", "stick", "throw", "pop", "get", "add") and head.words == 1:
+    if head.first in ("put", "stick", "throw", "pop", "get", "chuck", "shove", "slap", "bung", "place", "include", "add") and head.words == 1:
         onto = any(k in ("list", "todo", "todos", "tasks", "lists") for k in keys[-3:])
         if head.first != "add" and not onto:
             return None if head.first == "get" and keys[:2] != ["rid", "of"] else changed(text, rest, head.first, today, talk)
+        if head.first == "add" and talk.last and (noted := _NOTE.at(keys)) is not None and rest[noted[0] - 1].stop == ":" and noted[0] < len(rest):
+            return [Change("update", Named(talk.last), (("description", phrase(text, rest[noted[0] :])),))]
         if head.first == "add" and _is_field(keys):
             return changed(text, rest, "add", today, talk)
     if head.kind == "remind" and keys[:1] in (["to"], ["about"]):
@@ -253,15 +272,19 @@ def _update(text: str, words: Words, rest: list[Word], head: Head, today: date, 
         return None
     if head.first in ("make", "give") and not rest:
         return [_NOTHING_MEANT]
-    return changed(text, rest, head.first, today, talk)
+    if head.first == "describe":
+        return described(text, rest, today, talk)
+    return put_off(text, rest, head.first, today, talk) or changed(text, rest, head.first, today, talk)
 
 
 def _uncommanded(text: str, clause: Clause, words: Words, today: date, talk: Conversation) -> list[Wish | Missing] | None:
     keys = keys_of(words)
     if keys[0] in _REOPENING:
         return [REOPEN]
-    if keys[0] in ("keep", "leave", "not"):
+    if keys[0] in ("keep", "leave", "not") and not fields_alone(text, words, today):
         return [NOTHING_CHANGED]
+    if not clause.question and (short := afterthought(text, words, today, talk) or labelled(text, words, today, talk)) is not None:
+        return short
     if (done := told(text, words, today, talk)) is not None and not clause.question:
         return done
     if (state := stated(text, words, today, talk)) is not None and not clause.question:
@@ -270,5 +293,5 @@ def _uncommanded(text: str, clause: Clause, words: Words, today: date, talk: Con
         return listed
     if not clause.question and acts_at_once(words) and len(keys) < 40:
         result = added(text, words, today, talk)
-        return [result] if isinstance(result, Missing) else list(result)
-    return None
+        return [result] if isinstance(result, Missing) else [msgspec.structs.replace(wish, bare=True) for wish in result]
+    return None if clause.question else needed(text, words, today)

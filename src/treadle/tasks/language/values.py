@@ -21,11 +21,13 @@ NOT_DUE = Phrases.plain(
         "to|as? none|nothing|never|empty|null|undated|blank",
         "without a|any? due? date|deadline",
         "undated",
+        "doesnt|dont|does|do not? need|have|require a|any? due? date|deadline anymore?",
+        "needs|has no due? date|deadline anymore?",
     ]
 )
 _VALUE_ENDS = known(
     """to as be until till for by on is a an = -> → at with of from in should needs must has have the and it now set into back up out forward:
-    ahead"""
+    ahead moved pushed postponed rescheduled delayed shifted been was got are isnt arent now"""
 )
 
 
@@ -74,7 +76,7 @@ def values_of(text: str, words: Words, today: date, *, retitling: bool = False) 
             and start + found[0] == len(keys)
             and ("due" in keys[start:] or "date" in keys[start:] or "deadline" in keys[start:])
         ):
-            return (("due", None),), _stem(words[:start])
+            return (("due", None),), stem_of(words[:start])
     asides = asides_of(text, words, today, leading=False)
     fields: list[tuple[str, str | None]] = []
     rest = asides.words
@@ -85,7 +87,26 @@ def values_of(text: str, words: Words, today: date, *, retitling: bool = False) 
     elif (found := _level_at_end(keys_of(rest))) is not None:
         fields.append(("priority", found[1]))
         rest = rest[: found[0]]
-    return tuple(fields), _stem(rest) if fields else list(words)
+    return tuple(fields), stem_of(rest) if fields else list(words)
+
+
+def fields_alone(text: str, words: Words, today: date) -> Fields:
+    """The priority and the day that the words say, where they say nothing else."""
+    if not words or len(words) > _ALONE_MOST or any(word.quoted for word in words):
+        return ()
+    asides = asides_of(text, words, today)
+    if asides.description is not None or asides.unread is not None:
+        return ()
+    fields: list[tuple[str, str | None]] = [] if asides.due is None else [("due", asides.due.isoformat())]
+    left = [key for key in keys_of(asides.words) if key not in _JOINING]
+    if (level := asides.priority or level_of(left)) is not None:
+        fields.append(("priority", level))
+        left = left if asides.priority is not None else []
+    return () if left else tuple(fields)
+
+
+_ALONE_MOST = 12
+_JOINING = known("and due by on for with - \u2013 — , please pls is its it that thats too also")
 
 
 def _level_at_end(keys: Sequence[str]) -> tuple[int, str] | None:
@@ -95,7 +116,7 @@ def _level_at_end(keys: Sequence[str]) -> tuple[int, str] | None:
     return None
 
 
-def _stem(words: Words) -> list[Word]:
+def stem_of(words: Words) -> list[Word]:
     kept = list(words)
     while len(kept) > 1 and not kept[-1].quoted and kept[-1].key in _VALUE_ENDS:
         kept.pop()

@@ -66,6 +66,8 @@ class Change(msgspec.Struct, frozen=True):
     doing: Doing
     target: Target
     fields: tuple[tuple[str, str | None], ...] = ()
+    later: int = 0
+    """Days by which the due date is put off."""
     unsure: bool = False
     """Meant only where there is such a task: nothing is done otherwise."""
 
