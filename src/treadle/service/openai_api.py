@@ -11,7 +11,7 @@ import hashlib
 from typing import Annotated, Any, Literal, TypeAlias
 
 from fastapi import APIRouter, Request
-from pydantic import Field
+from pydantic import AfterValidator, BeforeValidator, Field
 from starlette.responses import Response
 
 from treadle.service.bodies import Body
@@ -26,8 +26,20 @@ from treadle.tasks.agent import NAME
 
 router = APIRouter(prefix="/v1", tags=["openai"])
 
-Count: TypeAlias = Annotated[int, Field(ge=1, strict=False)]
-"""1.0 is a whole number too, in JSON Schema."""
+
+def _whole(value: Any) -> Any:
+    """1.0 is a whole number too, in JSON Schema; true is none, whatever Python says."""
+    return int(value) if isinstance(value, float) and value.is_integer() else value
+
+
+def _no(value: bool) -> bool:
+    if value:
+        raise ValueError("nothing is stored for a client here")
+    return value
+
+
+Whole: TypeAlias = Annotated[int, BeforeValidator(_whole)]
+Count: TypeAlias = Annotated[int, Field(ge=1), BeforeValidator(_whole)]
 
 
 class TextPart(Body):
@@ -74,13 +86,15 @@ class TextFormat(Body):
 class CompletionRequest(Body):
     """Of OpenAI's fields those that can be obeyed, and those that only tune a model, which are let be."""
 
-    model: Annotated[str, Field(min_length=1, max_length=64, pattern=r"^[^\u0000]*$")]
+    model: Annotated[str, Field(min_length=1, max_length=64, pattern=r"^[^\u0000]*$", examples=[NAME])]
     """The name of an agent."""
-    messages: Annotated[list[ChatMessage], Field(min_length=1)]
-    """The last one is the person's."""
+    messages: Annotated[
+        list[ChatMessage], Field(min_length=1, json_schema_extra={"contains": {"required": ["role"], "properties": {"role": {"const": "user"}}}})
+    ]
+    """The person's last words are what is answered; what a client has put behind them is not taken."""
     stream: bool | None = None
     stream_options: StreamOptions | None = None
-    n: Literal[1] | None = None
+    n: Annotated[int, Field(ge=1, le=1), BeforeValidator(_whole)] | None = None
     response_format: TextFormat | None = None
     user: Line | None = None
     """Not who asks: the token says that."""
@@ -90,8 +104,8 @@ class CompletionRequest(Body):
     max_completion_tokens: Count | None = None
     frequency_penalty: Annotated[float, Field(ge=-2, le=2)] | None = None
     presence_penalty: Annotated[float, Field(ge=-2, le=2)] | None = None
-    seed: Annotated[int, Field(strict=False)] | None = None
-    store: Literal[False] | None = None
+    seed: Whole | None = None
+    store: Annotated[bool, AfterValidator(_no), Field(json_schema_extra={"const": False})] | None = None
     metadata: Annotated[dict[Annotated[str, Field(max_length=64)], Line], Field(max_length=16)] | None = None
 
 
@@ -125,7 +139,7 @@ async def model(name: str, scope: SignedIn, service: TheService) -> ModelOfList:
     "/chat/completions",
     response_model=dict[str, Any],
     responses={
-        200: {"description": "A chat.completion; with `stream` chunks of one as server-sent events.", "content": {MEDIA_TYPE: {"schema": {"type": "string"}}}},
+        200: {"description": "A chat.completion; with `stream` chunks of one as server-sent events.", "content": {MEDIA_TYPE: {}}},
         **problems(404, 504),
     },
 )
@@ -135,14 +149,16 @@ async def completions(body: CompletionRequest, request: Request, scope: SignedIn
         raise unavailable()
     if body.model not in _served(service):
         raise _unknown(body.model, service)
-    *earlier, last = [one for one in body.messages if not isinstance(one, SystemMessage)] or [None]
-    if not isinstance(last, UserMessage):
-        raise Problem(422, "The last of the messages must be the person's: one with the role user.")
+    said = [one for one in body.messages if not isinstance(one, SystemMessage)]
+    while said and not isinstance(said[-1], UserMessage):
+        said.pop()
+    if not said:
+        raise Problem(422, "One of the messages must be the person's: one with the role user.")
     asked = Completion(
         agent=body.model,
-        text=_text(last),
-        earlier=tuple((one.role, _text(one)) for one in earlier if one is not None),
-        conversation_id=_conversation([one for one in (*earlier, last) if one is not None]),
+        text=_text(said[-1]),
+        earlier=tuple((one.role, _text(one)) for one in said[:-1]),
+        conversation_id=_conversation(said),
         with_usage=body.stream_options is not None and body.stream_options.include_usage,
     )
     return await (completed_stream(service, scope, asked) if body.stream else completed(service, scope, asked, request.receive))
