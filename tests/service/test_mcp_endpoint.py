@@ -1,0 +1,80 @@
+"""`/mcp`: each call is made for whoever brings the token of its request, whatever session it comes in."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import httpx2
+
+from tests.service.at_hand import AtHand, opened, problem
+
+VERSION = "2025-06-18"
+ACCEPT = {"Accept": "application/json, text/event-stream", "MCP-Protocol-Version": VERSION}
+HELLO = {"protocolVersion": VERSION, "capabilities": {}, "clientInfo": {"name": "test", "version": "1"}}
+
+
+async def asked(hand: AtHand, headers: dict[str, str], method: str, params: dict[str, Any]) -> httpx2.Response:
+    return await hand.http.post("/mcp", json={"jsonrpc": "2.0", "id": 1, "method": method, "params": params}, headers={**ACCEPT, **headers})
+
+
+async def session_of(hand: AtHand, headers: dict[str, str]) -> dict[str, str]:
+    """Headers of a session that this person has opened."""
+    answer = await asked(hand, headers, "initialize", HELLO)
+    assert answer.status_code == 200, answer.text
+    session = {"Mcp-Session-Id": answer.headers["mcp-session-id"]}
+    ready = {"jsonrpc": "2.0", "method": "notifications/initialized"}
+    assert (await hand.http.post("/mcp", json=ready, headers={**ACCEPT, **headers, **session})).status_code == 202
+    return session
+
+
+async def listed(hand: AtHand, headers: dict[str, str], session: dict[str, str]) -> httpx2.Response:
+    return await asked(hand, {**headers, **session}, "tools/call", {"name": "list_tasks", "arguments": {}})
+
+
+def answered(answer: httpx2.Response) -> dict[str, Any]:
+    """The result in it, which may come as an event."""
+    assert answer.status_code == 200, answer.text
+    text = answer.text
+    line = next((line.removeprefix("data:") for line in text.splitlines() if line.startswith("data:") and "result" in line), text)
+    return json.loads(line)["result"]
+
+
+async def test_everybody_meets_their_own_tasks(tmp_path: Path) -> None:
+    async with opened(tmp_path) as hand:
+        ada, bob = await hand.registered("ada"), await hand.registered("bob")
+        await hand.http.post("/tasks", json={"title": "Canary of Ada"}, headers=ada)
+        adas, bobs = await session_of(hand, ada), await session_of(hand, bob)
+        assert "Canary of Ada" in json.dumps(answered(await listed(hand, ada, adas)))
+        assert answered(await listed(hand, bob, bobs))["structuredContent"]["data"]["total"] == 0
+
+
+async def test_a_session_of_somebody_else_is_not_there(tmp_path: Path) -> None:
+    async with opened(tmp_path) as hand:
+        ada, bob = await hand.registered("ada"), await hand.registered("bob")
+        await hand.http.post("/tasks", json={"title": "Canary of Ada"}, headers=ada)
+        adas = await session_of(hand, ada)
+        stolen = await listed(hand, bob, adas)
+        assert stolen.status_code == 404
+        assert "Canary" not in stolen.text
+        assert "Canary of Ada" in (await listed(hand, ada, adas)).text
+
+
+async def test_each_request_of_a_session_needs_a_token_that_is_still_good(tmp_path: Path) -> None:
+    async with opened(tmp_path) as hand:
+        ada = await hand.registered("ada")
+        adas = await session_of(hand, ada)
+        problem(await listed(hand, {}, adas), 401)
+        assert (await hand.http.post("/auth/logout", headers=ada)).status_code == 204
+        problem(await listed(hand, ada, adas), 401)
+
+
+async def test_what_a_client_says_of_a_user_is_refused(tmp_path: Path) -> None:
+    async with opened(tmp_path) as hand:
+        ada, bob = await hand.registered("ada"), await hand.registered("bob")
+        await hand.http.post("/tasks", json={"title": "Canary of Ada"}, headers=ada)
+        bobs = await session_of(hand, bob)
+        answer = await asked(hand, {**bob, **bobs, "X-User-Id": "ada"}, "tools/call", {"name": "list_tasks", "arguments": {"user_id": "ada"}})
+        assert answered(answer)["isError"]
+        assert "Canary" not in answer.text
