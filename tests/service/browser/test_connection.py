@@ -80,3 +80,39 @@ def test_many_requests_share_one_refresh_when_the_token_is_over(person: Person) 
     expect(person.task("From the list")).to_be_visible()
     assert len(refused) == 2
     assert len(refreshed) == 1
+
+
+def test_of_two_conversations_that_are_opened_at_once_the_last_stays(person: Person) -> None:
+    person.say("add buy milk")
+    person.page.get_by_role("button", name="New conversation").click()
+    person.say("add buy bread")
+    held: list[Route] = []
+    person.page.route("**/conversations/*", lambda route: route.continue_() if held else held.append(route))
+    rows = person.page.locator("#conversation-list .open")
+    rows.filter(has_text="add buy milk").click()
+    rows.filter(has_text="add buy bread").click()
+    expect(rows.filter(has_text="add buy bread")).to_have_attribute("aria-current", "true")
+    with person.page.expect_response("**/conversations/*") as answered:
+        held[0].continue_()
+    answered.value.finished()
+    person.page.evaluate("new Promise((then) => setTimeout(then))")
+    expect(person.page.locator(".message.person")).to_have_text("You: add buy bread")
+
+
+def test_an_address_that_nobody_can_read_begins_a_conversation(person: Person) -> None:
+    person.say("add buy milk")
+    person.page.goto(person.url + "/#c/%")
+    person.page.reload()
+    expect(person.page.locator("#welcome")).to_be_visible()
+    assert person.complaints == []
+
+
+def test_what_is_stopped_before_its_run_is_known_is_stopped_then(person: Person) -> None:
+    held: list[Route] = []
+    person.page.route("**/chat", lambda route: held.append(route))
+    person.message_field.fill("add buy milk")
+    with person.page.expect_request("**/chat"):
+        person.message_field.press("Enter")
+    person.page.get_by_role("button", name="Stop").click()
+    with person.page.expect_request("**/runs/*/cancel"):
+        held[0].continue_()

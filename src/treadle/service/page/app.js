@@ -72,7 +72,13 @@ async function begin() {
 
 // ------------------------------------------------------------ which conversation: it stands behind the #, so that back and forth work
 
-const addressed = () => decodeURIComponent(/^#c\/(.+)$/.exec(location.hash)?.[1] ?? "") || null;
+function addressed() {
+  try {
+    return decodeURIComponent(/^#c\/(.+)$/.exec(location.hash)?.[1] ?? "") || null;
+  } catch {
+    return null; // somebody typed it
+  }
+}
 
 function go(id) {
   view("chat");
@@ -84,10 +90,11 @@ function go(id) {
 async function arrive() {
   const id = addressed();
   try {
-    await chat.open(id);
+    if (!(await chat.open(id))) return;
     conversations.mark(id);
     chat.rest();
   } catch (problem) {
+    if (id !== addressed()) return; // somewhere else by now
     if (problem.status === 404) {
       history.replaceState(null, "", "/");
       await arrive();

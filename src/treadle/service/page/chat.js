@@ -15,6 +15,8 @@ export class Chat extends EventTarget {
   #messages = byId("messages");
   #reading = null; // an AbortController while a reply is awaited
   #runId = null;
+  #isUnwanted = false; // it is to be stopped as soon as it is known which run it is
+  #wanted = null; // the conversation that was asked for last: answers may overtake each other
   #last = null; // the reply that may still be answered by a button
   #before;
   #isAtEnd = true;
@@ -97,15 +99,18 @@ export class Chat extends EventTarget {
 
   // ------------------------------------------------------------ a conversation
 
-  /** A stored one, or a new one for null. Raises Problem, and leaves what is open as it is then. */
+  /** A stored one, or a new one for null; false where another was asked for meanwhile. Raises Problem, and leaves what is open as it is then. */
   async open(conversationId) {
+    const wanted = (this.#wanted = Symbol());
     const stored = conversationId === null ? { messages: [], run_id: null } : await session.json(`/conversations/${encodeURIComponent(conversationId)}`);
+    if (this.#wanted !== wanted) return false;
     this.#reading?.abort();
     this.#end();
     this.conversationId = conversationId;
     this.#show(stored.messages);
     this.#input.value = sessionStorage.getItem(this.#draftKey()) ?? "";
     if (stored.run_id) this.#resume(stored.run_id);
+    return true;
   }
 
   #show(messages) {
@@ -160,7 +165,8 @@ export class Chat extends EventTarget {
   async #reply(text, reply, signal) {
     const body = this.conversationId === null ? { message: text } : { message: text, conversation_id: this.conversationId };
     const response = await session.fetch("/chat", { method: "POST", body, signal, headers: { Accept: "text/event-stream" } });
-    const conversationId = (await this.#follow(response, reply, signal)) ?? (await this.#stored(reply));
+    let conversationId = await this.#follow(response, reply, signal);
+    if (conversationId === null && !signal.aborted) conversationId = await this.#stored(reply);
     if (signal.aborted) return;
     if (this.conversationId === null && conversationId !== null) this.#found(conversationId);
   }
@@ -207,7 +213,10 @@ export class Chat extends EventTarget {
 
   /** True with the last event. */
   #take({ type, data }, reply) {
-    if (typeof data.run_id === "string") this.#runId ??= data.run_id;
+    if (this.#runId === null && typeof data.run_id === "string") {
+      this.#runId = data.run_id;
+      if (this.#isUnwanted) this.stop();
+    }
     if (type === "tool_call_start") reply.stepBegins(data.call_id, data.name);
     else if (type === "tool_call_end") reply.stepEnds(data.call_id, data.name, data.result, data.is_error);
     else if (type === "text_delta") reply.add(data.text);
@@ -221,7 +230,9 @@ export class Chat extends EventTarget {
 
   /** Where the stream was lost: what the server has kept by now. */
   async #stored(reply) {
-    const conversationId = this.conversationId ?? (await session.json("/conversations?limit=1").catch(() => []))[0]?.id ?? null;
+    const isNew = this.conversationId === null && this.#runId !== null;
+    const run = isNew ? await session.json(`/runs/${encodeURIComponent(this.#runId)}`).catch(() => null) : null;
+    const conversationId = this.conversationId ?? run?.conversation_id ?? null;
     const stored = conversationId === null ? null : await session.json(`/conversations/${encodeURIComponent(conversationId)}`).catch(() => null);
     const answer = stored?.messages.at(-1);
     if (answer?.role === "assistant") reply.say(answer.content);
@@ -245,6 +256,7 @@ export class Chat extends EventTarget {
   }
 
   stop() {
+    this.#isUnwanted = true;
     if (this.#runId === null) return;
     session.fetch(`/runs/${encodeURIComponent(this.#runId)}/cancel`, { method: "POST" }).catch((problem) => alarm(problem.message));
   }
@@ -254,6 +266,7 @@ export class Chat extends EventTarget {
   #begin(runId = null) {
     this.#reading = new AbortController();
     this.#runId = runId;
+    this.#isUnwanted = false;
     byId("send").hidden = true;
     byId("stop").hidden = false;
     return this.#reading;

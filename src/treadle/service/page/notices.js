@@ -26,7 +26,6 @@ export function notice(message, { undo = null, over = () => {} } = {}) {
   const close = (then) => {
     clearTimeout(timer);
     box.replaceChildren();
-    box.onpointerenter = box.onpointerleave = box.onfocusin = box.onfocusout = null;
     end = () => {};
     then();
   };

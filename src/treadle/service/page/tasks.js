@@ -73,7 +73,7 @@ export class Tasks extends EventTarget {
   loadSoon() {
     this.#soon ??= setTimeout(() => {
       this.#soon = null;
-      this.load().catch((problem) => problem.status === 0 || alarm(problem.message));
+      if (this.#watching !== null) this.load().catch((problem) => problem.status === 0 || problem.status === 401 || alarm(problem.message));
     }, SOON_MS);
   }
 
@@ -131,7 +131,7 @@ export class Tasks extends EventTarget {
         this.#show();
         this.#rows.get(task.id)?.focus();
       },
-      over: () => (this.#deleting = this.#delete(task)),
+      over: () => (this.#deleting = Promise.all([this.#deleting, this.#delete(task)])),
     });
     this.#hidden.add(task.id);
     this.#show();
