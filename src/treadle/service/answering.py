@@ -89,7 +89,7 @@ async def answer(service: Service, live: LiveRun, asked: Asked, spending: Spendi
 
 async def _driven(service: Service, live: LiveRun, asked: Asked, spending: Spending, *, again: bool) -> Reply:
     context, runner = AgentContext(live.scope.user_id, asked.conversation_id, asked.history), service.runner
-    stream = runner.resume_stream(asked.run_id, context) if again else runner.stream(context, asked.message, run_id=asked.run_id)
+    stream = runner.resume_stream(asked.run_id, context) if again else runner.stream(context, asked.message, run_id=asked.run_id, answered=asked.answered)
     async with stream as events:
         live.begun.set()
         async for event in events:

@@ -16,6 +16,8 @@ from sqlmodel import Session, col, select
 from treadle.database.guard import insert_row
 from treadle.database.scope import Scope
 from treadle.database.tables import ChatMessage, Conversation, ServedRun, new_row_id
+from treadle.tasks import confirmations
+from treadle.tasks.confirmations import Answered
 from treadle.tasks.context import MessageHistory
 from treadle.types import now
 
@@ -68,13 +70,15 @@ class Asked:
     """What was said before it, oldest first."""
     answer: ChatMessage | None = None
     """Where there is one already."""
+    answered: Answered | None = None
+    """What the message made of what was pending."""
 
 
 class ConversationStore:
     """Sees one user's rows; what is somebody else's is not there."""
 
     def __init__(self, session: Session, scope: Scope) -> None:
-        self._session, self._user_id = session, scope.user_id
+        self._session, self._scope, self._user_id = session, scope, scope.user_id
 
     # ------------------------------------------------------------ conversations
 
@@ -120,7 +124,8 @@ class ConversationStore:
         else:
             before = self._last_said(conversation_id)
             self._check_settled(before)
-        asked = Asked(conversation_id, message, before[0].number + 1 if before else 1, run_id, _as_history(before))
+        answered = confirmations.answered(self._session, self._scope, conversation_id, message, run_id)
+        asked = Asked(conversation_id, message, before[0].number + 1 if before else 1, run_id, _as_history(before), answered=answered)
         self._say(asked, asked.number, "user", message, (), at)
         insert_row(
             self._session,
