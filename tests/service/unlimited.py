@@ -5,29 +5,34 @@ For programs that ask a thousand times. Everything else is the product. Entry: `
 
 from __future__ import annotations
 
+import json
 import os
 import subprocess
 import sys
-from collections.abc import Generator
+from collections.abc import Generator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
+from typing import Any
 
 from treadle.cli import main
 from treadle.service import limits
 
 ROOT = Path(__file__).parents[2]
-SETTINGS = "service: {limits: {requests_per_minute: 10000000, runs: 200, streams: 200, tokens_per_day: 1000000000}}\n"
+LIMITS = {"requests_per_minute": 10_000_000, "runs": 200, "streams": 200, "tokens_per_day": 1_000_000_000}
 
 
 @contextmanager
-def unlimited(folder: Path) -> Generator[str]:
-    """Its address. What it says goes to `log` in the folder."""
+def unlimited(folder: Path, *options: str, config: Mapping[str, Any] | None = None, **limits: int) -> Generator[str]:
+    """Its address. What it says goes to `log` in the folder. `config`: more of the file; `limits`: others than these."""
     home = folder / "treadle"
     home.mkdir(mode=0o700)
-    (home / "config.yaml").write_text(SETTINGS, encoding="utf-8")
+    (home / "config.yaml").write_text(json.dumps({"service": {"limits": {**LIMITS, **limits}}, **(config or {})}), encoding="utf-8")
+    (home / "config.yaml").chmod(0o600)
     env = {**{k: v for k, v in os.environ.items() if not k.startswith(("TREADLE_", "ANTHROPIC_"))}, "HOME": str(folder), "TREADLE_HOME": str(home)}
     with (folder / "log").open("wb") as log:
-        process = subprocess.Popen([sys.executable, "-m", "tests.service.unlimited"], cwd=ROOT, env=env, stdout=subprocess.PIPE, stderr=log, text=True)
+        process = subprocess.Popen(
+            [sys.executable, "-m", "tests.service.unlimited", *options], cwd=ROOT, env=env, stdout=subprocess.PIPE, stderr=log, text=True
+        )
     with process:
         assert process.stdout is not None
         try:
@@ -40,5 +45,5 @@ def unlimited(folder: Path) -> Generator[str]:
 
 if __name__ == "__main__":
     limits.STRANGERS_PER_MINUTE = limits.TRIES_PER_MINUTE = limits.TRIES_OF_NAME = 10_000_000
-    sys.argv = ["treadle", "serve", "--port", "0"]
+    sys.argv = ["treadle", "serve", "--port", "0", *sys.argv[1:]]
     main()

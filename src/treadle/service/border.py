@@ -84,6 +84,8 @@ class Border:
             headers[name.decode("latin-1")].append(value.decode("latin-1"))
         self._believe(scope, headers)
         self._hosts.check(scope["method"], headers)
+        if len(headers.get("authorization", ())) > 1:
+            raise Problem(400, "A request says once who makes it.")
         if "authorization" not in headers and scope["path"] not in UNCOUNTED:
             client = scope["client"]
             self._service.limits.stranger(client[0] if client else "")

@@ -6,6 +6,7 @@ Slow and idle clients are shown out by `Connection`; what a request may be is th
 from __future__ import annotations
 
 import contextlib
+import errno
 import logging
 import signal
 import socket
@@ -31,6 +32,7 @@ HEADERS_S: Final = 10.0
 IDLE_S: Final = 20
 """Between two requests."""
 HEAD_BYTES_MOST: Final = 32_768
+_LARGE: Final = "The head of the request is too large."
 CONNECTIONS_MOST: Final = 4096
 CONNECTIONS_OF_ADDRESS: Final = 512
 """Of one address that is no loopback and no proxy of ours."""
@@ -53,9 +55,17 @@ def bound(host: str, port: int) -> socket.socket:
             raise
     except (OSError, OverflowError) as e:
         why = getattr(e, "strerror", None) or str(e)
-        raise AgentError("invalid", f"nothing can be served at {host} port {port}: {why}: take another --port, or end what has it") from e
+        raise AgentError("invalid", f"nothing can be served at {host} port {port}: {why}: {_way_out(e)}") from e
     listening.setblocking(False)
     return listening
+
+
+def _way_out(error: OSError | OverflowError) -> str:
+    if isinstance(error, socket.gaierror) or (isinstance(error, OSError) and error.errno in (errno.EADDRNOTAVAIL, errno.EAFNOSUPPORT)):
+        return "give --host an address or a name of this machine"
+    if isinstance(error, PermissionError):
+        return "take a --port from 1024 on"
+    return "take another --port, or end what has it"
 
 
 async def serve_app(app: FastAPI, listening: socket.socket, *, ready: Callable[[], None] = lambda: None) -> None:
@@ -167,7 +177,7 @@ class Connection(HttpToolsProtocol):
         if self._at == "head":
             self._head_bytes += len(data)
             if self._head_bytes > HEAD_BYTES_MOST and not self.transport.is_closing():
-                self._refuse(431, "The head of the request is too large.")
+                self._refuse(431, _LARGE)
 
     @override
     def on_message_begin(self) -> None:
@@ -178,6 +188,9 @@ class Connection(HttpToolsProtocol):
     def on_headers_complete(self) -> None:
         self._at, self._head_bytes = "body", 0
         self._stop_timer()
+        if len(self.url) + sum(len(name) + len(value) for name, value in self.headers) > HEAD_BYTES_MOST:  # that came in one piece
+            self._refuse(431, _LARGE)
+            raise ValueError(_LARGE)  # the parser stops here
         super().on_headers_complete()
 
     @override
@@ -187,7 +200,8 @@ class Connection(HttpToolsProtocol):
 
     @override
     def send_400_response(self, msg: str) -> None:
-        self._refuse(400, "This is no HTTP request.")
+        if not self.transport.is_closing():
+            self._refuse(400, "This is no HTTP request.")
 
     def _too_slow(self) -> None:
         self._timer = None
