@@ -22,7 +22,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from datetime import timedelta
-from itertools import count
+from itertools import count, cycle
 from pathlib import Path
 
 import aiohttp
@@ -173,26 +173,27 @@ async def at_rate(http: aiohttp.ClientSession, base: str, users: list[User], rat
     return times
 
 
-async def as_many(http: aiohttp.ClientSession, base: str, users: list[User], seconds: float) -> Times:
-    """Closed loop: each user says the next thing when the last is answered."""
+async def as_many(http: aiohttp.ClientSession, base: str, users: list[User], seconds: float, busy: int) -> Times:
+    """Closed loop, `busy` at a time: somebody says the next thing when the last is answered."""
     times, until = Times(), time.perf_counter() + seconds
 
-    async def one(user: User) -> None:
+    async def one(number: int) -> None:
+        mine = cycle(users[number::busy])  # in turn: after ten completed tasks in ten minutes each is asked to confirm
         while time.perf_counter() < until:
-            await say(http, base, user, times)
+            await say(http, base, next(mine), times)
 
     async with asyncio.TaskGroup() as group:
-        for user in users:
-            group.create_task(one(user))
+        for number in range(busy):
+            group.create_task(one(number))
     return times
 
 
 async def measure(base: str, server: subprocess.Popen[bytes], users: list[User], options: argparse.Namespace) -> None:
     async with aiohttp.ClientSession(connector=aiohttp.TCPConnector(limit=0)) as http:
-        await as_many(http, base, users[:4], 1)  # warm
+        await as_many(http, base, users, 1, 4)  # warm
         for name, load in (
             (f"at {options.rate:g} a second", at_rate(http, base, users, options.rate, options.seconds)),
-            (f"{options.busy} at a time", as_many(http, base, users[: options.busy], options.seconds)),
+            (f"{options.busy} at a time", as_many(http, base, users, options.seconds, options.busy)),
         ):
             before, began = cpu_s(server.pid), time.perf_counter()
             times = await load
@@ -203,7 +204,7 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--rate", type=float, default=80)
     parser.add_argument("--seconds", type=float, default=20)
-    parser.add_argument("--users", type=int, default=40)
+    parser.add_argument("--users", type=int, default=200)
     parser.add_argument("--busy", type=int, default=8)
     parser.add_argument("--database")
     options = parser.parse_args()
