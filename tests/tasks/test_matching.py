@@ -7,7 +7,7 @@ import unicodedata
 from hypothesis import given
 from hypothesis import strategies as st
 
-from treadle.tasks.matching import folded, holding, meant
+from treadle.tasks.matching import _distance, folded, holding, meant  # pyright: ignore[reportPrivateUsage]  what all guessing rests on
 
 WORD = st.text("abcdefghijklmnopqrstuvwxyz", min_size=4, max_size=10)
 TEXT = st.text(max_size=30)
@@ -51,3 +51,28 @@ def test_one_slip_in_a_word_is_forgiven(word: str, data: st.DataObject):
 @given(st.text("abcd", min_size=1, max_size=3), st.text("wxyz", min_size=1, max_size=9))
 def test_a_word_that_has_nothing_in_common_is_not_found(word: str, other: str):
     assert meant(word, [other]) == []
+
+
+def slow_distance(one: str, other: str) -> int:
+    """As a textbook has it (optimal string alignment)."""
+    rows = [[i + j if 0 in (i, j) else 0 for j in range(len(other) + 1)] for i in range(len(one) + 1)]
+    for i in range(1, len(one) + 1):
+        for j in range(1, len(other) + 1):
+            rows[i][j] = min(rows[i - 1][j] + 1, rows[i][j - 1] + 1, rows[i - 1][j - 1] + (one[i - 1] != other[j - 1]))
+            if i > 1 and j > 1 and one[i - 1] == other[j - 2] and one[i - 2] == other[j - 1]:
+                rows[i][j] = min(rows[i][j], rows[i - 2][j - 2] + 1)
+    return rows[-1][-1]
+
+
+@given(st.text("abc", max_size=9), st.text("abc", max_size=9), st.integers(1, 2))
+def test_letters_that_are_wrong_are_counted_as_in_a_textbook(one: str, other: str, most: int):
+    assert _distance(one, other, most) == min(slow_distance(one, other), most + 1)
+
+
+def test_a_list_that_is_made_to_be_slow_is_looked_through_in_time():
+    """Each of these took minutes."""
+    letters = str.maketrans("0123456789", "bcdefghijk")
+    alike = ["a" * 194 + f"{number:06}".translate(letters) for number in range(2000)]
+    assert meant("a" * 194 + "zzzzzz", alike) == []
+    others = [" ".join("aaa" + chr(0x4E00 + at * 40 + word) for word in range(40)) for at in range(500)]
+    assert meant(" ".join("aaa" + chr(0x400 + word) for word in range(20)), others) == []

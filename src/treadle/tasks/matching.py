@@ -24,6 +24,9 @@ _PASSED_OVER: Final = frozenset(
 _APOSTROPHES: Final = frozenset("'`\u2019\u02bc\xb4")
 _LETTERS_FOR_ONE: Final = 4
 _LETTERS_FOR_TWO: Final = 8
+_LETTERS_MOST: Final = 40
+_GUESSED_MOST: Final = 10_000
+"""Pairs of words; a list of two thousand ordinary titles needs a third of them."""
 _PIECE_CHARS: Final = 3
 """Shorter ones are not looked for inside of words, but in scripts that write none apart."""
 
@@ -83,52 +86,59 @@ def _inside(query: str, texts: Sequence[str]) -> list[int]:
 
 
 def _nearly(wanted: Words, texts: Sequence[str]) -> list[int]:
-    """Those with the fewest slips."""
-    known: dict[tuple[str, str], int | None] = {}
-    slips = {at: sum_ for at, text in enumerate(texts) if (sum_ := _slips_of(wanted, folded(text), known)) is not None} if wanted else {}
+    """Those with the fewest slips; none where too much would have to be compared for that."""
+    guesses = _Guesses()
+    slips = {at: sum_ for at, text in enumerate(texts) if (sum_ := guesses.slips_of(wanted, folded(text))) is not None} if wanted else {}
     least = min(slips.values(), default=0)
-    return [at for at, count in slips.items() if count == least]
+    return [] if guesses.are_too_many else [at for at, count in slips.items() if count == least]
 
 
-def _slips_of(wanted: Words, words: Words, known: dict[tuple[str, str], int | None]) -> int | None:
-    """How many letters are wrong; None where a word is not there at all."""
-    total = 0
-    for piece in wanted:
-        best: int | None = None
-        for word in words:
-            pair = (piece, word)
-            if pair not in known:
-                known[pair] = _slips(piece, word)
-            count = known[pair]
-            best = count if best is None or (count is not None and count < best) else best
-        if best is None:
+class _Guesses:
+    """How far words are from each other; only so many are compared: a list that was made for it shall hold nobody up."""
+
+    def __init__(self) -> None:
+        self._known: dict[tuple[str, str], int] = {}
+
+    @property
+    def are_too_many(self) -> bool:
+        return len(self._known) >= _GUESSED_MOST
+
+    def slips_of(self, wanted: Words, words: Words) -> int | None:
+        """How many letters are wrong; None where a word is not there at all."""
+        total = 0
+        for piece in wanted:
+            best = min((count for word in words if (count := self._slips(piece, word)) is not None), default=None)
+            if best is None:
+                return None
+            total += best
+        return total
+
+    def _slips(self, piece: str, word: str) -> int | None:
+        if word.startswith(piece):
+            return 0
+        longer = max(len(piece), len(word))
+        allowed = 0 if not _LETTERS_FOR_ONE <= longer <= _LETTERS_MOST else 1 if longer < _LETTERS_FOR_TWO else 2
+        if allowed == 0 or abs(len(piece) - len(word)) > allowed or piece.isdecimal():
             return None
-        total += best
-    return total
-
-
-def _slips(piece: str, word: str) -> int | None:
-    if word.startswith(piece):
-        return 0
-    longer = max(len(piece), len(word))
-    allowed = 0 if longer < _LETTERS_FOR_ONE else 1 if longer < _LETTERS_FOR_TWO else 2
-    if allowed == 0 or abs(len(piece) - len(word)) > allowed or piece.isdecimal():
-        return None
-    count = _distance(piece, word, allowed)
-    return count if count <= allowed else None
+        if (count := self._known.get((piece, word))) is None:
+            if self.are_too_many:
+                return None
+            count = self._known[piece, word] = _distance(piece, word, allowed)
+        return count if count <= allowed else None
 
 
 def _distance(one: str, other: str, most: int) -> int:
     """Letters that are missing, too many, wrong, or changed places with their neighbour; anything above `most` is `most` + 1."""
-    before: list[int] = []
-    row = list(range(len(other) + 1))
+    far = most + 1
+    older: list[int] = []
+    before = list(range(len(other) + 1))
     for i, letter in enumerate(one, 1):
-        older, before, row = before, row, [i]
-        for j, there in enumerate(other, 1):
-            cost = min(before[j] + 1, row[j - 1] + 1, before[j - 1] + (letter != there))
-            if older and j > 1 and letter == other[j - 2] and one[i - 2] == there:
-                cost = min(cost, older[j - 2] + 1)
-            row.append(cost)
+        row = [i] + [far] * len(other)
+        for j in range(max(1, i - most), min(len(other), i + most) + 1):  # further off the diagonal everything is above `most`
+            row[j] = min(before[j] + 1, row[j - 1] + 1, before[j - 1] + (letter != other[j - 1]))
+            if older and j > 1 and letter == other[j - 2] and one[i - 2] == other[j - 1]:
+                row[j] = min(row[j], older[j - 2] + 1)
         if min(row) > most:
-            return most + 1
-    return min(row[-1], most + 1)
+            return far
+        older, before = before, row
+    return min(before[-1], far)
