@@ -7,8 +7,10 @@
     signed_in.py   whose request it is: the `Scope` of a verified token (tokens.py); accounts.py, passwords.py, auth.py: how one gets it
     problems.py    every error as problem+json
     limits.py      what one person may use: requests, runs, streams, tokens, money
-    chat.py        what a person says, and the reply (answering.py); conversations.py, runs.py, task_routes.py: the other routes
+    chat.py        what a person says, and the reply (answering.py); conversations.py (conversation_store.py), runs.py (running.py), task_routes.py
+    openai_api.py  clients of OpenAI's (completing.py); mcp_endpoint.py: clients of the Model Context Protocol; page.py: people
     live.py        runs that are under way; fan_out.py, sse.py, following.py: whoever follows them; resuming.py: those of a process that died
+    openapi.py     what all this is, as a document (forms.py); health.py, readiness.py, metrics.py: for machines
 
 The libraries are imported by the modules below, never by this one. Entry: `require_service`, then `create_app`.
 """
