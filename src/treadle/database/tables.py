@@ -40,7 +40,8 @@ class Row(SQLModel):
 class Owned(Row):
     """A row of one user. Read and written in that user's `Scope` only: database.py refuses anything else."""
 
-    user_id: str = Field(max_length=64, index=True)
+    user_id: str = Field(max_length=64)
+    """First in an index of each table: nothing is ever looked for without it."""
 
 
 # ---------------------------------------------------------------- who somebody is
@@ -87,7 +88,7 @@ class Task(Owned, table=True):
 class Change(Owned, table=True):
     """One change of tasks, so that it can be undone, and is not made twice."""
 
-    __table_args__ = (UniqueConstraint("user_id", "key"), Index("change_of_user", "user_id", "at"))
+    __table_args__ = (UniqueConstraint("user_id", "key"), Index("change_of_user", "user_id", "at"), Index("change_of_run", "user_id", "run_id"))
 
     id: str = Field(default_factory=new_row_id, primary_key=True, max_length=36)
     at: datetime = Field(default_factory=now, sa_type=UtcTime)
@@ -126,7 +127,7 @@ class Confirmation(Owned, table=True):
     expires_at: datetime = Field(sa_type=UtcTime)
     closed_at: datetime | None = Field(default=None, sa_type=UtcTime)
     """Answered, cancelled or replaced: it counts once."""
-    granted_run_id: str | None = Field(default=None, max_length=64)
+    granted_run_id: str | None = Field(default=None, max_length=64, index=True)
     """The run that may do it, once the person said yes."""
 
 
@@ -134,6 +135,8 @@ class Confirmation(Owned, table=True):
 
 
 class Conversation(Owned, table=True):
+    __table_args__ = (Index("conversation_of_user", "user_id", "updated_at"),)
+
     id: str = Field(default_factory=new_row_id, primary_key=True, max_length=36)
     title: str = Field(default="", max_length=120)
     created_at: datetime = Field(default_factory=now, sa_type=UtcTime)
@@ -141,7 +144,7 @@ class Conversation(Owned, table=True):
 
 
 class ChatMessage(Owned, table=True):
-    __table_args__ = (Index("message_of_conversation", "conversation_id", "number"),)
+    __table_args__ = (Index("message_of_conversation", "conversation_id", "number"), Index("message_of_run", "user_id", "run_id"))
 
     id: str = Field(default_factory=new_row_id, primary_key=True, max_length=36)
     conversation_id: str = Field(max_length=36, foreign_key="conversation.id", ondelete="CASCADE")
@@ -157,6 +160,8 @@ class ChatMessage(Owned, table=True):
 
 class ServedRun(Owned, table=True):
     """A run that somebody started over HTTP. Written before the run begins; the journal has what became of it."""
+
+    __table_args__ = (Index("run_of_user", "user_id", "created_at"),)
 
     run_id: str = Field(primary_key=True, max_length=64)
     agent: str = Field(max_length=64)

@@ -70,6 +70,7 @@ def _changes() -> None:
         sa.UniqueConstraint("user_id", "key"),
     )
     op.create_index("change_of_user", "change", ["user_id", "at"])
+    op.create_index("change_of_run", "change", ["user_id", "run_id"])
     op.create_table(
         "confirmation",
         _user_id(),
@@ -85,13 +86,14 @@ def _changes() -> None:
         _time("created_at"),
         _time("expires_at"),
         _time("closed_at", nullable=True),
-        _text("granted_run_id", 64, nullable=True),
+        _text("granted_run_id", 64, nullable=True, index=True),
     )
     op.create_index("confirmation_of_user", "confirmation", ["user_id", "conversation_id", "created_at"])
 
 
 def _conversations() -> None:
     op.create_table("conversation", _user_id(), _id(), _text("title", 120), _time("created_at"), _time("updated_at"))
+    op.create_index("conversation_of_user", "conversation", ["user_id", "updated_at"])
     op.create_table(
         "chatmessage",
         _user_id(),
@@ -105,6 +107,7 @@ def _conversations() -> None:
         _time("created_at"),
     )
     op.create_index("message_of_conversation", "chatmessage", ["conversation_id", "number"])
+    op.create_index("message_of_run", "chatmessage", ["user_id", "run_id"])
 
 
 def _runs() -> None:
@@ -117,6 +120,7 @@ def _runs() -> None:
         _time("created_at"),
         _time("finished_at", nullable=True),
     )
+    op.create_index("run_of_user", "servedrun", ["user_id", "created_at"])
     op.create_table(
         "spent",
         _user_id(),
@@ -144,7 +148,7 @@ def _id() -> sa.Column[str]:
 
 
 def _user_id() -> sa.Column[str]:
-    return _text("user_id", 64, index=True)
+    return _text("user_id", 64)
 
 
 def _text(name: str, chars: int, *, nullable: bool = False, **more: Any) -> sa.Column[str]:
