@@ -108,6 +108,19 @@ def test_a_port_that_is_taken_is_told_in_a_sentence(tmp_path: Path) -> None:
     assert len(err.splitlines()) == 1
 
 
+def test_an_address_that_is_not_this_machines_is_told_by_its_own_way_out(tmp_path: Path) -> None:
+    with served(tmp_path, "--host", "192.0.2.1") as process:
+        code, err = process.ended()
+    assert code == 2
+    assert err.splitlines()[-1].startswith("treadle: nothing can be served at 192.0.2.1")
+    assert err.endswith("give --host an address or a name of this machine\n")
+
+
+def test_naming_the_task_assistant_serves_it_once(tmp_path: Path) -> None:
+    with served(tmp_path, "--agent", "tasks") as process, process.registered() as http:
+        assert [model["id"] for model in http.get("/v1/models").json()["data"]] == ["tasks"]
+
+
 @pytest.mark.parametrize(
     ("options", "env", "said"),
     [

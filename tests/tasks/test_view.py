@@ -14,6 +14,7 @@ from treadle import events
 from treadle.events import Event
 from treadle.runtime import Runtime
 from treadle.tasks.view import ReplyView
+from treadle.types import Outcome, Usage
 
 _SEEN = (
     events.RunStart,
@@ -87,6 +88,19 @@ async def test_an_error_is_told_without_what_it_says_inside(people: People):
     assert (result.success, result.response, result.error) == (False, FAILURE, FAILURE)
     assert "script" not in json.dumps([getattr(event, "message", getattr(event, "text", "")) for event in ada.events])
     assert streamed(ada.events) == FAILURE
+
+
+async def test_a_message_whose_only_call_failed_did_not_succeed(people: People):
+    view = ReplyView()
+    head: dict[str, Any] = {"run_id": "r", "session_id": None, "seq": 1, "at": people.clock()}
+    asked = events.ToolCallAsked(**head, call_id="c", name="list_tasks", arguments={})
+    begin = events.ToolCallStart(**head, call_id="c", name="list_tasks", effect="pure")
+    crash = events.ToolCallEnd(**head, call_id="c", name="list_tasks", result="{", is_error=False, unknown=False, duration_ms=1)
+    ended: dict[str, Any] = {"output": None, "validated": False, "usage": Usage(), "turns": 2, "tool_calls": 1, "duration_s": 0.1}
+    for event in (asked, begin, crash, events.RunEnd(**head, outcome=Outcome.COMPLETED, text="Here you are.", **ended)):
+        list(view.take(event))
+    assert view.result is not None
+    assert (view.result.success, view.result.response, view.result.error) == (False, FAILURE, FAILURE)
 
 
 async def test_what_failed_inside_a_tool_is_shown_as_a_response_without_detail(people: People):

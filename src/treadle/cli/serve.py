@@ -55,7 +55,8 @@ def serve(host: str, port: int, model: str | None, journal: str | None, database
         from treadle.config import load  # noqa: PLC0415  likewise
 
         config = load(flags={"--model": model} if model else {})
-        _serve(config, host, port, (journal, database), tuple(dict.fromkeys((*config.service.agents, *agents))))
+        beside = tuple(name for name in dict.fromkeys((*config.service.agents, *agents)) if name != "tasks")  # it is served anyway
+        _serve(config, host, port, (journal, database), beside)
 
 
 def _serve(config: Config, host: str, port: int, places: tuple[str | None, str | None], agents: Sequence[str]) -> None:

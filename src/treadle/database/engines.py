@@ -85,9 +85,11 @@ def _make_file(path: Path) -> None:
         os.close(os.open(path, os.O_RDWR | os.O_CREAT | getattr(os, "O_CLOEXEC", 0), 0o600))
     except PermissionError:
         if not path.is_file():
-            raise AgentError("network", "the database's file cannot be made: its folder is not ours to write in") from None
+            raise AgentError(
+                "network", "the database's file cannot be made: its folder is not ours to write in: see to it, or give another --database"
+            ) from None
     except OSError as e:
-        raise AgentError("network", f"the database's file cannot be opened: {e.strerror}") from e
+        raise AgentError("network", f"the database's file cannot be opened: {e.strerror}: see to its folder, or give another --database") from e
 
 
 def _prepare(connection: Any, _record: object) -> None:

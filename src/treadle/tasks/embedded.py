@@ -14,10 +14,11 @@ from typing import TYPE_CHECKING, Any, cast
 
 from treadle.message import Message, ToolCall, ToolResult
 from treadle.model import ArgumentsDelta, Delta, Model, ModelRequest, PartEnd, ResponseEnd, TextDelta, ToolCallStart
+from treadle.tasks.acts import LISTED_MOST
 from treadle.tasks.language import understood
 from treadle.tasks.language.acting import Call, Known, TooMany, calls_of, listing, looks
 from treadle.tasks.language.conversation import Speech
-from treadle.tasks.language.wishes import Change, Filter, Say, Understood
+from treadle.tasks.language.wishes import Change, Every, Filter, Say, Understood
 from treadle.tasks.replies import UNCLEAR
 from treadle.types import StopReason, Usage, new_id
 
@@ -80,10 +81,20 @@ def _next_calls(wishes: Understood, done: Sequence[tuple[ToolCall, ToolResult]])
     try:
         calls = calls_of(wishes, _seen(wanted, done))
     except TooMany as e:
-        return f"That would change {e.count} tasks at once, and I can change nine in one message. Please name fewer of them."
+        return _too_many(e.count, wishes)
     except ValueError:
         return "I couldn't look at your list. Please try again."
     return calls or (UNCLEAR if any(isinstance(wish, Change) and wish.unsure for wish in wishes.wishes) else NONE_MEANT)
+
+
+def _too_many(count: int, wishes: Understood) -> str:
+    """With the way round it, where there is one."""
+    everything = Filter("all"), Filter(), Filter("open")
+    deleted = [wish.target for wish in wishes.wishes if isinstance(wish, Change) and wish.doing == "delete"]
+    empties = any(isinstance(target, Every) and target.filter in everything for target in deleted)
+    way = 'To empty your list say "complete all", and then "clear completed".' if empties else "Please name fewer of them."
+    many = f"{count}" if count < LISTED_MOST else f"{count} or more"
+    return f"That would change {many} tasks at once, and I can change nine in one message. {way}"
 
 
 def _day_told(request: ModelRequest) -> date | None:
