@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator
+from collections.abc import AsyncGenerator
 from contextlib import asynccontextmanager
 from dataclasses import dataclass
 from pathlib import Path
@@ -41,12 +41,14 @@ def bearer(token: str) -> dict[str, str]:
 
 
 @asynccontextmanager
-async def opened(folder: Path, *, on_loopback: bool = True, limits: dict[str, Any] | None = None, key: bytes = KEY, **settings: Any) -> AsyncIterator[AtHand]:
-    """`settings`: of `service:`."""
+async def opened(
+    folder: Path, *, on_loopback: bool = True, limits: dict[str, Any] | None = None, key: bytes = KEY, database: str | None = None, **settings: Any
+) -> AsyncGenerator[AtHand]:
+    """`settings`: of `service:`. `database`: its URL, where it is not one of SQLite in the folder."""
     config = config_of(**(limits or {}))
     config = msgspec.structs.replace(config, service=msgspec.structs.replace(config.service, **settings))
     runtime = Runtime(config=config, journal=open_journal(f"sqlite:///{folder}/journal.db"))
-    service = Service(config, Database.open(f"sqlite:///{folder}/service.db"), runtime, key=key, model=ObedientModel(), on_loopback=on_loopback)
+    service = Service(config, Database.open(database or f"sqlite:///{folder}/service.db"), runtime, key=key, model=ObedientModel(), on_loopback=on_loopback)
     app = create_app(service)
     transport = httpx2.ASGITransport(app=app)
     async with app.router.lifespan_context(app), httpx2.AsyncClient(transport=transport, base_url=URL) as http:

@@ -54,15 +54,15 @@ class World:
 def world(tmp_path_factory: pytest.TempPathFactory) -> Iterator[World]:
     folder = tmp_path_factory.mktemp("attacked")
     with unlimited(folder) as url, httpx2.Client(base_url=url, timeout=30) as http:
-        tokens = [http.post("/auth/register", json={"username": name, "password": PASSWORD}).json()["access_token"] for name in ("ada", "bob")]
-        http.headers["Authorization"] = f"Bearer {tokens[1]}"
+        ada, bob = (http.post("/auth/register", json={"username": name, "password": PASSWORD}).json()["access_token"] for name in ("ada", "bob"))
+        http.headers["Authorization"] = f"Bearer {bob}"
         conversation = http.post("/chat", json={"message": f"add {CANARY}"}).json()["conversation_id"]
         task, run = http.get("/tasks").json()[0]["id"], http.get("/runs").json()[0]["run_id"]
-        yield World(urlsplit(url).port or 0, folder, *tokens, {"conversation": conversation, "task": task, "run": run})
+        yield World(urlsplit(url).port or 0, folder, ada, bob, {"conversation": conversation, "task": task, "run": run})
         assert [one["title"] for one in http.get("/tasks").json()] == [CANARY], "what Bob has is as it was"
         assert len(http.get("/runs").json()) == 1
         assert http.get(f"/conversations/{conversation}").status_code == 200
-        http.headers["Authorization"] = f"Bearer {tokens[0]}"
+        http.headers["Authorization"] = f"Bearer {ada}"
         assert "Traceback" not in (folder / "log").read_text(encoding="utf-8")
 
 

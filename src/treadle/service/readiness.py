@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 import time
 from typing import TYPE_CHECKING
 
@@ -11,6 +12,8 @@ from treadle.errors import AgentError
 
 if TYPE_CHECKING:
     from treadle.service.state import Service
+
+logger = logging.getLogger("treadle.service")
 
 LOOK_S = 2.0
 """How long the database and the journal may take to answer."""
@@ -43,6 +46,9 @@ class Readiness:
                 await self._service.database.ping()
                 await self._service.runtime.journal.runs(limit=1)
             except (AgentError, OSError):
+                return False
+            except Exception:  # the edge of a look: a database without our tables, say
+                logger.exception("it cannot be seen whether the service can work")
                 return False
             return True
         return False
