@@ -161,11 +161,11 @@ class ChatMessage(Owned, table=True):
 class ServedRun(Owned, table=True):
     """A run that somebody started over HTTP. Written before the run begins; the journal has what became of it."""
 
-    __table_args__ = (Index("run_of_user", "user_id", "created_at"),)
+    __table_args__ = (Index("run_of_user", "user_id", "created_at"), Index("run_of_conversation", "user_id", "conversation_id", "created_at"))
 
     run_id: str = Field(primary_key=True, max_length=64)
     agent: str = Field(max_length=64)
-    conversation_id: str | None = Field(default=None, max_length=36, index=True)
+    conversation_id: str | None = Field(default=None, max_length=36)
     created_at: datetime = Field(default_factory=now, sa_type=UtcTime)
     finished_at: datetime | None = Field(default=None, sa_type=UtcTime)
 

@@ -10,7 +10,7 @@ from collections.abc import Callable, Iterable, Mapping
 from datetime import date, datetime, timedelta
 from typing import Any, Final, cast
 
-from sqlalchemy import func, or_
+from sqlalchemy import func
 from sqlmodel import Session, col, delete, select
 
 from treadle.database.scope import Scope
@@ -18,6 +18,8 @@ from treadle.database.tables import Change, Confirmation, Task
 
 KEPT: Final = timedelta(days=30)
 """How long a change can be undone, and what is deleted is kept."""
+CONFIRMATIONS_KEPT: Final = timedelta(days=1)
+"""What a person said yes to: for a run that is taken up again."""
 WINDOW: Final = timedelta(minutes=10)
 COUNTED: Final = ("complete_task", "update_task")
 UNDO: Final = "undo"
@@ -58,8 +60,9 @@ class Changes:
         """Ids of tasks that were completed or updated unasked: by this run, and by anything in the last ten minutes."""
         start = self._clock() - WINDOW
         mine = select(Change).where(Change.user_id == self._user_id, col(Change.by_person).is_(False), col(Change.tool).in_(COUNTED))
-        lately = col(Change.at) >= start
-        rows = self._session.exec(mine.where(lately if run_id is None else or_(lately, col(Change.run_id) == run_id))).all()
+        rows = [*self._session.exec(mine.where(col(Change.at) >= start))]
+        if run_id is not None:  # it may have been taken up again after a while; one query for both would read all that this user ever did
+            rows += self._session.exec(mine.where(Change.run_id == run_id)).all()
         granted = self._granted({row.run_id for row in rows if row.run_id is not None})
         touched = [(row, str(task["id"])) for row in rows for task in row.before if (row.run_id, task["id"]) not in granted]
         of_run = frozenset(task_id for row, task_id in touched if run_id is not None and row.run_id == run_id)
@@ -82,7 +85,8 @@ class Changes:
         since = self._clock() - KEPT
         self._session.exec(delete(Task).where(col(Task.user_id) == self._user_id, col(Task.deleted_at) < since))
         self._session.exec(delete(Change).where(col(Change.user_id) == self._user_id, col(Change.at) < since))
-        self._session.exec(delete(Confirmation).where(col(Confirmation.user_id) == self._user_id, col(Confirmation.created_at) < since))
+        settled = self._clock() - CONFIRMATIONS_KEPT
+        self._session.exec(delete(Confirmation).where(col(Confirmation.user_id) == self._user_id, col(Confirmation.created_at) < settled))
 
 
 def kept(task: Task) -> dict[str, Any]:

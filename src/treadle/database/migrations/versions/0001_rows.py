@@ -116,11 +116,12 @@ def _runs() -> None:
         _user_id(),
         _text("run_id", 64, primary_key=True),
         _text("agent", 64),
-        _text("conversation_id", 36, nullable=True, index=True),
+        _text("conversation_id", 36, nullable=True),
         _time("created_at"),
         _time("finished_at", nullable=True),
     )
     op.create_index("run_of_user", "servedrun", ["user_id", "created_at"])
+    op.create_index("run_of_conversation", "servedrun", ["user_id", "conversation_id", "created_at"])
     op.create_table(
         "spent",
         _user_id(),
