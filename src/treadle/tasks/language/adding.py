@@ -95,6 +95,11 @@ def _level(keys: list[str]) -> str | None:
     return None
 
 
+def _without_article(words: Words) -> list[Word]:
+    """What is to be done needs none at its beginning: "schedule a haircut" is "haircut"."""
+    return list(words[1:]) if len(words) > 1 and not words[0].quoted and words[0].key in ("a", "an") else list(words)
+
+
 def _led(words: Words, noun: bool, today: date) -> list[Word]:
     """Without what leads to the title. "for" and "to" lead to one only after the word "task"."""
     kept = list(words)
@@ -131,7 +136,7 @@ def _titled(text: str, asides: Asides, today: date, whole: Words, *, listed: boo
 
 
 def _title(text: str, words: Words) -> str:
-    return phrase(text, trimmed(words) or words).strip(" -\u2013—:;,")
+    return phrase(text, _without_article(trimmed(words) or words)).strip(" -\u2013—:;,")
 
 
 def _separate(text: str, pieces: list[list[Word]], shared: Add, today: date) -> list[Add]:

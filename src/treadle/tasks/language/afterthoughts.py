@@ -10,7 +10,7 @@ from datetime import date
 import msgspec
 
 from treadle.tasks.language.adding import added
-from treadle.tasks.language.asides import asides_of
+from treadle.tasks.language.asides import DASHES, asides_of
 from treadle.tasks.language.conversation import Conversation
 from treadle.tasks.language.phrases import Phrases, known
 from treadle.tasks.language.values import fields_alone
@@ -87,13 +87,34 @@ _MEANT = Phrases.plain(
 )
 
 
+def replaced(text: str, words: Words, today: date, talk: Conversation) -> list[Wish | Missing] | None:
+    """Such as "instead of buy milk i want it to be buy juice"."""
+    keys = keys_of(words)
+    if keys[:2] != ["instead", "of"]:
+        return None
+    for place in range(3, len(keys)):
+        new = _WANTED.at(keys, place)
+        start = place + (new[0] if new is not None else 0)
+        if (new is not None or words[place - 1].stop == ",") and start < len(keys):
+            return [Change("update", Named(phrase(text, words[2:place])), (("title", phrase(text, words[start:])),), unsure=True)]
+    return None
+
+
+_WANTED = Phrases.plain(
+    ["i|we want|need|would|like it|that|this? to be|say|read", "it|that should be|say|read", "make|put|write|call it", "id like it to be|say|read"]
+)
+
+
 def labelled(text: str, words: Words, today: date, talk: Conversation) -> list[Wish | Missing] | None:
     """Words before a colon, and what they label: a new task ("urgent: call Bob", "in two weeks: dentist"), or a task's new values ("milk: low priority")."""
-    end = next((i for i, word in enumerate(words[:_TITLE_WORDS]) if word.stop == ":"), None)
-    if end is None or end + 1 >= len(words):
+    end = next((i for i, word in enumerate(words[:_TITLE_WORDS]) if word.stop == ":" or (words[i + 1 : i + 2] and words[i + 1].key in DASHES)), None)
+    if end is None or end + 2 >= len(words) + (words[end].stop == ":"):
         return None
-    label, rest = list(words[: end + 1]), words[end + 1 :]
+    dashed = words[end].stop != ":"
+    label, rest = list(words[: end + 1]), words[end + 1 + dashed :]
     fields = fields_alone(text, label, today)
+    if dashed and not fields:
+        return None
     if fields or all(not word.quoted and word.key in _ADD_LABELS for word in label):
         found = added(text, rest, today, talk)
         if isinstance(found, Missing):

@@ -184,14 +184,16 @@ def _take_priority(found: Asides, *, leading: bool) -> None:
     words, keys = found.words, keys_of(found.words)
     for i in range(len(keys)):
         row = PRIORITY.at(keys, i)
-        if row is not None and stands_apart(words, i, i + row[0], leading=leading) and found.priority is None:
-            found.priority = row[1]
+        if row is not None and stands_apart(words, i, i + row[0], leading=leading):
+            found.priority = found.priority or row[1]
             return _take(found, i, i + row[0])
-    if found.priority is not None or len(keys) < 2:
+    if len(keys) < 2:
         return None
     if (row := _LOOSE.ending(keys)) is not None and row[0] < len(keys):
-        found.priority = row[1]
+        found.priority = found.priority or row[1]
         return _take(found, len(keys) - row[0], len(keys))
+    if found.priority is not None:
+        return None
     row = _LEADING.ending(keys) or LEVEL.ending(keys)
     if row is not None and row[0] < len(keys) and (words[-1 - row[0]].stop in (",", ":") or _torn_at_end(words, row[0])):
         found.priority = row[1]

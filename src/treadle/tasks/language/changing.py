@@ -58,6 +58,7 @@ _UNDONE = Phrases.plain(
 _TO = ("to", "as", "into", "=", "->", "→", "be", "become", "reads", "read", "say", "with")
 _DAY_WORDS = known("to until till by on for is due")
 VALUE = {"due": "the new due date", "priority": "the new priority", "title": "the new title", "description": "the new description"}
+_SEVERAL = known("all every everything my tasks todos items ones the list whatever anything what whats thats things stuff")
 _CLEARING = ("clear", "remove", "delete", "drop", "cancel", "erase", "unset", "reset", "take", "get")
 _DEFAULT_LEVEL = {
     "prioritize": "High", "prioritise": "High", "deprioritize": "Low", "deprioritise": "Low", "raise": "High",
@@ -93,7 +94,27 @@ def _completed_ones(text: str, words: Words, today: date) -> Simple | None:
     wanted = filtered.filter
     rest = filtered.rest.casefold() in ("", "out", "up", "off", "away", "all", "from")
     plural = len(keys) == 1 or any(
-        k in ("all", "every", "everything", "my", "tasks", "todos", "items", "ones", "the", "list", "whatever", "anything") for k in keys
+        k
+        in (
+            "all",
+            "every",
+            "everything",
+            "my",
+            "tasks",
+            "todos",
+            "items",
+            "ones",
+            "the",
+            "list",
+            "whatever",
+            "anything",
+            "what",
+            "whats",
+            "thats",
+            "things",
+            "stuff",
+        )
+        for k in keys
     )
     singular = any(k in ("task", "item", "todo") for k in keys) and not any(k in ("all", "every", "each") for k in keys)
     narrow = wanted.priority is not None or wanted.search is not None

@@ -15,7 +15,7 @@ from treadle.tasks.language.phrases import known
 from treadle.tasks.language.verbs import ACTIONS, Head, head_at, opened
 from treadle.tasks.language.wording import Word, Words, keys_of
 
-_JOINS = known("and then also but plus & afterwards")
+_JOINS = known("and then also but plus & afterwards so")
 _STRONG_JOINS = known("then also plus afterwards")
 _ABOUT_TASKS = known("""task tasks todo todos it that this them list item items number one reminder""")
 _LIST_WORDS = known("""me my all the tasks todos list everything open completed done overdue what is due""")
@@ -54,7 +54,7 @@ def clauses_of(words: Words) -> list[Clause]:
 
 def _begins(words: Words, keys: Sequence[str], start: int, place: int, head: Head | None) -> int | None:
     """Where the next command begins if one does at `place`; what joins it is left out."""
-    stop = words[place - 1].stop
+    stop = "" if _counts(words, place - 1) else words[place - 1].stop
     adding = head is not None and head.kind in ("add", "remind")
     if stop in (".", "?") or (stop == "\n" and not adding):
         return place
@@ -69,6 +69,12 @@ def _begins(words: Words, keys: Sequence[str], start: int, place: int, head: Hea
     if not adding:
         return at if _after_other(words, keys, at, following, head) else None
     return at if _within_title(keys, start, place, at, following, head) else None
+
+
+def _counts(words: Words, place: int) -> bool:
+    """Whether the word is the number of a line: "1. book flights"."""
+    word = words[place]
+    return word.stop == "." and word.key.isdigit() and (place == 0 or words[place - 1].stop in ("\n", ":"))
 
 
 def _after_other(words: Words, keys: Sequence[str], at: int, following: Head, head: Head | None) -> bool:

@@ -25,30 +25,8 @@ _WEEKDAY = {name: i for i, name in enumerate(WEEKDAYS)} | {
 }
 _MONTHS = ("january", "february", "march", "april", "may", "june", "july", "august", "september", "october", "november", "december")
 _MONTH = {name: i for i, name in enumerate(_MONTHS, 1)} | {name[:3]: i for i, name in enumerate(_MONTHS, 1)} | {"sept": 9}
-_ONES = [
-    "zero",
-    "one",
-    "two",
-    "three",
-    "four",
-    "five",
-    "six",
-    "seven",
-    "eight",
-    "nine",
-    "ten",
-    "eleven",
-    "twelve",
-    "thirteen",
-    "fourteen",
-    "fifteen",
-    "sixteen",
-    "seventeen",
-    "eighteen",
-    "nineteen",
-    "twenty",
-]
-NUMBERS = {name: i for i, name in enumerate(_ONES)} | {"a": 1, "an": 1, "couple": 2, "few": 3, "thirty": 30}
+_ONES = """zero one two three four five six seven eight nine ten eleven twelve thirteen fourteen fifteen sixteen seventeen eighteen nineteen twenty"""
+NUMBERS = {name: i for i, name in enumerate(_ONES.split())} | {"a": 1, "an": 1, "couple": 2, "few": 3, "thirty": 30}
 _UNITS = {"day": 1, "days": 1, "night": 1, "nights": 1, "week": 7, "weeks": 7, "wk": 7, "wks": 7, "fortnight": 14, "fortnights": 14}
 _MONTHLY = {"month": 1, "months": 1, "year": 12, "years": 12}
 _RELATIVE = Phrases(
@@ -164,6 +142,10 @@ def coming(today: date, month: int, day: int) -> date:
 
 def monday_of(day: date) -> date:
     return day - timedelta(days=day.weekday())
+
+
+def month_of(key: str) -> int | None:
+    return _MONTH.get(key)
 
 
 def weekday_of(key: str) -> int | None:

@@ -58,6 +58,7 @@ _ABOUT = Phrases.plain(
         "about|containing|mentioning|regarding|concerning|matching|including|named|called|titled|like|tagged|related|involving|for|with",
         "related|relating|connected|similar to",
         "that|which contain|contains|mention|mentions|include|includes|match|matches|say|says|have|has|are|is about? the|a? word|words|text|title?",
+        "that|which? mention|mentions|contain|contains|contained|mentioned",
         "that|which is|are named|called",
         "with|containing|having the? word|words|text|title|name",
         "have|has to do with",
@@ -69,7 +70,8 @@ _NOTHING = known(
     things that which are is i me have has do we us our in on for to with so far please there these those them due coming up currently now right
     got stuff what whats which's only just out how many be see go ahead still at a's and show give view need pls current reminders reminder
     entries entry agenda schedule plate full marked status one ones as where whose by their day work do? anything else can you let look at
-    overview summary happening next does need should attention needs its from off thats whatever"""
+    something someting sth somethin there already add added put saved overview summary happening next does need should attention needs its from off
+    thats whatever"""
 ) - {"work", "next", "attention", "complete-list"}
 _NOUN_WORDS = ("task", "tasks", "todos", "items", "all", "any", "everything")
 _NOUNS = ("task", "tasks", "todos", "items")
@@ -84,7 +86,7 @@ class Filtered(msgspec.Struct):
 
 def filter_of(text: str, words: Words, today: date, *, search: bool = False) -> Filtered:
     """`search`: what is left over is looked for."""
-    keys = [key if near(key, _NOUNS) is None else "tasks" for key in keys_of(words)]
+    keys = ["tasks" if is_noun(key) else key for key in keys_of(words)]
     status = priority = looked_for = None
     rest: list[int] = []
     place = 0
@@ -106,6 +108,12 @@ def filter_of(text: str, words: Words, today: date, *, search: bool = False) -> 
     if search and left_over and looked_for is None:
         looked_for, left_over = left_over, ""
     return Filtered(Filter(status, priority, looked_for), left_over, bool(looked_for and looked_for.startswith(("due:", "overdue"))))
+
+
+def is_noun(key: str) -> bool:
+    """Whether it is a word for tasks with a letter too few, too many or out of place; another letter makes another word."""
+    found = near(key, _NOUNS[:1]) or near(key, _NOUNS[1:2]) or near(key, _NOUNS[2:])
+    return found is not None and (len(found) != len(key) or sorted(found) == sorted(key))
 
 
 def _read(keys: Sequence[str], place: int, today: date) -> tuple[int, str, str]:
@@ -133,4 +141,6 @@ def _words_about(text: str, words: Words, keys: Sequence[str], place: int, today
     end = place + 1
     while end < len(keys) and _read(keys, end, today)[1] in ("rest", "about"):
         end += 1
+    if end < len(keys) and list(keys[end : end + 2]) in (["in", "it"], ["in", "them"], ["in", "there"]):
+        return phrase(text, words[place:end]), end + 2
     return phrase(text, words[place:end]), end

@@ -9,7 +9,7 @@ import calendar
 from collections.abc import Sequence
 from datetime import date, timedelta
 
-from treadle.tasks.language.dates import corrected, day_at, holiday_at, monday_of, months_on, number_at
+from treadle.tasks.language.dates import coming, corrected, day_at, holiday_at, monday_of, month_of, months_on, number_at
 from treadle.tasks.language.phrases import Phrases
 
 _EARLIEST, _LATEST = date(2000, 1, 1), date(9999, 12, 31)
@@ -57,6 +57,8 @@ def period_at(keys: Sequence[str], place: int, today: date) -> tuple[int, str] |
     skipped = 1 if words and words[0] in ("for", "on", "in", "during", "over", "within") else 0
     if (named := _NAMED.at(words, skipped)) is not None:
         return skipped + named[0], span(*_named(named[1], today))
+    if (month := _month(words, skipped, today)) is not None:
+        return month
     if (ahead := _ahead(words, skipped, today)) is not None:
         return ahead
     day = day_at(words, skipped, today) or (day_at(words, 0, today) if skipped else None)
@@ -89,6 +91,15 @@ def _named(name: str, today: date) -> tuple[date, date]:
             return date(today.year, 1, 1), date(today.year, 12, 31)
         case _:
             return today, today + timedelta(days=7)
+
+
+def _month(words: Sequence[str], place: int, today: date) -> tuple[int, str] | None:
+    """Such as "in december"; "may" and "march" alone may be other words."""
+    month = month_of(words[place]) if place < len(words) and day_at(words, place, today) is None else None
+    if month is None or (not place and words[0] in ("may", "march", "mar", "sun", "dec")):
+        return None
+    first = coming(today, month, 28).replace(day=1)
+    return place + 1, span(first, first.replace(day=calendar.monthrange(first.year, month)[1]))
 
 
 def _ahead(words: Sequence[str], place: int, today: date) -> tuple[int, str] | None:

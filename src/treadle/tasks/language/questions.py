@@ -7,9 +7,8 @@ from __future__ import annotations
 
 from datetime import date
 
-from treadle.tasks.language.listing import filter_of
+from treadle.tasks.language.listing import filter_of, is_noun
 from treadle.tasks.language.phrases import Phrases, known
-from treadle.tasks.language.spelling import near
 from treadle.tasks.language.verbs import Head
 from treadle.tasks.language.wishes import Filter, Missing, Show, Wish
 from treadle.tasks.language.wording import Words, keys_of, phrase
@@ -31,14 +30,32 @@ _BEFORE = Phrases.plain(
 )
 
 
+_OWN = Phrases.plain(
+    [
+        "did|have i|we already|just|ever|even? add|added|put|write|written|note|noted|save|saved|enter|entered|create|created",
+        "did i|we already|ever|even? forget to?",
+        "did i|we already|ever|even?",
+    ]
+)
+"""Questions about what one did."""
+_THING = Phrases.plain(
+    ["the|that|this|my thing|one|task|stuff|things|something|item about|with|regarding|concerning|for|on|to", "something|anything about|with|regarding"]
+)
+
+
 def asked_for(text: str, words: Words, head: Head | None, today: date, *, question: bool) -> list[Wish | Missing] | None:
     """A list, where the words ask for one; None where they are about something else."""
     keys = keys_of(words)
     verb = head.first if head is not None else ""
     rest = list(words[head.words :]) if head is not None else list(words)
+    if (own := _OWN.at(keys)) is not None and own[0] < len(words):
+        wanted = filter_of(text, words[own[0] :], today, search=True).filter
+        return [Show(_told(wanted))] if wanted.search is not None else None
+    if _THING.at(keys) is not None and len(keys) < 12:
+        return [Show(_told(filter_of(text, words, today, search=True).filter))]
     filtered = filter_of(text, rest, today)
     wanted = filtered.filter
-    about_tasks = any(key in _NOUNS or near(key, _PLURALS) for key in keys)
+    about_tasks = any(key in _NOUNS or is_noun(key) for key in keys)
     asks = verb in _ASKING or question
     if filtered.rest and verb in ("is", "are", "when", "whens", "did", "do") and (wanted.status is not None or "due" in keys) and len(keys) < 12:
         return [Show(Filter("all", search=filtered.rest))]

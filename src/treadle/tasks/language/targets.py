@@ -86,7 +86,8 @@ def target_of(text: str, words: Words, today: date, talk: Conversation) -> Targe
     if (it := _IT.whole(keys)) is not None and not words[0].quoted:
         if talk.fresh == "list" and len(talk.listed) > 1 and "last" in keys:
             return _numbered([-1], talk)
-        return _referred(it, talk)
+        referred = _referred(it, talk)
+        return Every(Filter("all")) if isinstance(referred, Missing) and "all" in keys else referred
     if (numbers := _numbers(words)) is not None:
         return _numbered(numbers, talk)
     words = _without_article(words)

@@ -11,10 +11,10 @@ from datetime import date
 import msgspec
 
 from treadle.tasks.language.adding import acts_at_once, added
-from treadle.tasks.language.afterthoughts import afterthought, labelled, needed, regretted, retitled
+from treadle.tasks.language.afterthoughts import afterthought, labelled, needed, regretted, replaced, retitled
 from treadle.tasks.language.answers import answered
 from treadle.tasks.language.asides import PRIORITY
-from treadle.tasks.language.changing import REOPEN, changed, completed, deleted
+from treadle.tasks.language.changing import REOPEN, changed, changing, completed, deleted, done_at
 from treadle.tasks.language.clauses import Clause, clauses_of
 from treadle.tasks.language.conversation import Conversation, Speech
 from treadle.tasks.language.dates import day_at
@@ -22,7 +22,7 @@ from treadle.tasks.language.phrases import Phrases, known
 from treadle.tasks.language.questions import asked_for, looked_for
 from treadle.tasks.language.stating import described, fielded, put_off, stated
 from treadle.tasks.language.talk import HELP, NO_REOPENING, NOTHING_CHANGED, said_alone
-from treadle.tasks.language.telling import told
+from treadle.tasks.language.telling import MARKS, told
 from treadle.tasks.language.values import fields_alone
 from treadle.tasks.language.verbs import ACTIONS, Head, closed, head_at, opened
 from treadle.tasks.language.wishes import Add, Change, Missing, Named, Say, Show, Simple, Understood, Wish, unclear
@@ -35,6 +35,7 @@ ASKED_CHARS = 1000
 _NOTHING_MEANT = Missing("what you would like to do", "any")
 _REOPENING = known("uncheck untick reopen uncomplete unmark unfinish")
 _NEGATIONS = known("dont not never didnt havent hasnt wont cannot cant shouldnt")
+_PLANNED = Phrases.plain(["ill|well", "i|we will|shall", "im|were going|gonna to?", "i|we am|are going|gonna to?"])
 _NOTE = Phrases.plain(["a|the? note|comment|description|detail|details"])
 _UNDO = known(
     """it that this last change action one the my thing please change: previous everything again back what you i just did latest operation command
@@ -126,15 +127,16 @@ def _read(text: str, clause: Clause, today: date, talk: Conversation) -> list[Wi
     if (small := said_alone(keys)) is not None:
         return [small]
     start = opened(keys)
-    words = clause.words[start : max(closed(keys), start)]
+    words = _job_last(clause.words[start : max(closed(keys), start)])
     if not words:
         return []
-    words = _day_last(words, today)
+    words = _day_last(_without_symbols(words), today)
     keys = keys_of(words)
     head = head_at(keys, 0)
     if (small := said_alone(keys)) is not None:
         return [small]
-    if not clause.question and (given := fielded(text, words, today, talk)) is not None:
+    adds = head is not None and head.words > 1 and head.kind in ("add", "remind")
+    if not clause.question and not adds and (given := _noted(text, words, today, talk) or fielded(text, words, today, talk)) is not None:
         return given
     if not clause.question and (better := retitled(text, words, talk)) is not None and not fields_alone(text, words[2:], today):
         return better
@@ -143,6 +145,28 @@ def _read(text: str, clause: Clause, today: date, talk: Conversation) -> list[Wi
     if head is not None and (read := _commanded(text, clause, words, head, today, talk)) is not None:
         return read
     return _uncommanded(text, clause, words, today, talk)
+
+
+def _job_last(words: Words) -> list[Word]:
+    """Of "my task for tonight is to pack", "remind me to pack for tonight"."""
+    keys = keys_of(words[:10])
+    job = len(keys) > 4 and keys[0] in ("my", "our", "the") and any(key in ("task", "job", "plan", "goal", "todo", "mission") for key in keys[1:3])
+    to = next((i for i in range(2, len(keys) - 1) if keys[i : i + 2] == ["is", "to"]), None) if job else None
+    if to is None:
+        return list(words)
+    when = next((i for i in range(1, to) if keys[i] in ("for", "on", "today", "tonight", "tomorrow")), to)
+    return [words[0]._replace(text="add", key="add"), *words[to + 2 :], *words[when:to]]
+
+
+def _without_symbols(words: Words) -> list[Word]:
+    """Without the pictures behind a command; those of a title stay, and so do those that say "done"."""
+    kept, head = list(words), head_at(keys_of(words), 0)
+    if head is None or head.kind in ("add", "remind", "update"):
+        return kept
+    while len(kept) > 1 and not kept[-1].quoted and kept[-1].key not in MARKS and not any(c.isalnum() or c in "#/" for c in kept[-1].key):
+        kept.pop()
+    end = max(closed(keys_of(kept)), 1)
+    return kept[:end]
 
 
 def _day_last(words: Words, today: date) -> list[Word]:
@@ -185,6 +209,8 @@ def _negated(keys: Sequence[str], head: Head | None) -> bool:
 
 def _commanded(text: str, clause: Clause, words: Words, head: Head, today: date, talk: Conversation) -> list[Wish | Missing] | None:
     rest = list(words[head.words :])
+    if head.first in ("did", "done") and rest and rest[0].key in ("i", "we", "you"):
+        return asked_for(text, words, head, today, question=True)
     match head.kind:
         case "add" | "remind":
             return _add(text, words, rest, head, today, talk)
@@ -195,6 +221,8 @@ def _commanded(text: str, clause: Clause, words: Words, head: Head, today: date,
         case "undo":
             return _undo(words, rest, head)
         case "complete":
+            if not rest and head.words == len(words) and talk.fresh == "task" and talk.last:
+                return [Change("complete", Named(talk.last))]
             if head.words == 1 and head.first == "done" and not rest:
                 return [Missing("which task you have completed", "task", doing="complete")]
             return completed(text, rest, today, talk)
@@ -234,6 +262,20 @@ def _noun_words(words: Words, head: Head) -> list[Word]:
     return list(words[first : head.words]) if head.first != "task" and head.first != "todo" else []
 
 
+def _noted(text: str, words: Words, today: date, talk: Conversation) -> list[Wish | Missing] | None:
+    """Such as "for X add the note that Y"."""
+    keys = keys_of(words)
+    if keys[0] not in ("for", "to", "on"):
+        return None
+    for place in range(2, min(len(keys), 12)):
+        note = _NOTE.at(keys, place + 1) if keys[place] in ("add", "put", "write", "make") else None
+        after = place + 1 + note[0] if note is not None else len(keys)
+        after += keys[after : after + 1] in (["that"], ["saying"])
+        if after < len(keys):
+            return changing("update", text, words[1:place], today, talk, (("description", phrase(text, words[after:])),))
+    return None
+
+
 def _is_field(keys: Sequence[str]) -> bool:
     """Such as "add a note to X", "add a due date": a field of a task that is there."""
     start = 1 if keys[:1] in (["a"], ["the"], ["an"]) else 0
@@ -268,6 +310,8 @@ def _delete(text: str, rest: list[Word], head: Head, today: date, talk: Conversa
 
 
 def _update(text: str, words: Words, rest: list[Word], head: Head, today: date, talk: Conversation) -> list[Wish | Missing] | None:
+    if head.first == "tick" and done_at(keys_of(rest)) is None:
+        return completed(text, rest, today, talk)
     if head.first == "call" and (not any(w.key in ("it", "that", "the") for w in rest[:1]) or not any(word.quoted for word in rest)):
         return None
     if head.first in ("make", "give") and not rest:
@@ -287,10 +331,15 @@ def _uncommanded(text: str, clause: Clause, words: Words, today: date, talk: Con
         return short
     if (done := told(text, words, today, talk)) is not None and not clause.question:
         return done
+    if (new := replaced(text, words, today, talk)) is not None:
+        return new
     if (state := stated(text, words, today, talk)) is not None and not clause.question:
         return state
     if (listed := asked_for(text, words, None, today, question=clause.question)) is not None:
         return listed
+    planned = _PLANNED.at(keys)
+    if planned is not None and acts_at_once(words[planned[0] :]):
+        words = words[planned[0] : len(words) - (keys[-1] == "instead")]
     if not clause.question and acts_at_once(words) and len(keys) < 40:
         result = added(text, words, today, talk)
         return [result] if isinstance(result, Missing) else [msgspec.structs.replace(wish, bare=True) for wish in result]

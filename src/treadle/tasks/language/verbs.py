@@ -149,6 +149,8 @@ _POLITE = Phrases.plain(
 _AFTER = Phrases.plain(
     [
         "please|pls|plz|thanks|thx|ok|okay|cheers|now|too|also|again|ty|mate|buddy|right|then|though|lol|haha|:)|immediately|already",
+        "yay|woohoo|hooray|phew|finally|hurray|yeah|sir|dear|bro|dude|man|x|xx|xoxo|tyvm|thanx|tnx|thankyou|plss|plsss|!",
+        "at last",
         "thank you so|very? much?",
         "for me",
         "as well",
