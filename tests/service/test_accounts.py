@@ -165,3 +165,24 @@ async def test_a_password_is_kept_as_argon2id_and_anew_where_the_parameters_have
         assert (await sign_in(hand, "ada")).status_code == 200
         assert (await hand.service.database.run_unscoped(stored)).startswith("$argon2id$v=19$m=20000,t=2,p=1$")
         assert (await sign_in(hand, "ada")).status_code == 200
+
+
+async def test_a_password_that_is_changed_meanwhile_lets_nobody_in(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Somebody with the old one is just signing in: it was right when it was looked at."""
+    async with opened(tmp_path) as hand:
+        ada = bearer((await register(hand, "ada")).json()["access_token"])
+        looked_at = passwords.Passwords.fits
+        changed: list[int] = []
+
+        async def and_then_it_is_changed(self: passwords.Passwords, password: str, stored: str | None) -> bool:
+            fits = await looked_at(self, password, stored)
+            if not changed:
+                changed.append(0)
+                changed[0] = (await hand.http.post("/auth/password", json={"old": PASSWORD, "new": "another one altogether"}, headers=ada)).status_code
+            return fits
+
+        monkeypatch.setattr(passwords.Passwords, "fits", and_then_it_is_changed)
+        assert (await sign_in(hand, "ada")).status_code == 401
+        assert changed == [204]
+        assert await is_signed_in(hand, ada)
+        assert (await sign_in(hand, "ada", "another one altogether")).status_code == 200

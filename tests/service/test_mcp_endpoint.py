@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import Any
 
 import httpx2
+import pytest
 
 from tests.service.at_hand import AtHand, opened, problem
 
@@ -78,3 +79,15 @@ async def test_what_a_client_says_of_a_user_is_refused(tmp_path: Path) -> None:
         answer = await asked(hand, {**bob, **bobs, "X-User-Id": "ada"}, "tools/call", {"name": "list_tasks", "arguments": {"user_id": "ada"}})
         assert answered(answer)["isError"]
         assert "Canary" not in answer.text
+
+
+async def test_one_person_cannot_take_all_sessions(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("treadle.service.mcp_endpoint.SESSIONS_OF_PERSON", 2)
+    async with opened(tmp_path) as hand:
+        ada, bob = await hand.registered("ada"), await hand.registered("bob")
+        first, _ = [await session_of(hand, ada) for _ in range(2)]
+        refused = await asked(hand, ada, "initialize", HELLO)
+        assert "sessions" in problem(refused, 429)
+        assert int(refused.headers["retry-after"]) > 0
+        assert answered(await listed(hand, ada, first))
+        assert await session_of(hand, bob)

@@ -11,6 +11,7 @@ import re
 import secrets
 import unicodedata
 from datetime import timedelta
+from functools import partial
 from typing import NamedTuple
 
 from sqlalchemy import delete, update
@@ -61,7 +62,7 @@ class Accounts:
             made = await self._database.run_unscoped(add)
         except IntegrityError:  # somebody else was as quick
             made = False
-        return await self._signed(account_id) if made else None
+        return await self._signed(account_id, stored) if made else None
 
     async def sign_in(self, name: str | None, password: str) -> Signed | None:
         """None where there is no such account, or the password is another: after the same work."""
@@ -74,8 +75,9 @@ class Accounts:
         if not fits or account_id is None or stored is None:
             return None
         if self._passwords.is_outdated(stored):
-            await self._store_password(account_id, password)
-        return await self._signed(account_id)
+            stored, before = await self._passwords.hashed(password), stored
+            await self._database.run_unscoped(partial(_replace_password, account_id, before, stored))
+        return await self._signed(account_id, stored)
 
     async def renew(self, refresh_token: str) -> Signed | None:
         """Another pair for one that is used up with this. None where it is no good; one that was used up before ends its login."""
@@ -110,38 +112,49 @@ class Accounts:
     async def change_password(self, account_id: str, login_id: str, old: str, new: str) -> bool:
         """Ends all other logins. False where the old one is another."""
 
-        def read(session: Session) -> str | None:
-            return session.exec(select(Account.password_hash).where(col(Account.id) == account_id)).first()
+        def read(session: Session) -> str:
+            return session.exec(select(Account.password_hash).where(col(Account.id) == account_id)).one()
 
-        if not await self._passwords.fits(old, await self._database.read_unscoped(read)):
+        def change(session: Session) -> bool:
+            if not _replace_password(account_id, before, after, session):
+                return False
+            others = col(Login.account_id) == account_id, col(Login.id) != login_id, col(Login.revoked_at).is_(None)
+            session.exec(update(Login).where(*others).values(revoked_at=now()))
+            return True
+
+        before = await self._database.read_unscoped(read)
+        if not await self._passwords.fits(old, before):
             return False
-        await self._store_password(account_id, new)
-        await self._revoke(col(Login.account_id) == account_id, col(Login.id) != login_id)
-        return True
+        after = await self._passwords.hashed(new)
+        return await self._database.run_unscoped(change)
 
-    async def _signed(self, account_id: str) -> Signed:
-        """Begins a login. Those of this account that are over are forgotten."""
+    async def _signed(self, account_id: str, stored: str) -> Signed | None:
+        """Begins a login; None where the password is another by now than the `stored` one. Those of this account that are over are forgotten."""
 
-        def add(session: Session) -> None:
+        def add(session: Session) -> bool:
+            if session.exec(select(Account.password_hash).where(col(Account.id) == account_id).with_for_update()).first() != stored:
+                return False
             session.exec(delete(Login).where(col(Login.account_id) == account_id, col(Login.expires_at) <= now()))
             session.add(Login.model_validate(login))
+            return True
 
         nonce = secrets.token_urlsafe(24)
         login = Login(id=new_row_id(), account_id=account_id, refresh_hash=_hash(nonce), expires_at=now() + timedelta(days=REFRESH_DAYS))
-        await self._database.run_unscoped(add)
-        return self._pair(login, nonce)
+        return self._pair(login, nonce) if await self._database.run_unscoped(add) else None
 
     def _pair(self, login: Login, nonce: str) -> Signed:
         refresh = self._tokens.refresh(login.account_id, login.id, nonce, expires_at=login.expires_at)
         return Signed(self._tokens.access(login.account_id, login.id), refresh)
 
-    async def _store_password(self, account_id: str, password: str) -> None:
-        stored = await self._passwords.hashed(password)
-        await self._database.run_unscoped(lambda session: session.exec(update(Account).where(col(Account.id) == account_id).values(password_hash=stored)))
-
     async def _revoke(self, *which: object) -> None:
         good = col(Login.revoked_at).is_(None)
         await self._database.run_unscoped(lambda session: session.exec(update(Login).where(*which, good).values(revoked_at=now())))  # pyright: ignore[reportArgumentType]  conditions
+
+
+def _replace_password(account_id: str, before: str, after: str, session: Session) -> bool:
+    """False where it is another than `before` by now."""
+    mine = col(Account.id) == account_id, col(Account.password_hash) == before
+    return session.exec(update(Account).where(*mine).values(password_hash=after)).rowcount > 0
 
 
 def account_name(typed: str) -> str | None:

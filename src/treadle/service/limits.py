@@ -15,6 +15,7 @@ from datetime import UTC, datetime, timedelta
 from functools import partial
 from typing import TYPE_CHECKING, Final
 
+import anyio
 from sqlalchemy import bindparam, update
 from sqlalchemy.exc import IntegrityError
 from sqlmodel import Session, col, select
@@ -157,7 +158,8 @@ class Limits:
         finally:
             _give_back(self._runs, scope.user_id)
             if spending:
-                await self._database.run(scope, partial(self.count, scope=scope, spending=spending))
+                with anyio.CancelScope(shield=True):
+                    await self._database.run(scope, partial(self.count, scope=scope, spending=spending))
                 self.counted(spending)
 
     @asynccontextmanager

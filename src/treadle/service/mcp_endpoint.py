@@ -17,7 +17,8 @@ from starlette.types import Receive, Scope, Send
 
 from treadle.database.scope import Identity
 from treadle.errors import AgentError
-from treadle.service.problems import Problem, problem_response, unauthorized, unavailable
+from treadle.service.limits import Window
+from treadle.service.problems import Problem, problem_response, too_many, unauthorized, unavailable
 from treadle.service.signed_in import Visitor, verified
 from treadle.service.state import Service
 
@@ -27,6 +28,8 @@ if TYPE_CHECKING:
 logger = logging.getLogger("treadle.service")
 
 SESSIONS_MOST: Final = 2_000
+SESSIONS_OF_PERSON: Final = 60
+"""That one person may open in the time after which an idle one is closed."""
 IDLE_S: Final = 15 * 60.0
 WHO: Final = "treadle.visitor"
 """In a request's scope, set by us alone: no header reaches it."""
@@ -39,6 +42,7 @@ class McpEndpoint:
         self._service = service
         self._sessions: StreamableHTTPSessionManager | None = None
         self._open: anyio.Event | None = None
+        self._begun = Window(SESSIONS_OF_PERSON, IDLE_S)
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         request = Request(scope, receive)
@@ -48,6 +52,7 @@ class McpEndpoint:
                 if request.method == "GET":  # the stream on which a server speaks first: it stays open
                     await held.enter_async_context(self._service.limits.stream(visitor.scope))
                 sessions = await self._opened()
+                self._admit(request, visitor)
                 await sessions.handle_request(_of(scope, visitor), receive, send)
         except Problem as e:
             await problem_response(e)(scope, receive, send)
@@ -63,6 +68,16 @@ class McpEndpoint:
         if self._service.stopping.is_set():
             raise unavailable()
         return found
+
+    def _admit(self, request: Request, visitor: Visitor) -> None:
+        """Raises Problem(429) for a session too many. Clients of the newer protocol have none."""
+        from mcp.types.version import HANDSHAKE_PROTOCOL_VERSIONS  # noqa: PLC0415  half a second, for those who ask
+
+        version = request.headers.get("mcp-protocol-version")
+        if request.method != "POST" or "mcp-session-id" in request.headers or (version is not None and version not in HANDSHAKE_PROTOCOL_VERSIONS):
+            return
+        if wait_s := self._begun.take(visitor.scope.user_id):
+            raise too_many(f"That is more than {SESSIONS_OF_PERSON} sessions in {IDLE_S / 60:.0f} minutes: go on in one that you have.", wait_s)
 
     async def _opened(self) -> StreamableHTTPSessionManager:
         if self._open is None:

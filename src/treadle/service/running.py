@@ -111,9 +111,9 @@ async def _held(service: Service, agent: str, held: AsyncExitStack, spending: Sp
                 async for event in events:
                     live.tell(event)
             service.metrics.runs.labels(agent, stream.result.outcome.value).inc()
+            spending.count(stream.result.metrics.usage.total_tokens, stream.result.metrics.cost_usd)
             if not stream.result.waiting:
                 await finish(service, live)
-            spending.count(stream.result.metrics.usage.total_tokens, stream.result.metrics.cost_usd)
         except AgentError:
             if await info_of(service, live.run_id) is None:
                 await finish(service, live)
