@@ -9,7 +9,6 @@ import json
 import re
 import socket
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass
 from itertools import product
 from pathlib import Path
 from typing import Any
@@ -19,35 +18,13 @@ import httpx2
 import pytest
 
 from tests.service.at_hand import PASSWORD
-from tests.service.on_the_wire import Answer, Headers, ask, forgeries, said
+from tests.service.attacked import CANARY, JSON, World, line_of, refused, spellings
+from tests.service.on_the_wire import Headers, ask, forgeries, said
 from tests.service.unlimited import unlimited
 
 CORPUS = Path(__file__).resolve().parents[3] / "shared" / "attacks" / "http.jsonl"
 CASES: list[dict[str, Any]] = [json.loads(line) for line in CORPUS.read_text(encoding="utf-8").splitlines()] if CORPUS.is_file() else []
-CANARY = "canary-of-bob"
-JSON: Headers = [("Content-Type", "application/json")]
 pytestmark = pytest.mark.timeout(240)
-
-
-@dataclass
-class World:
-    """Ada attacks, Bob has something."""
-
-    port: int
-    folder: Path
-    ada: str
-    bob: str
-    bobs: dict[str, str]
-
-    def as_ada(self) -> Headers:
-        return [("Authorization", f"Bearer {self.ada}")]
-
-    def filled(self, text: str) -> str:
-        """Its placeholders by what they stand for."""
-        for name in ("conversation", "task", "run"):
-            text = re.sub(rf"<{name}[^>]*user ?2>", self.bobs[name], text)
-        text = re.sub(r"<of user2>", self.bobs["run"], text)
-        return text.replace("<user1>", self.ada).replace("<user2>", self.bob)
 
 
 @pytest.fixture(scope="module")
@@ -64,32 +41,6 @@ def world(tmp_path_factory: pytest.TempPathFactory) -> Iterator[World]:
         assert http.get(f"/conversations/{conversation}").status_code == 200
         http.headers["Authorization"] = f"Bearer {ada}"
         assert "Traceback" not in (folder / "log").read_text(encoding="utf-8")
-
-
-def refused(answer: Answer, *statuses: int, at: object = None) -> None:
-    assert answer.status in statuses, (at, answer.status, answer.body[:200])
-    assert CANARY.encode() not in answer.body, at
-    for trace in (b"Traceback", b"sqlalchemy", b"sqlite3", b'File "', b"treadle.", b"pydantic"):
-        assert trace not in answer.body, at
-    assert "access-control-allow-origin" not in answer.headers, at
-
-
-def line_of(case: dict[str, Any], world: World) -> tuple[str, str, Headers, bytes]:
-    given = case["input"]
-    body = given.get("body", b"")
-    if not isinstance(body, bytes):
-        body = world.filled(body if isinstance(body, str) else json.dumps(body)).encode()
-    headers = [(name, world.filled(value)) for name, value in given.get("headers", {}).items()]
-    if body and "content-type" not in {name.lower() for name, _ in headers}:
-        headers += JSON
-    return given.get("method", "GET"), world.filled(given.get("path", "/")), headers, body
-
-
-def spellings(headers: Headers) -> Iterator[Headers]:
-    """The same to whoever reads them by the book."""
-    yield headers
-    yield [(name.lower(), value) for name, value in headers]
-    yield [(name.upper(), f" \t{value}\t ") for name, value in headers]
 
 
 # ---------------------------------------------------------------- kinds
@@ -131,6 +82,8 @@ def rebinding(case: dict[str, Any], world: World) -> None:
         "localhost, evil.example",
         "localhost evil.example",
         "localhost\xa0",
+        "localhost\udca0",
+        "localhost\udc85",
         "localhost\x0b",
         "localhost/",
         "http://localhost",
