@@ -32,6 +32,27 @@ async def test_it_is_not_ready_without_its_database_and_says_no_more(tmp_path: P
         assert (await hand.http.get("/healthz")).status_code == 200
 
 
+async def test_why_a_request_failed_stands_in_the_log_and_not_in_the_answer(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    async def gone(*_: object) -> None:
+        raise AgentError("network", "the database does not answer")
+
+    async with opened(tmp_path) as hand:
+        headers = await hand.registered()
+        for way in ("run", "read", "run_unscoped", "read_unscoped"):
+            monkeypatch.setattr(hand.service.database, way, gone, raising=False)
+        assert problem(await hand.http.get("/tasks", headers=headers), 503) == "I'm having a bit of trouble right now. Please try again."
+    assert "a request failed for now: network: the database does not answer" in caplog.text
+
+
+async def test_what_a_field_must_be_is_said_without_the_librarys_words(tmp_path: Path) -> None:
+    async with opened(tmp_path) as hand:
+        headers = await hand.registered()
+        said = problem(await hand.http.post("/tasks", json={"title": "x", "due": "tomorrow"}, headers=headers), 422)
+    assert said == "The request is not as it must be: body.due: a due date is written as YYYY-MM-DD, like 2026-12-01, and is a day that there is"
+
+
 async def test_requests_are_counted_by_route_and_nothing_of_a_person_stands_there(tmp_path: Path) -> None:
     async with opened(tmp_path) as hand:
         headers = await hand.registered("adalovelace")

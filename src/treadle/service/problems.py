@@ -18,6 +18,7 @@ from starlette.requests import Request
 from starlette.responses import Response
 
 from treadle.errors import AgentError, ErrorKind
+from treadle.plain import one_line
 
 logger = logging.getLogger("treadle.service")
 
@@ -90,7 +91,7 @@ def _methods_of(request: Request) -> str:
 async def _invalid(request: Request, error: Exception) -> Response:
     assert isinstance(error, RequestValidationError)
     errors: Sequence[Any] = error.errors()
-    found = [{"at": ".".join(str(step) for step in one["loc"]), "message": str(one["msg"])} for one in errors[:20]]
+    found = [{"at": ".".join(str(step) for step in one["loc"]), "message": str(one["msg"]).removeprefix("Value error, ")} for one in errors[:20]]
     said = "; ".join(f"{one['at']}: {one['message']}" for one in found[:3])
     return problem_response(Problem(422, f"The request is not as it must be: {said}"[:500], errors=found), request)
 
@@ -102,7 +103,7 @@ async def _ours(request: Request, error: Exception) -> Response:
         case ErrorKind.BUSY:
             return problem_response(Problem(409, "This is being worked on just now: wait for its end."), request)
         case ErrorKind.RATE_LIMIT | ErrorKind.NETWORK | ErrorKind.TIMEOUT:
-            logger.warning("a request failed for now: %s", error.kind)
+            logger.warning("a request failed for now: %s: %s", error.kind, one_line(error.message))
             return problem_response(unavailable(), request)
         case _:
             logger.error("a request failed", exc_info=error)
