@@ -167,3 +167,10 @@ async def test_an_agent_that_cannot_run_is_told_as_such(tmp_path: Path) -> None:
             assert (answer.status_code, "cannot run just now" in answer.json()["error"]["message"]) == (503, True)
         assert all(head["finished_at"] is not None for head in (await ada.ask("GET", "/runs")).json())
         await nobody_holds(served)
+
+
+async def test_what_is_refused_at_the_border_has_the_words_where_its_clients_look(tmp_path: Path) -> None:
+    async with serving(tmp_path, body_bytes=1000) as served, served.person() as ada:
+        answer = await ada.ask("POST", "/v1/chat/completions", json=body("tasks", "x" * 2000))
+        assert answer.status_code == 413
+        assert answer.json()["error"]["message"] == answer.json()["detail"]

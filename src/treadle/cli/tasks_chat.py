@@ -27,7 +27,7 @@ from treadle.database.database import Database
 from treadle.errors import AgentError
 from treadle.plain import encodable, plain
 from treadle.tasks.context import AgentContext, MessageHistory
-from treadle.tasks.runner import AgentRunner, ReplyStream, TimedOut
+from treadle.tasks.runner import HISTORY_MOST, AgentRunner, ReplyStream, TimedOut
 from treadle.tasks.server import MCPToolServer
 from treadle.tasks.terminal_user import LOCAL
 from treadle.types import Outcome, new_id, now
@@ -103,7 +103,7 @@ class Talk:
             reply, code = self._reply(stream, waiting)
         _put(reply)
         at = now()
-        self._said = (*self._said, MessageHistory("user", message, at), MessageHistory("assistant", reply, at))
+        self._said = (*self._said, MessageHistory("user", message, at), MessageHistory("assistant", reply, at))[-HISTORY_MOST:]
         return code
 
     def _reply(self, stream: ReplyStream, waiting: _Waiting) -> tuple[str, int]:
@@ -166,8 +166,8 @@ def _put(text: str) -> None:
     text = plain(text)
     try:
         data = text.encode(encoding)
-    except (UnicodeEncodeError, LookupError):
-        data = encodable(text.translate(_BOXES), encoding).encode("ascii" if encoding == "" else encoding, "replace")
+    except UnicodeEncodeError:
+        data = encodable(text.translate(_BOXES), encoding).encode(encoding, "replace")
     put_bytes(data + b"\n")
 
 

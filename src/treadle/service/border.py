@@ -13,6 +13,7 @@ from collections.abc import Collection
 from typing import TYPE_CHECKING
 from urllib.parse import urlsplit
 
+from starlette.requests import Request
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from treadle.service.bodies import read_body
@@ -64,14 +65,14 @@ class Border:
         try:
             await self._pass(scope, receive, answer)
         except Problem as e:
-            await problem_response(e)(scope, receive, answer)
+            await problem_response(e, Request(scope))(scope, receive, answer)
         except EOFError:  # the client has left before it had said everything
             answer.status = answer.status or 499
         except Exception:  # the edge of a request
             logger.exception("request %s failed", answer.request_id)
             if answer.status:
                 raise  # what was begun cannot be taken back: the server cuts it
-            await problem_response(Problem(500, OUR_FAULT))(scope, receive, answer)
+            await problem_response(Problem(500, OUR_FAULT), Request(scope))(scope, receive, answer)
         finally:
             self._note(scope, answer, time.perf_counter() - begun)
 

@@ -108,10 +108,10 @@ class ReplyStream:
     async def __aenter__(self) -> Self:
         """Raises AgentError for what is wrong before the run starts."""
         async with AsyncExitStack() as stack:
-            self._begun = await self._begin(stack)
-            if self._begun.stream is not None:
-                await stack.enter_async_context(self._begun.stream)
-            self._stack = stack.pop_all()
+            begun: _Begun = await self._begin(stack)
+            if begun.stream is not None:
+                await stack.enter_async_context(begun.stream)
+            self._begun, self._stack = begun, stack.pop_all()  # only now: what has not begun cannot be cancelled
         return self
 
     async def __aexit__(self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None) -> bool | None:
