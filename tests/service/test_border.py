@@ -222,6 +222,15 @@ async def test_errors_are_problems_whatever_they_are(tmp_path: Path) -> None:
         wrong = await hand.http.delete("/auth/login")
         problem(wrong, 405)
         assert wrong.headers["allow"] == "POST"
+        for method, path, allowed_there in (
+            ("OPTIONS", "/tasks/x", "DELETE, GET, PATCH"),
+            ("PUT", "/tasks", "GET, POST"),
+            ("TRACE", "/runs", "GET, POST"),
+            ("POST", "/", "GET, HEAD"),
+        ):
+            wrong = await hand.http.request(method, path)
+            problem(wrong, 405)
+            assert wrong.headers["allow"] == allowed_there, path
 
         @hand.app.get("/broken")
         async def broken() -> None:
@@ -263,3 +272,12 @@ async def test_only_a_proxy_that_we_know_is_believed(tmp_path: Path, caplog: pyt
             for n in range(10 if status == 401 else 1):
                 answer = await hand.http.post("/auth/login", json=wrong, headers={"X-Forwarded-For": f"{address}, 9.9.9.9"})
                 assert answer.status_code == status, n
+
+
+async def test_the_space_around_a_header_is_no_part_of_it(tmp_path: Path) -> None:
+    async with opened(tmp_path) as hand:
+        mine = await hand.registered()
+        spaced = [(name.encode(), b" \t" + value.encode() + b"\t ") for name, value in mine.items()]
+        assert (await hand.http.get("/tasks", headers=spaced)).status_code == 200
+        twice = [*spaced, *spaced]
+        problem(await hand.http.get("/tasks", headers=twice), 400)
