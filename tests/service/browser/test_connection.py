@@ -63,11 +63,13 @@ def test_a_reply_whose_stream_breaks_is_gone_on_with(person: Person) -> None:
 def test_many_requests_share_one_refresh_when_the_token_is_over(person: Person) -> None:
     refreshed: list[str] = []
     refused: set[str] = set()
+    stale: set[str] = set()
 
     def refuse_once(route: Route) -> None:
         if route.request.url in refused:
             return route.continue_()
         refused.add(route.request.url)
+        stale.add(route.request.headers["authorization"])
         return route.fulfill(status=401, body="{}")
 
     person.page.on("request", lambda request: refreshed.append(request.url) if request.url.endswith("/auth/refresh") else None)
@@ -79,7 +81,7 @@ def test_many_requests_share_one_refresh_when_the_token_is_over(person: Person) 
     assert "Added" in person.reply(0)
     expect(person.task("From the list")).to_be_visible()
     assert len(refused) == 2
-    assert len(refreshed) == 1
+    assert len(refreshed) == len(stale), "one for each token that was refused, which is one unless the second request was late"
 
 
 def test_of_two_conversations_that_are_opened_at_once_the_last_stays(person: Person) -> None:
