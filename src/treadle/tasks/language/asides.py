@@ -61,7 +61,7 @@ _LOOSE = Phrases(
         "asap|urgently|urgent|a.s.a.p": "High",
         "as soon as possible": "High",
         "very|really|super urgent|important": "High",
-        "not|isnt|arent so|that|very|too|really|all|super? urgent|important": "Low",
+        "not|isnt|arent so|that|very|too|really|all|super? urgent|important anymore?": "Low",
     }
 )
 """Count at the ends only."""
@@ -96,6 +96,8 @@ _GOES_ON = known(
     its if"""
 )
 DASHES = known("- \u2013 — --")
+_REPEATS = known("every each")
+"""Nothing comes back by itself: such a day is a word of the title."""
 _REASONS = known("because cuz coz bc")
 """What follows is the description."""
 
@@ -237,6 +239,8 @@ def _said_day(keys: Sequence[str], place: int, today: date) -> tuple[int, date] 
         after = place + 1
         day = day_at(keys, after, today) or holiday_at(keys, after, today)
         return None if day is None else (after + day[0], day[1])
+    if place > 0 and keys[place - 1] in _REPEATS:
+        return None
     day = day_at(keys, place, today)
     if day is None or (keys[place : place + day[0]] == [keys[place]] and corrected(keys[place]) in _WEAK_DAYS):
         return None

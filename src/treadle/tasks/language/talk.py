@@ -22,6 +22,7 @@ _BYE = Say("talk", "Goodbye! Your tasks will be here.")
 _FINE = Say("talk", "All right. Tell me when there's something for your list.")
 NOTHING_CHANGED = Say("talk", "All right, I haven't changed anything.")
 NOTHING_TO_CONFIRM = Say("talk", "There's nothing to confirm right now.")
+_NO_SORTING = Say("talk", 'I show tasks in the order in which you added them. You can narrow it: "what\'s due this week", "show high priority tasks".')
 NO_REOPENING = Say("talk", 'I can\'t reopen a task by its name. If you have just completed it, say "undo".')
 _OFF_TOPIC = Say("talk", 'I can only help with your task list. Say "help" to see what I understand.')
 
@@ -92,6 +93,8 @@ _ALONE = Phrases(
         "keep it|them|that|all|everything": NOTHING_CHANGED,
         "yes|confirm|confirmed|y|ok|sure please|do|it|delete|sure|that?": NOTHING_TO_CONFIRM,
         "yes delete|complete|update it|that|them|all|please|everything?": NOTHING_TO_CONFIRM,
+        "sort|order|arrange|rank|group my|the|all? tasks|list|todos|it|them? by due|creation? date|priority|name|title|deadline|importance": _NO_SORTING,
+        "sort|rearrange my|the|all? tasks|list|todos|it|them?": _NO_SORTING,
         "go ahead": NOTHING_TO_CONFIRM,
         "do it|that": NOTHING_TO_CONFIRM,
         "i am|im sure": NOTHING_TO_CONFIRM,
@@ -121,6 +124,7 @@ _ALONE = Phrases(
         "?|??": HELP,
     }
 )
+_CONFIRMED = known("delete complete update")
 _OPENERS = known("""ok okay hey hi hello please so well oh um no yes and thanks""")
 _SMALL = (GREETING, _WELL, _WELCOME, _NAME, _BYE, _FINE)
 _WORDS = 16
@@ -132,6 +136,8 @@ def said_alone(keys: list[str]) -> Say | None:
     keys = [key for key in keys if any(c.isalnum() or c in "?/" for c in key)] or keys[:1]
     if not keys or len(keys) > _WORDS:
         return None
+    if len(keys) == 4 and keys[0] == "yes" and keys[1] in _CONFIRMED and keys[2] == "all" and keys[3].isdigit():
+        return NOTHING_TO_CONFIRM
     return _whole(keys) or _tiled(keys)
 
 
