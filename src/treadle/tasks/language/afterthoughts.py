@@ -25,7 +25,8 @@ _OF_IT = Phrases.plain(
 )
 _ADD_LABELS = known(
     """another one more thing things task tasks todo todos to-do new next reminder reminders also item items memo note self idea my quick add plus please to
-    first second third finally lastly and do the a shopping errand errands chore chores homework work urgent"""
+    first second third finally lastly and do the a shopping errand errands chore chores homework work list
+    groceries grocery"""
 )
 _REGRETS = Phrases.plain(
     [
@@ -105,8 +106,11 @@ _WANTED = Phrases.plain(
 )
 
 
-def labelled(text: str, words: Words, today: date, talk: Conversation) -> list[Wish | Missing] | None:
-    """Words before a colon, and what they label: a new task ("urgent: call Bob", "in two weeks: dentist"), or a task's new values ("milk: low priority")."""
+def labelled(text: str, words: Words, today: date, talk: Conversation, *, adding: bool) -> list[Wish | Missing] | None:
+    """Words before a colon, and what they label.
+
+    That is a new task where `adding` ("urgent: call Bob", "in two weeks: dentist"), or a task's new values ("milk: low priority").
+    """
     end = next((i for i, word in enumerate(words[:_TITLE_WORDS]) if word.stop == ":" or (words[i + 1 : i + 2] and words[i + 1].key in DASHES)), None)
     if end is None or end + 2 >= len(words) + (words[end].stop == ":"):
         return None
@@ -115,14 +119,18 @@ def labelled(text: str, words: Words, today: date, talk: Conversation) -> list[W
     fields = fields_alone(text, label, today)
     if dashed and not fields:
         return None
+    if adding and talk.fresh == "task" and talk.last and label[-1].key in ("note", "notes", "description", "comment") and "self" not in keys_of(label):
+        return [Change("update", Named(talk.last), (("description", phrase(text, rest)),))]
+    if not adding:
+        values = fields_alone(text, rest, today)
+        return [Change("update", Named(phrase(text, label)), values, unsure=True)] if values and not dashed else None
     if fields or all(not word.quoted and word.key in _ADD_LABELS for word in label):
         found = added(text, rest, today, talk)
         if isinstance(found, Missing):
             return [found]
         given = {name: value for name, value in fields if value is not None}
         return [msgspec.structs.replace(wish, **{k: v for k, v in given.items() if getattr(wish, k) is None}) for wish in found]
-    values = fields_alone(text, rest, today)
-    return [Change("update", Named(phrase(text, label)), values, unsure=True)] if values else None
+    return None
 
 
 def needed(text: str, words: Words, today: date) -> list[Wish | Missing] | None:

@@ -58,6 +58,7 @@ _UNDONE = Phrases.plain(
 _TO = ("to", "as", "into", "=", "->", "→", "be", "become", "reads", "read", "say", "with")
 _DAY_WORDS = known("to until till by on for is due")
 VALUE = {"due": "the new due date", "priority": "the new priority", "title": "the new title", "description": "the new description"}
+_WITH = ("rename", "retitle", "replace", "reword")
 _SEVERAL = known("all every everything my tasks todos items ones the list whatever anything what whats thats things stuff")
 _CLEARING = ("clear", "remove", "delete", "drop", "cancel", "erase", "unset", "reset", "take", "get")
 _DEFAULT_LEVEL = {
@@ -65,7 +66,7 @@ _DEFAULT_LEVEL = {
     "increase": "High", "bump": "High", "lower": "Low", "decrease": "Low", "reduce": "Low",
 }  # fmt: skip
 POSTPONING = known("postpone reschedule delay defer push move bump extend shift pull")
-_RETITLING = known("rename retitle reword change edit update call modify replace swap")
+_RETITLING = known("correct rename retitle reword change edit update call modify replace swap")
 
 
 def completed(text: str, words: Words, today: date, talk: Conversation) -> list[Wish | Missing]:
@@ -213,6 +214,8 @@ def of_field(text: str, words: Words, field: str, verb: str, today: date, talk: 
                 value = value_of(text, words[start:place], field, today)
                 if value is not None:
                     return changing("update", text, words[place + 1 :], today, talk, ((field, value),))
+    if verb in ("add", "give", "put") and field == "description" and words[0].quoted and keys[1:2] in (["to"], ["for"], ["on"]) and len(words) > 2:
+        return changing("update", text, words[2:], today, talk, (("description", words[0].text),))
     for place in range(len(keys) - 1, start, -1):
         here = keys[place] in _TO or keys[place] in ("for", "on", "by", "is") or words[place - 1].stop == ":"
         if not here:
@@ -305,7 +308,7 @@ def _renamed(words: Words, verb: str) -> tuple[int, int] | None:
     if verb not in _RETITLING and verb not in POSTPONING:
         return None
     joins = [i for i, key in enumerate(keys) if 0 < i < len(keys) - 1 and key in ("to", "into", "->", "→", "=>")]
-    joins = joins or [i for i, key in enumerate(keys) if 0 < i < len(keys) - 1 and key in (("as", "with") if verb in ("rename", "retitle", "replace") else ())]
+    joins = joins or [i for i, key in enumerate(keys) if 0 < i < len(keys) - 1 and key in (("as", "with") if verb in _WITH else ())]
     colon = next((i for i in range(1, len(words)) if words[i - 1].stop == ":"), None)
     if colon is not None and (not joins or joins[0] > colon):
         return colon, colon

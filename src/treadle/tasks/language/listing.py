@@ -123,9 +123,10 @@ def _read(keys: Sequence[str], place: int, today: date) -> tuple[int, str, str]:
         return status[0], "status", status[1]
     if (priority := _PRIORITY.at(keys, place)) is not None:
         return priority[0], "priority", priority[1]
-    if (about := _ABOUT.at(keys, place)) is not None and not (
-        keys[place] in ("for", "with", "on") and (_only_filling(keys, place + 1) or keys[place + 1] in _NOUN_WORDS)
-    ):
+    about = _ABOUT.at(keys, place)
+    if about is not None and (STATUS.at(keys, place + about[0]) or _PRIORITY.at(keys, place + about[0])):
+        return about[0], "nothing", ""
+    if about is not None and not (keys[place] in ("for", "with", "on") and (_only_filling(keys, place + 1) or keys[place + 1] in _NOUN_WORDS)):
         return about[0], "about", ""
     return 1, "nothing" if keys[place] in _NOTHING else "rest", ""
 

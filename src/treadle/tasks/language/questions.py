@@ -51,8 +51,9 @@ def asked_for(text: str, words: Words, head: Head | None, today: date, *, questi
     if (own := _OWN.at(keys)) is not None and own[0] < len(words):
         wanted = filter_of(text, words[own[0] :], today, search=True).filter
         return [Show(_told(wanted))] if wanted.search is not None else None
-    if _THING.at(keys) is not None and len(keys) < 12:
-        return [Show(_told(filter_of(text, words, today, search=True).filter))]
+    thing = next((place for place in range(min(len(keys), 4)) if _THING.at(keys, place) is not None), None)
+    if thing is not None and len(keys) < 12 and (thing == 0 or verb in ("what", "whats", "where", "wheres", "which")):
+        return [Show(_told(filter_of(text, [word for word in words[thing:] if word.key != "again"], today, search=True).filter))]
     filtered = filter_of(text, rest, today)
     wanted = filtered.filter
     about_tasks = any(key in _NOUNS or is_noun(key) for key in keys)

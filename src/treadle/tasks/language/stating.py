@@ -12,7 +12,7 @@ import msgspec
 from treadle.tasks.language.asides import LEVELS
 from treadle.tasks.language.changing import FIELD, POSTPONING, REOPEN, changing, done_at, gap_of, of_field
 from treadle.tasks.language.conversation import Conversation
-from treadle.tasks.language.dates import days_at
+from treadle.tasks.language.dates import day_at, days_at
 from treadle.tasks.language.phrases import Phrases, known
 from treadle.tasks.language.values import fields_alone, stem_of, values_of
 from treadle.tasks.language.wishes import Change, Every, Missing, Wish
@@ -31,6 +31,8 @@ _GONE = Phrases.plain(
         "can be deleted|removed|dropped|scrapped|binned|trashed",
     ]
 )
+_NO_NEED = Phrases.plain(["theres|there is? no need|reason to|for", "i|we dont|do not? have|need to", "i|we dont|do not? need"])
+_ARROWS = known("-> => → ➜ >")
 _READS = Phrases.plain(["should|must|needs|has to? say|read|be called|named|titled?", "should|must say|read|be", "should have been"])
 _FIELD_OF = Phrases(
     {
@@ -47,6 +49,10 @@ def fielded(text: str, words: Words, today: date, talk: Conversation) -> list[Wi
     keys = keys_of(words)
     if (found := _FIELD_OF.at(keys)) is not None and found[0] < len(keys):
         return changing("update", text, words[found[0] :], today, talk, (found[1],))
+    if keys[1:3] in (["have", "until"], ["have", "till"]) and (day := day_at(keys, 3, today)) is not None and 4 + day[0] < len(keys):
+        return changing("update", text, words[4 + day[0] :], today, talk, (("due", day[1].isoformat()),)) if keys[3 + day[0]] in ("for", "to") else None
+    if (needless := _NO_NEED.at(keys) or ((3, "") if keys[:3] == ["no", "need", "to"] else None)) and "anymore" in keys[needless[0] :]:
+        return changing("delete", text, words[needless[0] :], today, talk)
     field = FIELD.at(keys) or ((1, "description") if keys[0] in ("note", "comment", "info") else (1, "due") if keys[0] in ("deadline", "due") else None)
     if field is None or field[1] == "title" or len(keys) < field[0] + 3 or keys[field[0] - (keys[field[0] - 1] == "for")] not in ("of", "for", "on", "to"):
         return None
@@ -59,6 +65,9 @@ def _predicated(text: str, words: Words, today: date, talk: Conversation) -> lis
     keys = keys_of(words)
     if keys[0] in _ASKERS:
         return None
+    if (arrow := next((i for i in range(1, len(keys) - 1) if keys[i] in _ARROWS), None)) is not None and not fields_alone(text, words[arrow + 1 :], today):
+        named = (("title", phrase(text, words[arrow + 1 :])),)
+        return [msgspec.structs.replace(one, unsure=True) for one in changing("update", text, words[:arrow], today, talk, named) if isinstance(one, Change)]
     for place in range(1, len(keys)):
         if words[place].quoted:
             continue
@@ -80,6 +89,8 @@ _ASKERS = known("what which how who there i my you why we when where if everythi
 def stated(text: str, words: Words, today: date, talk: Conversation) -> list[Wish | Missing] | None:
     """What a sentence says of a task: "the report is done", "milk should be high priority", "the essay is due friday"."""
     keys = keys_of(words)
+    if keys[0] in ("thats", "so") and len(keys) > 2:
+        words, keys = words[1:], keys[1:]
     done = done_at(keys)
     if done is not None and done[0] > 0 and done[1] < len(keys) and keys[done[0]] not in ("out", "off"):
         if done[2]:

@@ -102,6 +102,8 @@ def target_of(text: str, words: Words, today: date, talk: Conversation) -> Targe
 
 def parts_of(text: str, words: Words) -> tuple[str, ...]:
     """The several tasks that "milk, bread and the report" may be; empty where it can only be one."""
+    if words[0].key == "both":
+        words = words[1:]
     pieces: list[list[Word]] = [[]]
     for word in words:
         if word.key in ("and", "&", "plus", "also", "or") and not word.quoted:

@@ -14,7 +14,7 @@ from treadle.tasks.language.changing import changing
 from treadle.tasks.language.conversation import Conversation
 from treadle.tasks.language.dates import day_at
 from treadle.tasks.language.phrases import Phrases, known
-from treadle.tasks.language.verbs import base_of
+from treadle.tasks.language.verbs import ACTIONS, base_of
 from treadle.tasks.language.wishes import Change, Every, Missing, Named, Wish
 from treadle.tasks.language.wording import Word, Words, keys_of, phrase
 from treadle.tasks.stems import is_past
@@ -81,6 +81,10 @@ _NOT_DONE = known(
 _MADE = known("made gave told kept seen saw")
 """Tell of something done where somebody did it, but not of a state."""
 _SAME_IN_BOTH = known("put cut set read quit")
+_NOT_PASSIVE = (_NOT_DONE | _SAME_IN_BOTH | known("done finished completed")) | known(
+    "called phoned rang emailed texted wrote visited met came asked told helped replied answered messaged contacted went ate drank slept ran spoke did took got"
+)
+"""Of these, what stands before them without an "is" may be who did it: "mum called"."""
 _WORDS = 40
 
 
@@ -150,6 +154,8 @@ def _passive(text: str, words: Words, today: date, talk: Conversation) -> list[W
             return _completed(text, words[:place], "do", today, talk, unsure=True)
         if after + 1 == len(keys) and is_past(keys[after]) and keys[after] not in _NOT_DONE and keys[place] not in ("already", "finally"):
             return _completed(text, words[:place], base_of(keys[after]), today, talk, unsure=True)
+    if 1 < len(keys) < 6 and (len(keys) == 2 or keys[0] not in ACTIONS) and is_past(keys[-1]) and keys[-1] not in _NOT_PASSIVE:  # "rent paid"
+        return _completed(text, words[:-1], base_of(keys[-1]), today, talk, unsure=True)
     return None
 
 

@@ -13,18 +13,17 @@ import msgspec
 from treadle.tasks.language.adding import acts_at_once, added
 from treadle.tasks.language.afterthoughts import afterthought, labelled, needed, regretted, replaced, retitled
 from treadle.tasks.language.answers import answered
-from treadle.tasks.language.asides import PRIORITY
 from treadle.tasks.language.changing import REOPEN, changed, changing, completed, deleted, done_at
 from treadle.tasks.language.clauses import Clause, clauses_of
 from treadle.tasks.language.conversation import Conversation, Speech
-from treadle.tasks.language.dates import day_at
+from treadle.tasks.language.ordering import day_last, job_last, without_bullet, without_symbols
 from treadle.tasks.language.phrases import Phrases, known
 from treadle.tasks.language.questions import asked_for, looked_for
 from treadle.tasks.language.stating import described, fielded, put_off, stated
 from treadle.tasks.language.talk import HELP, NO_REOPENING, NOTHING_CHANGED, said_alone
-from treadle.tasks.language.telling import MARKS, told
+from treadle.tasks.language.telling import told
 from treadle.tasks.language.values import fields_alone
-from treadle.tasks.language.verbs import ACTIONS, Head, closed, head_at, opened
+from treadle.tasks.language.verbs import Head, closed, head_at, opened
 from treadle.tasks.language.wishes import Add, Change, Missing, Named, Say, Show, Simple, Understood, Wish, unclear
 from treadle.tasks.language.wording import Word, Words, keys_of, phrase, words_of
 
@@ -96,7 +95,7 @@ def _wishes(text: str, words: Words, today: date, talk: Conversation) -> list[Wi
             if isinstance(wish, Add):
                 talk.last, talk.fresh = wish.title, "task"
             elif isinstance(wish, Change) and isinstance(wish.target, Named):
-                talk.last, talk.fresh = wish.target.words, "task"
+                talk.last, talk.fresh = dict(wish.fields).get("title") or wish.target.words, "task"
         if len(found) > CALLS_MOST:
             break
     if any(not isinstance(wish, Say) for wish in found) or (found and not unread):
@@ -123,14 +122,17 @@ def _same(one: Change, other: Change) -> bool:
 
 
 def _read(text: str, clause: Clause, today: date, talk: Conversation) -> list[Wish | Missing] | None:
+    clause = without_bullet(clause)
     keys = keys_of(clause.words)
     if (small := said_alone(keys)) is not None:
         return [small]
     start = opened(keys)
-    words = _job_last(clause.words[start : max(closed(keys), start)])
+    words = job_last(clause.words[start : max(closed(keys), start)])
     if not words:
         return []
-    words = _day_last(_without_symbols(words), today)
+    if not clause.question and (new := labelled(text, words, today, talk, adding=True)) is not None:
+        return new
+    words = day_last(without_symbols(words), today)
     keys = keys_of(words)
     head = head_at(keys, 0)
     if (small := said_alone(keys)) is not None:
@@ -145,47 +147,6 @@ def _read(text: str, clause: Clause, today: date, talk: Conversation) -> list[Wi
     if head is not None and (read := _commanded(text, clause, words, head, today, talk)) is not None:
         return read
     return _uncommanded(text, clause, words, today, talk)
-
-
-def _job_last(words: Words) -> list[Word]:
-    """Of "my task for tonight is to pack", "remind me to pack for tonight"."""
-    keys = keys_of(words[:10])
-    job = len(keys) > 4 and keys[0] in ("my", "our", "the") and any(key in ("task", "job", "plan", "goal", "todo", "mission") for key in keys[1:3])
-    to = next((i for i in range(2, len(keys) - 1) if keys[i : i + 2] == ["is", "to"]), None) if job else None
-    if to is None:
-        return list(words)
-    when = next((i for i in range(1, to) if keys[i] in ("for", "on", "today", "tonight", "tomorrow")), to)
-    return [words[0]._replace(text="add", key="add"), *words[to + 2 :], *words[when:to]]
-
-
-def _without_symbols(words: Words) -> list[Word]:
-    """Without the pictures behind a command; those of a title stay, and so do those that say "done"."""
-    kept, head = list(words), head_at(keys_of(words), 0)
-    if head is None or head.kind in ("add", "remind", "update"):
-        return kept
-    while len(kept) > 1 and not kept[-1].quoted and kept[-1].key not in MARKS and not any(c.isalnum() or c in "#/" for c in kept[-1].key):
-        kept.pop()
-    end = max(closed(keys_of(kept)), 1)
-    return kept[:end]
-
-
-def _day_last(words: Words, today: date) -> list[Word]:
-    """Such as "Tomorrow I need to call mum", "high priority: call mum": what is said ahead of the command is put behind it."""
-    keys = keys_of(words[:16])
-    skipped = 1 if keys[0] in ("on", "by", "for", "before", "due") else 0
-    day = day_at(keys, skipped, today) if head_at(keys, 0) is None else None
-    ahead = skipped + day[0] if day is not None else 0
-    if ahead == 0 and (level := PRIORITY.at(keys)) is not None and words[level[0] - 1].stop == ":":
-        ahead = level[0]
-    if ahead == 0 or ahead >= len(words):
-        return list(words)
-    start = ahead + opened(keys[ahead:])
-    head = head_at(keys, start)
-    if (head is None or head.kind not in ("add", "remind")) and keys[start : start + 1] != [] and keys[start] not in ACTIONS:
-        return list(words)
-    moved = [*words[start:], *words[:ahead]]
-    moved[-1] = moved[-1]._replace(stop="")
-    return moved
 
 
 def _negated(keys: Sequence[str], head: Head | None) -> bool:
@@ -219,7 +180,8 @@ def _commanded(text: str, clause: Clause, words: Words, head: Head, today: date,
         case "search":
             return looked_for(text, rest, head, today)
         case "undo":
-            return _undo(words, rest, head)
+            brought = head.first == "bring" and any(word.key in ("forward", "to") for word in rest)
+            return changed(text, rest, "move", today, talk) if brought else _undo(words, rest, head)
         case "complete":
             if not rest and head.words == len(words) and talk.fresh == "task" and talk.last:
                 return [Change("complete", Named(talk.last))]
@@ -234,12 +196,17 @@ def _commanded(text: str, clause: Clause, words: Words, head: Head, today: date,
 
 def _add(text: str, words: Words, rest: list[Word], head: Head, today: date, talk: Conversation) -> list[Wish | Missing] | None:
     keys = keys_of(rest)
+    if head.first in ("todo", "task", "to-do") and rest and all(key in ("list", "lists", "overview") for key in keys):
+        return asked_for(text, words, None, today, question=True)
     if head.first in ("put", "stick", "throw", "pop", "get", "chuck", "shove", "slap", "bung", "place", "include", "add") and head.words == 1:
         onto = any(k in ("list", "todo", "todos", "tasks", "lists") for k in keys[-3:])
         if head.first != "add" and not onto:
             return None if head.first == "get" and keys[:2] != ["rid", "of"] else changed(text, rest, head.first, today, talk)
         if head.first == "add" and talk.last and (noted := _NOTE.at(keys)) is not None and rest[noted[0] - 1].stop == ":" and noted[0] < len(rest):
             return [Change("update", Named(talk.last), (("description", phrase(text, rest[noted[0] :])),))]
+        colon = next((i for i, word in enumerate(rest) if word.stop == ":"), len(rest))
+        if head.first == "add" and keys[:1] == ["to"] and 0 < colon < len(rest) - 1:
+            return changing("update", text, rest[1 : colon + 1], today, talk, (("description", phrase(text, rest[colon + 1 :])),))
         if head.first == "add" and _is_field(keys):
             return changed(text, rest, "add", today, talk)
     if head.kind == "remind" and keys[:1] in (["to"], ["about"]):
@@ -302,6 +269,8 @@ def _delete(text: str, rest: list[Word], head: Head, today: date, talk: Conversa
         return [Simple("undo")]
     if head.first == "take" and "off" not in keys and "away" not in keys and "out" not in keys:
         return None
+    if head.first in _CLEANING and not _of_list(rest):
+        return None
     if head.first in ("toss", "clean") and not rest:
         return [Missing("what to delete", "task", doing="delete")]
     if keys[:1] == ["off"] or keys[-1:] == ["off"]:
@@ -309,9 +278,20 @@ def _delete(text: str, rest: list[Word], head: Head, today: date, talk: Conversa
     return deleted(text, [word for i, word in enumerate(rest) if i or word.key not in ("out", "up", "away")], today, talk)
 
 
+_CLEANING = known("tidy clean wipe empty sweep")
+"""What is done with lists as with kitchens."""
+_LIST_WORDS = known("list lists task tasks todo todos done completed finished complete everything all ones items checked closed it them that this stuff")
+
+
+def _of_list(rest: Sequence[Word]) -> bool:
+    return not rest or any(word.key in _LIST_WORDS for word in rest)
+
+
 def _update(text: str, words: Words, rest: list[Word], head: Head, today: date, talk: Conversation) -> list[Wish | Missing] | None:
     if head.first == "tick" and done_at(keys_of(rest)) is None:
         return completed(text, rest, today, talk)
+    if head.first == "correct" and not any(word.key in ("to", "into") for word in rest):
+        return None
     if head.first == "call" and (not any(w.key in ("it", "that", "the") for w in rest[:1]) or not any(word.quoted for word in rest)):
         return None
     if head.first in ("make", "give") and not rest:
@@ -327,7 +307,7 @@ def _uncommanded(text: str, clause: Clause, words: Words, today: date, talk: Con
         return [REOPEN]
     if keys[0] in ("keep", "leave", "not") and not fields_alone(text, words, today):
         return [NOTHING_CHANGED]
-    if not clause.question and (short := afterthought(text, words, today, talk) or labelled(text, words, today, talk)) is not None:
+    if not clause.question and (short := afterthought(text, words, today, talk) or labelled(text, words, today, talk, adding=False)) is not None:
         return short
     if (done := told(text, words, today, talk)) is not None and not clause.question:
         return done

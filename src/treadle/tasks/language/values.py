@@ -26,7 +26,7 @@ NOT_DUE = Phrases.plain(
     ]
 )
 _VALUE_ENDS = known(
-    """to as be until till for by on is a an = -> → at with of from in should needs must has have the and it now set into back up out forward:
+    """to as be until till for by on is a an = -> → at with of from in should needs must has have the and it now set into back up out forward
     ahead moved pushed postponed rescheduled delayed shifted been was got are isnt arent now"""
 )
 
@@ -53,7 +53,9 @@ def value_of(text: str, words: Words, field: str, today: date) -> str | None:
 
 def level_of(keys: Sequence[str]) -> str | None:
     """The priority that the words say, where they say nothing else."""
-    kept = [key for key in keys if key not in ("priority", "prio", "very", "very", "really", "a", "as", "to", "level", "importance")]
+    kept = [key for key in keys if key not in ("priority", "prio", "very", "very", "really", "a", "as", "to", "level", "importance", "more", "most")]
+    if kept[:1] == ["less"] and kept[1:] in (["important"], ["urgent"]):
+        return "Low"
     kept = [near(key, ("high", "medium", "low", "urgent", "normal")) or key for key in kept]
     if kept == ["important"]:
         return "High"
@@ -122,4 +124,7 @@ def stem_of(words: Words) -> list[Word]:
         kept.pop()
     while len(kept) > 1 and not kept[0].quoted and kept[0].key in ("back", "up", "forward", "out", "to"):
         kept.pop(0)
+    start = next((i for i in range(len(kept) - 1, 0, -1) if kept[i].key == "from"), None)
+    if start is not None and (level_of(keys_of(kept[start + 1 :])) or day_at(keys_of(kept), start + 1, date.min.replace(year=2000))):
+        del kept[start:]
     return kept

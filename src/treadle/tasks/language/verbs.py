@@ -44,7 +44,7 @@ SURE: dict[str, Kind] = {
     "remember|remeber|rember|remmeber|rememebr to|that": "remind",
     "dont|not let me forget to|about?": "remind",
     "do not let me forget to|about?": "remind",
-    "dont|do not? forget to|about": "remind",
+    "dont|do not? forget to|about?": "remind",
     "i|we really|also|still|just|only? need|have|must|should|gotta|got to": "remind",
     "i|we must|should|gotta|better": "remind",
     "ive|weve got to": "remind",
@@ -73,6 +73,9 @@ SURE: dict[str, Kind] = {
 }
 UNSURE: dict[str, Kind] = {
     "finish|check|cross|close|resolve|did|done|completed|finished|tick|strike|accomplish": "complete",
+    "reminder to|about|for|that?": "remind",
+    "correct": "update",
+    "tidy up?": "delete",
     "done with|on": "complete",
     "i|ive|we|weve|im am? just|already|now|finally? have|am? just|already|now|finally? done|finished|completed|did|ticked|checked with|off?": "complete",
     "cancel|clear|drop|scrap|scratch|kill|bin|wipe|purge|empty|nix|dump|forget|take|clean|toss|eliminate|ditch": "delete",
@@ -92,7 +95,7 @@ _MENDED = (
     *("postpone", "reschedule", "prioritize", "cancel", "clear", "check", "undo", "revert", "discard", "schedule", "find", "what", "whats", "move"),
 )
 _TYPED = {
-    "ad": "add", "addd": "add", "adda": "add", "dad": "add", "aad": "add", "asd": "add", "dd": "add", "udno": "undo",
+    "ad": "add", "adde": "add", "addd": "add", "adda": "add", "dad": "add", "aad": "add", "asd": "add", "dd": "add", "udno": "undo",
     "lst": "list", "lis": "list", "shw": "show", "sho": "show", "hsow": "show", "rm": "remove", "del": "delete", "serach": "search",
     "udpate": "update", "mrak": "mark", "wat": "what", "wut": "what", "wot": "what", "waht": "what", "hwat": "what", "wats": "whats", "finsihed": "finished",
     "finised": "finished", "finnished": "finished", "finshed": "finished", "fnished": "finished", "complted": "completed", "compelted": "completed",
@@ -112,7 +115,13 @@ _POLITE = Phrases.plain(
         "i would|d like|love you? to",
         "id like|love you? to",
         "im trying to",
-        "i want|wanna|wish|like to?",
+        "i want|wanna|like to?",
+        "i wish to",
+        "i think|guess|believe|suppose|reckon",
+        "i forgot|forget|neglected to",
+        "cn|cud|wud|culd|coud you|u|ya please?",
+        "it would|d be great|nice|good|awesome|helpful|lovely|cool if you could|can|would?",
+        "itd be great|nice|good|awesome|helpful|lovely|cool if you could|can|would?",
         "lets",
         "let us|me",
         "please|pls|plz|kindly to",

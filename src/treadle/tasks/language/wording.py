@@ -21,6 +21,7 @@ _APOSTROPHES = str.maketrans("", "", "'\u2019\u2018`\u00b4\u02bc")
 _LEADING = "([{<*•·\u2013—→>~¿¡"
 _TRAILING = ",;.!?:)]}>…*~。,、"
 _STOPS = {",": ",", "、": ",", ":": ":", "?": "?", ";": "\n", ".": ".", "!": ".", "…": ".", "。": "."}
+_ARROWS = known("-> => --> → ⇒ ➜")
 _SHORT = known("""dr mr mrs ms st vs eg ie approx jan feb mar apr jun jul aug sep sept oct nov dec prof inc ltd no nr""")
 _RUN = re.compile(r"\S+")
 _JOINED = re.compile(r"[^,;]+[,;]?")
@@ -130,6 +131,9 @@ def _add_run(text: str, start: int, end: int, words: list[Word]) -> None:
 
 def _add_word(text: str, start: int, end: int, words: list[Word]) -> None:
     first, last = start, end
+    if text[start:end] in _ARROWS:
+        words.append(Word(text[start:end], text[start:end], start, end, len(words)))
+        return
     while first < last and text[first] in _LEADING:
         first += 1
     while last > first and text[last - 1] in _TRAILING:
