@@ -96,8 +96,8 @@ def _added(wish: Add, seen: Mapping[Filter, Sequence[Known]]) -> Call:
     given = {"description": wish.description, "priority": wish.priority, "due": wish.due}
     fields = {name: value for name, value in given.items() if value is not None}
     there = [task for task in seen.get(_EVERYTHING, ()) if wish.bare and not task.completed and folded(task.title) == folded(wish.title)]
-    if fields and len(there) == 1:
-        return Call("update_task", {"task": there[0].id, **fields})
+    if len(there) == 1:
+        return Call("update_task", {"task": there[0].id, **(fields or {"title": there[0].title})})
     return Call("add_task", {"title": wish.title, **fields})
 
 

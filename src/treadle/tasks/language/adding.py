@@ -219,4 +219,4 @@ def _untied(title: list[Word]) -> list[Word]:
 def acts_at_once(words: Words) -> bool:
     """Whether the words are something to do ("buy milk"), said without any "add"."""
     keys = keys_of(words)
-    return len(keys) > 1 and keys[0] in ACTIONS and not all(key in _EMPTY for key in keys[1:])
+    return len(keys) > 1 and keys[0] in ACTIONS and "should" not in keys and not all(key in _EMPTY for key in keys[1:])

@@ -51,7 +51,7 @@ _TITLE_WORDS = 8
 
 def afterthought(text: str, words: Words, today: date, talk: Conversation) -> list[Wish | Missing] | None:
     """A priority or a day of the task that was just spoken of, where the words say nothing else."""
-    if talk.fresh != "task" or not talk.last:
+    if talk.fresh != "task" or not talk.last or not talk.did:
         return None
     start = 0
     keys = keys_of(words)

@@ -75,7 +75,7 @@ _DUE = Phrases.plain(
         "and|with? a|the? due date|day of|on|is|to|for?",
         "and|with? a|the? deadline|due-date of|on|is|to|for?",
         "to be|get|have done|completed|finished by|on|before",
-        "needs|has|must to? be done|completed|finished by|on|before",
+        "needs|has|must to? be done|completed|finished by|on|before?",
         "needed|done|completed|finished by|before",
     ]
 )

@@ -5,6 +5,7 @@ And two commands that say their value in their own way: "describe X as Y", "push
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from datetime import date
 
 import msgspec
@@ -15,8 +16,10 @@ from treadle.tasks.language.conversation import Conversation
 from treadle.tasks.language.dates import day_at, days_at
 from treadle.tasks.language.phrases import Phrases, known
 from treadle.tasks.language.values import fields_alone, stem_of, values_of
+from treadle.tasks.language.verbs import ACTIONS
 from treadle.tasks.language.wishes import Change, Every, Missing, Wish
 from treadle.tasks.language.wording import Words, keys_of, phrase
+from treadle.tasks.stems import stem
 
 _MIDDLES = known("is are isnt arent should needs must has have due to -> be doesnt does moved pushed postponed rescheduled delayed shifted")
 _GONE = Phrases.plain(
@@ -77,10 +80,16 @@ def _predicated(text: str, words: Words, today: date, talk: Conversation) -> lis
         if reads is None or place + reads[0] >= len(keys) or keys[0] in ("it", "that", "this") or done_at(keys) is not None:
             continue
         fields, _ = values_of(text, words, today)
-        if not fields and not fields_alone(text, words[place + reads[0] :], today):
-            named = (("title", phrase(text, words[place + reads[0] :])),)
+        new = words[place + reads[0] :]
+        if not fields and not fields_alone(text, new, today) and (keys[place + reads[0] - 1] != "be" or _is_title(new, keys[:place])):
+            named = (("title", phrase(text, new)),)
             return [msgspec.structs.replace(one, unsure=True) for one in changing("update", text, words[:place], today, talk, named) if isinstance(one, Change)]
     return None
+
+
+def _is_title(new: Words, old: Sequence[str]) -> bool:
+    """Whether it reads like another name of the task, and not like what one thinks of it: "call mum should be fun"."""
+    return new[0].quoted or new[0].key in ACTIONS or not {stem(key) for key in old}.isdisjoint(stem(key) for key in keys_of(new))
 
 
 _ASKERS = known("what which how who there i my you why we when where if everything all nothing they he she")

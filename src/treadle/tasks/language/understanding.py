@@ -93,9 +93,9 @@ def _wishes(text: str, words: Words, today: date, talk: Conversation) -> list[Wi
         for wish in read:
             _join(found, wish)
             if isinstance(wish, Add):
-                talk.last, talk.fresh = wish.title, "task"
+                talk.last, talk.fresh, talk.did = wish.title, "task", True
             elif isinstance(wish, Change) and isinstance(wish.target, Named):
-                talk.last, talk.fresh = dict(wish.fields).get("title") or wish.target.words, "task"
+                talk.last, talk.fresh, talk.did = dict(wish.fields).get("title") or wish.target.words, "task", True
         if len(found) > CALLS_MOST:
             break
     if any(not isinstance(wish, Say) for wish in found) or (found and not unread):

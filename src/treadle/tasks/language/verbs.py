@@ -36,7 +36,7 @@ SURE: dict[str, Kind] = {
     "i|we really|definitely|probably|also|still|just|finally|seriously must|should|gotta|better|oughta": "remind",
     "i|we really|definitely|probably|also|still? ought|hafta|havta|hav|need to?": "remind",
     "i|we also|still|really? plan|intend|aim to": "remind",
-    "im|were|i|we am|are? planning|supposed|meant|gonna|going to?": "remind",
+    "im|were|i|we am|are? planning|supposed|meant to": "remind",
     "its time to": "remind",
     "note to self": "remind",
     "put|stick|throw|pop|get|chuck|shove|slap|bung|place|include": "add",
