@@ -6,8 +6,27 @@ from collections.abc import Callable
 from typing import Any
 
 import pytest
-from sqlalchemy import Column, Integer, create_engine, delete, exists, func, insert, literal_column, select, text, union_all, update
-from sqlalchemy.orm import DeclarativeBase, aliased
+from sqlalchemy import (
+    Column,
+    Integer,
+    MetaData,
+    Table,
+    Text,
+    create_engine,
+    delete,
+    exists,
+    func,
+    insert,
+    literal_column,
+    select,
+    text,
+    true,
+    union_all,
+    update,
+)
+from sqlalchemy import column as named_column
+from sqlalchemy import table as named_table
+from sqlalchemy.orm import DeclarativeBase, aliased, make_transient_to_detached
 from sqlalchemy.orm import Session as PlainSession
 from sqlmodel import Session
 
@@ -30,6 +49,9 @@ NARROWED: dict[str, Any] = {
     "cte": select(select(Task.user_id).cte().c.user_id),
     "union": union_all(select(Task.user_id), select(Conversation.user_id)),
     "join": select(Conversation.user_id, Task.user_id).join(Task, Task.id != Conversation.id),
+    "joined to itself": select(Task.user_id, OTHER.user_id).join(OTHER, OTHER.title != ""),
+    "joined to itself outside": select(Task.user_id, OTHER.user_id).outerjoin(OTHER, true()),
+    "alias joined": select(Conversation.user_id, OTHER.user_id).select_from(Conversation).join(OTHER, true()),
     "join on": select(ChatMessage.user_id).join(Conversation, Conversation.id != ChatMessage.id),
     "in": select(Conversation.user_id).where(Conversation.user_id.in_(select(Task.user_id))),
     "exists": select(Conversation.user_id).where(exists().where(Task.user_id == "bob")),
@@ -53,6 +75,9 @@ REFUSED: dict[str, Any] = {
     "text beside accounts": select(Account).where(text("1=1")),
     "literal": select(literal_column("(select max(title) from task)")),
     "table": select(T.c.title),
+    "table by its name": select(named_table("task", named_column("user_id")).c.user_id),
+    "table by its name in another case": select(named_column("user_id")).select_from(named_table("TASK")),
+    "table of another's metadata": select(Table("task", MetaData(), Column("user_id", Text)).c.user_id),
     "table's alias": select(T.alias().c.title),
     "table in a subquery": select(select(T.c.title).subquery().c.title),
     "table's subquery beside an entity": select(Conversation.id, select(T.c.title).subquery().c.title),
@@ -190,3 +215,20 @@ def test_a_session_of_an_applications_factory_is_guarded_once_it_is_bound() -> N
         assert session.execute(select(Task)).all() == []
         with pytest.raises(OutOfScope):
             session.execute(text("SELECT 1"))
+
+
+@pytest.mark.parametrize("act", ["refresh", "flush", "delete"])
+async def test_a_row_that_was_not_read_here_is_taken_from_nobody(database: Database, act: str) -> None:
+    """It would be changed by its key alone."""
+    await furnished(database)
+
+    def forge(session: Session) -> None:
+        forged = row_of(Task, "ada")
+        forged.id = "Task-bob"
+        make_transient_to_detached(forged)
+        session.add(forged)
+        forged.title = "stolen"
+        getattr(session, act)(*([] if act == "flush" else [forged]))
+
+    with pytest.raises(OutOfScope):
+        await database.run(ADA, forge)

@@ -49,8 +49,8 @@ class _Narrowed:
 def scoped(session: OrmSession, scope: Scope | None, *, reads: bool = False) -> None:
     """Binds the session's transaction to a scope; None: it may touch no owned row. `reads`: it may change nothing at all."""
     if _BOUND not in session.info and not isinstance(session, GuardedSession):
-        event.listen(session, "do_orm_execute", _before_statement)
-        event.listen(session, "before_flush", _before_flush)
+        for name, listener in _LISTENERS.items():
+            event.listen(session, name, listener)
     session.info[_BOUND] = _Bound(scope, reads)
 
 
@@ -127,8 +127,11 @@ def _narrowed(statement: Executable) -> _Narrowed:
 @cache
 def _condition(table: Any) -> ExecutableOption:
     """Keeps a statement to the scope's rows of that table."""
-    criterion: Any = table.user_id == bindparam(_WHOSE)
-    return cast("ExecutableOption", with_loader_criteria(table, criterion, include_aliases=True))
+
+    def own(named: Any) -> Any:  # asked of each alias by itself: an expression would name the table itself where an alias is joined (sqlalchemy 2.1)
+        return named.user_id == bindparam("treadle_scope")
+
+    return cast("ExecutableOption", with_loader_criteria(table, own, include_aliases=True, track_closure_variables=False))
 
 
 def _names(narrowed: _Narrowed) -> str:
@@ -166,5 +169,12 @@ def _own(row: Owned, scope: Scope | None) -> None:
         refuse("whose a row is never changes")
 
 
-event.listen(GuardedSession, "do_orm_execute", _before_statement)
-event.listen(GuardedSession, "before_flush", _before_flush)
+def _before_attach(session: OrmSession, row: object) -> None:
+    """A row that says it is there already would be changed by its key alone, whatever user it names."""
+    if _BOUND in session.info and isinstance(row, Owned) and inspect(row).key is not None and inspect(row).session is None:
+        refuse(f"a {type(row).__name__} is read in the transaction that changes it")
+
+
+_LISTENERS: Final = {"do_orm_execute": _before_statement, "before_flush": _before_flush, "before_attach": _before_attach}
+for _name, _listener in _LISTENERS.items():
+    event.listen(GuardedSession, _name, _listener)

@@ -8,14 +8,14 @@ from __future__ import annotations
 from collections.abc import Iterable
 from typing import Any, Final, NoReturn, cast
 
-from sqlalchemy import Delete, Table, Update
+from sqlalchemy import Delete, Table, TableClause, Update
 from sqlalchemy.orm import Mapper
 from sqlalchemy.sql import ClauseElement
 from sqlalchemy.sql.elements import BindParameter, ColumnClause, Null, TextClause
 from sqlalchemy.sql.selectable import AliasedReturnsRows, Select
 from sqlalchemy.sql.visitors import HasTraverseInternals
 
-from treadle.database.tables import METADATA, Owned
+from treadle.database.tables import Owned
 
 HARMLESS: Final = frozenset({"*", "1"})
 """Text that sqlalchemy itself writes, for count() and exists()."""
@@ -89,7 +89,7 @@ def _owned(element: Any, within: set[Any] | None) -> type[Owned] | None:
         table = cast("Any", element).table
         if within is not None and table in within:
             return None
-    if isinstance(table, Table) and table.metadata is METADATA and table.name in _names():
+    if isinstance(table, TableClause) and table.name.lower() in _names():  # whoever made it: it is named alike, and so the same
         refuse("rows of users are named by their class, not by its __table__")
     return None
 
