@@ -188,7 +188,7 @@ def service_in(folder: Path, model: Any, agents: Sequence[Agent[Any, Any]] = (),
     for agent in agents:
         runtime.agents.register(agent)
     database = Database.open(f"sqlite:///{folder}/service.db")
-    return Service(config, database, runtime, key=KEY, model=model, agents=[agent.name for agent in agents])
+    return Service(config, database, runtime, key=KEY, model=model, agents=[agent.name for agent in agents], journal=str(folder)[-64:])
 
 
 @asynccontextmanager

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import hashlib
 import logging
 import os
+import platform
 import sys
 from collections.abc import Sequence
 from dataclasses import replace
@@ -89,7 +91,7 @@ def _serve(config: Config, host: str, port: int, places: tuple[str | None, str |
         _register(config, runtime, agents)
         if model is not None:
             runtime.models.get(model, scope="serve")
-        service = Service(config, Database.open(database), runtime, key=key, model=model, agents=agents, on_loopback=own)
+        service = Service(config, Database.open(database), runtime, key=key, model=model, agents=agents, on_loopback=own, journal=_name_of(key, journal))
         listening = bound(host, port)
         told = [("database", _without_password(database)), ("journal", journal), ("model", model or "embedded, which needs no key")]
         try:
@@ -98,6 +100,11 @@ def _serve(config: Config, host: str, port: int, places: tuple[str | None, str |
             listening.close()
 
     anyio.run(main)
+
+
+def _name_of(key: bytes, journal: str) -> str:
+    """Of a journal, that no other machine or folder gives to its own."""
+    return hashlib.sha256(b"\0".join((key, journal.encode(), platform.node().encode()))).hexdigest()
 
 
 def _register(config: Config, runtime: Runtime, names: Sequence[str]) -> None:

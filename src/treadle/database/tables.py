@@ -166,6 +166,8 @@ class ServedRun(Owned, table=True):
     run_id: str = Field(primary_key=True, max_length=64)
     agent: str = Field(max_length=64)
     conversation_id: str | None = Field(default=None, max_length=36)
+    journal: str = Field(default="", max_length=64)
+    """Which one has it, by the name that its service gives it; empty: nobody knows."""
     created_at: datetime = Field(default_factory=now, sa_type=UtcTime)
     finished_at: datetime | None = Field(default=None, sa_type=UtcTime)
 

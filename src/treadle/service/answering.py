@@ -47,7 +47,7 @@ def ask(service: Service, conversation_id: str | None, message: str, scope: Scop
 
     def work(session: Session) -> Asked:
         service.limits.afford(session, scope)
-        asked = ConversationStore(session, scope).ask(conversation_id, message, run_id, NAME)
+        asked = ConversationStore(session, scope).ask(conversation_id, message, run_id, NAME, journal=service.journal)
         if asked is None:
             raise not_found()
         return asked

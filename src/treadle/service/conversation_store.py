@@ -110,8 +110,8 @@ class ConversationStore:
 
     # ------------------------------------------------------------ a message, and its answer
 
-    def ask(self, conversation_id: str | None, message: str, run_id: str, agent: str) -> Asked | None:
-        """Stores a person's message and the run that is to answer it; None begins a conversation.
+    def ask(self, conversation_id: str | None, message: str, run_id: str, agent: str, *, journal: str = "") -> Asked | None:
+        """Stores a person's message and the run that is to answer it, in that journal; None begins a conversation.
 
         None for a conversation that is not there. Raises Unsettled.
         """
@@ -130,7 +130,7 @@ class ConversationStore:
         insert_row(
             self._session,
             ServedRun,
-            {"run_id": run_id, "agent": agent, "conversation_id": conversation_id, "created_at": at, "finished_at": None},
+            {"run_id": run_id, "agent": agent, "conversation_id": conversation_id, "journal": journal, "created_at": at, "finished_at": None},
         )
         return asked
 
@@ -141,7 +141,8 @@ class ConversationStore:
         if said is None:
             return None
         before = self._last_said(said.conversation_id, before=said.number)
-        return Asked(said.conversation_id, said.content, said.number, run_id, _as_history(before), answer)
+        answered = None if answer is not None else confirmations.granted(self._session, self._scope, run_id)
+        return Asked(said.conversation_id, said.content, said.number, run_id, _as_history(before), answer, answered)
 
     def answer(self, asked: Asked, text: str, tool_calls: Sequence[dict[str, Any]]) -> None:
         """Stores the reply of a run, once, and that the run is over. Nothing happens where the conversation is gone."""

@@ -72,6 +72,8 @@ async def settle(service: Service, scope: Scope, run_id: str) -> LiveRun | None:
     if (live := service.live.get(run_id)) is not None or run is None or run.finished_at is not None:
         return live
     if info is None:
+        if asked is not None and service.journal and run.journal == service.journal and run.created_at < service.opened_at:
+            return start(service, scope, asked, AsyncExitStack(), Spending())  # its process died before it began: the journal begins no run twice
         if (now() - run.created_at).total_seconds() > BEGINS_S:
             await _never_began(service, scope, run_id, asked)
         return None

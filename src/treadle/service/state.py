@@ -18,6 +18,7 @@ from treadle.service.live import LiveRuns
 from treadle.service.metrics import Metrics
 from treadle.service.readiness import Readiness
 from treadle.service.tokens import Tokens
+from treadle.types import now
 
 if TYPE_CHECKING:
     from treadle.tasks.runner import AgentRunner
@@ -37,10 +38,12 @@ class Service:
         model: Model | str | None = None,
         agents: Sequence[str] = (),
         on_loopback: bool = True,
+        journal: str = "",
     ) -> None:
         """`database` and `runtime` are entered and closed here. `key`: signs tokens. `model`: of the task assistant; None: the embedded one.
 
         `agents`: names of the runtime's agents that are served beside `tasks`. `on_loopback`: only this machine reaches its address.
+        `journal`: a name of the runtime's journal that no other has: what was asked of it before and never began is begun when the service opens.
         """
         self.config = config
         self.settings = config.service
@@ -52,6 +55,8 @@ class Service:
         self.metrics = Metrics()
         self.limits = Limits(self.settings.limits, database, self.metrics)
         self.accounts = Accounts(database, self.tokens)
+        self.journal = journal
+        self.opened_at = now()
         self.readiness = Readiness(self)
         reached = not on_loopback or bool(self.settings.hosts or self.settings.public_url)
         self.is_open = self.settings.open_docs if self.settings.open_docs is not None else not reached

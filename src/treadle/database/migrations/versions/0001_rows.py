@@ -117,6 +117,7 @@ def _runs() -> None:
         _text("run_id", 64, primary_key=True),
         _text("agent", 64),
         _text("conversation_id", 36, nullable=True),
+        _text("journal", 64),
         _time("created_at"),
         _time("finished_at", nullable=True),
     )
