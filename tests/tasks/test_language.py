@@ -213,6 +213,36 @@ def test_several_names_are_one_title_or_several_as_the_list_says():
     assert calls_of(wishes, {look: two}) == [Call("complete_task", {"task": "milk"}), Call("complete_task", {"task": "eggs"})]
 
 
+@pytest.mark.parametrize(
+    ("text", "titles", "done"),
+    [
+        ("I bought the milk", ["Drink milk", "Get milk"], ["Get milk"]),
+        ("the dog has been walked", ["Feed the dog", "Walk the dog"], ["Walk the dog"]),
+        ("I paid the rent and called mum", ["Call mum", "Pay the rent"], ["Pay the rent", "Call mum"]),
+        ("the rent was increased", ["Pay the rent"], []),
+        ("I fed the dog", ["Walk the dog"], ["feed dog"]),  # which is not found
+        ("I wish I had paid the rent", ["Pay the rent"], []),
+    ],
+)
+def test_what_is_told_to_be_done_is_the_task_that_asks_for_just_that(text: str, titles: Sequence[str], done: Sequence[str]):
+    wishes, tasks = understood(text, TODAY), [Known(title, title) for title in titles]
+    calls = calls_of(wishes, {look: tasks for look in looks(wishes)})
+    assert [call.arguments["task"] for call in calls if call.tool == "complete_task"] == done
+
+
+def test_a_task_that_is_there_gets_the_day_instead_of_coming_twice():
+    wishes = understood("call mum tomorrow", TODAY)
+    (look,) = looks(wishes)
+    assert calls_of(wishes, {look: [Known("1", "Call mum")]}) == [Call("update_task", {"task": "1", "due": "2026-11-21"})]
+    assert calls_of(wishes, {look: [Known("1", "Call mum", True)]}) == [Call("add_task", {"title": "call mum", "due": "2026-11-21"})]
+
+
+def test_a_day_is_put_off_from_the_one_that_the_task_has():
+    wishes = understood("push the essay back a week", TODAY)
+    (look,) = looks(wishes)
+    assert calls_of(wishes, {look: [Known("1", "Write essay", due="2026-11-24")]})[0].arguments["due"] == "2026-12-01"
+
+
 def test_a_group_is_looked_up_and_never_done_by_half():
     wishes = understood("complete all tasks due today", TODAY)
     assert looks(wishes) == (Filter("open", None, "due:2026-11-20"),)

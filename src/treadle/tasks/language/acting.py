@@ -40,11 +40,15 @@ class TooMany(Exception):
 
 
 _EVERYTHING = Filter("all")
+_LOOKED_UP = 5
+"""New tasks up to which it is looked whether they are there already: a look is a call less for the rest."""
 
 
 def looks(understood: Understood) -> tuple[Filter, ...]:
     """What has to be listed before the wishes can be calls; each once."""
-    return tuple(dict.fromkeys(look for wish in understood.wishes if (look := _look(wish)) is not None))
+    several = len(understood.wishes) > _LOOKED_UP
+    wishes = [wish for wish in understood.wishes if not (several and isinstance(wish, Add))]
+    return tuple(dict.fromkeys(look for wish in wishes if (look := _look(wish)) is not None))
 
 
 def _look(wish: Wish) -> Filter | None:
