@@ -254,7 +254,8 @@ def test_a_group_is_looked_up_and_never_done_by_half():
 @given(st.lists(st.sampled_from(WORDS), max_size=60).map(" ".join), st.lists(st.sampled_from(WORDS), max_size=20).map(" ".join))
 def test_whatever_is_said_is_answered_within_ten_wishes(text: str, before: str):
     said: tuple[Speech, ...] = (("user", before), ("assistant", f"I found multiple tasks about 'x'. Which one: '{before}', 'b'?\n1. ☐ {before}"))
-    for history in ((), said, (*said, ("user", before), ("assistant", "Could you provide more details about it?"))):
+    longer: tuple[Speech, ...] = (*said, ("user", before), ("assistant", "Could you provide more details about it?"))
+    for history in ((), said, longer):
         assert 1 <= len(understood(text, TODAY, said=history).wishes) <= 10
 
 
