@@ -34,6 +34,7 @@ WIDE = {
     "tools/function/decorator.py:__init__": 10,  # what it hands on
     "assembly.py:_plan": 8,
     "toolboxes.py:__init__": 8,
+    "service/state.py:__init__": 8,  # what an application hands in
     "journals/sqlite/driving.py:__init__": 8,  # the columns of a row, by name
 }
 
