@@ -54,8 +54,9 @@ def test_there_are_no_other_names() -> None:
 
 def test_the_task_assistant_has_its_names_in_a_module_of_its_own() -> None:
     tasks = importlib.import_module("treadle.tasks")
-    assert set(dir(tasks)) == {"AgentContext", "AgentResult", "AgentRunner", "MCPToolServer", "MessageHistory", "ToolCallRecord"}
-    assert all(getattr(tasks, name).__name__ == name for name in dir(tasks))
+    names = ["AgentContext", "AgentResult", "AgentRunner", "MCPToolServer", "MessageHistory", "ToolCallRecord"]
+    assert dir(tasks) == names
+    assert [getattr(tasks, name).__name__ for name in names] == names
 
 
 def test_a_misspelt_name_is_an_import_error() -> None:
