@@ -116,6 +116,18 @@ async def test_a_plain_json_body_gives_the_same_response(wire: Wire, said: tuple
     assert (whole.id, whole.model, whole.provider_data) == (streamed.id, streamed.model, streamed.provider_data)
 
 
+@pytest.mark.parametrize("label", ["application/json", "application/x-ndjson", "text/plain", "application/octet-stream", "text/event-stream"])
+async def test_an_answer_is_known_by_how_it_begins_whatever_it_is_labelled(wire: Wire, label: str) -> None:
+    body = json.dumps(wire.speech.body(GOOD_DAY), indent=1).encode()
+    assert (await answered(wire, Answer(steps=tuple(wire.speech.frames(GOOD_DAY)), type=label))).text == "Good day"
+    assert (await answered(wire, Answer(steps=(b"\n \n", body[:3], body[3:]), type=label))).text == "Good day"
+
+
+@pytest.mark.parametrize("status", [201, 203])
+async def test_an_answer_may_have_the_status_that_a_gateway_gave_it(wire: Wire, status: int) -> None:
+    assert (await answered(wire, Answer(steps=tuple(wire.speech.frames(GOOD_DAY)), status=status))).text == "Good day"
+
+
 async def test_every_end_that_a_wire_has_is_told(wire: Wire) -> None:
     for end, word in wire.speech.words.items():
         said = (call("look", "{}"),) if end is StopReason.TOOL_USE else (GOOD_DAY,)
@@ -426,6 +438,19 @@ async def test_a_page_instead_of_an_answer_points_at_the_address(wire: Wire) -> 
     assert "base_url" in error.message
 
 
+@pytest.mark.parametrize("label", ["text/plain", "text/event-stream", "application/json", "application/octet-stream"])
+async def test_a_page_that_is_labelled_as_something_else_is_one_too(wire: Wire, label: str) -> None:
+    error = await asked(wire, Answer(steps=(b"\n", b"<!DOCTYPE html><html><title>Sign in</title>"), type=label))
+    assert (error.kind, error.status) == (ErrorKind.INVALID, 200)
+    assert "base_url" in error.message
+
+
+async def test_a_place_that_takes_no_questions_points_at_the_address(wire: Wire) -> None:
+    error = await asked(wire, Answer(steps=(b"Method Not Allowed",), status=405, type="text/plain", chunked=False))
+    assert error.kind is ErrorKind.INVALID
+    assert "base_url" in error.message
+
+
 @pytest.mark.parametrize("status", [301, 302, 303, 307, 308])
 async def test_a_redirect_is_refused_and_the_key_does_not_travel(wire: Wire, status: int) -> None:
     async with (
@@ -456,6 +481,14 @@ async def test_an_overload_inside_a_stream_is_told_after_what_came_before(wire: 
 
 async def test_an_error_document_under_a_good_status_is_an_error(wire: Wire) -> None:
     assert (await asked(wire, document(wire.speech.error(529, "Overloaded")))).kind is ErrorKind.RATE_LIMIT
+
+
+@pytest.mark.parametrize("label", ["text/plain", "text/event-stream"])
+async def test_an_error_document_under_another_label_is_of_its_kind(wire: Wire, label: str) -> None:
+    body = json.dumps(wire.speech.error(529, "Overloaded")).encode()
+    error = await asked(wire, Answer(steps=(body,), type=label))
+    assert error.kind is ErrorKind.RATE_LIMIT
+    assert "Overloaded" in error.message
 
 
 async def test_a_document_that_is_no_answer_is_an_error(wire: Wire) -> None:

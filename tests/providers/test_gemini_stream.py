@@ -333,6 +333,11 @@ def test_odd_counts_do_not_cost_the_answer(usage: object) -> None:
     assert response.usage.input_tokens in (0, 7)
 
 
+def test_what_is_less_than_nothing_is_counted_as_nothing() -> None:
+    odd = {"promptTokenCount": -3, "candidatesTokenCount": -1, "cachedContentTokenCount": -2, "thoughtsTokenCount": -1, "toolUsePromptTokenCount": -5}
+    assert answer(chunk({"text": "Yes."}, finish="STOP", usageMetadata=odd)).usage == Usage()
+
+
 # ---------------------------------------------------------------- what stands around
 
 

@@ -342,7 +342,7 @@ async def test_a_server_that_does_not_finish_connecting_times_out(own: ModelOn, 
                 await stream.receive()
 
     async with listening(hang) as port:
-        with pytest.raises(AgentError, match="no connection to") as raised:
+        with pytest.raises(AgentError, match=r"no connection to .* check base_url") as raised:
             await ask(own(f"https://127.0.0.1:{port}"))
     assert raised.value.kind is ErrorKind.TIMEOUT
 
@@ -364,9 +364,18 @@ async def test_a_server_that_does_not_speak_http_is_a_network_error(own: ModelOn
             await stream.send(b"220 mail.example ready\r\n")
 
     async with listening(greet) as port:
-        with pytest.raises(AgentError) as raised:
-            await ask(own(f"http://127.0.0.1:{port}"))
-    assert raised.value.kind is ErrorKind.NETWORK
+        for scheme in ("http", "https"):
+            with pytest.raises(AgentError, match="check base_url: https where the server speaks TLS") as raised:
+                await ask(own(f"{scheme}://127.0.0.1:{port}"))
+            assert raised.value.kind is ErrorKind.NETWORK
+
+
+async def test_an_answer_in_an_encoding_that_nobody_can_read_is_told_as_that(own: ModelOn) -> None:
+    for status in (200, 502):
+        async with serving(Answer(steps=(b"(\xb5/\xfdgarbage",), status=status, headers={"content-encoding": "zstd"})) as server:
+            with pytest.raises(AgentError, match="an encoding that was not asked for") as raised:
+                await ask(own(server))
+        assert raised.value.kind is ErrorKind.NETWORK
 
 
 async def test_a_path_of_the_address_is_kept(own: ModelOn) -> None:

@@ -385,6 +385,12 @@ def test_usage_of_any_server_is_told_in_ours(counts: Json | None, usage: Usage) 
     assert response(said(content="Yes."), {**STOP, "x_groq": {"id": "req_1", "usage": counts}}, DONE).usage == usage
 
 
+def test_tokens_that_are_called_both_read_and_written_are_counted_once() -> None:
+    counts = {"prompt_tokens": 2168, "completion_tokens": 9, "prompt_tokens_details": {"cached_tokens": 2161, "cache_write_tokens": 2161}}
+    usage = response(said(content="Yes."), STOP, {"choices": [], "usage": counts}, DONE).usage
+    assert (usage.total_input_tokens, usage.cache_read_tokens) == (2168, 2161)
+
+
 def test_usage_in_every_chunk_is_the_last_one_not_the_sum() -> None:
     chunks = [{**said(content="x"), "usage": {"prompt_tokens": 10, "completion_tokens": n}} for n in (1, 2, 3)]
     assert response(*chunks, {**STOP, "usage": None}, DONE).usage == Usage(input_tokens=10, output_tokens=3)
@@ -411,6 +417,10 @@ def test_usage_in_every_chunk_is_the_last_one_not_the_sum() -> None:
         ({"choices": [{"delta": {}, "finish_reason": "insufficient_system_resource"}]}, ErrorKind.RATE_LIMIT, "overloaded"),
         ({"choices": [{"delta": {}, "finish_reason": "stop", "error": {"code": 503, "message": "Gone"}}]}, ErrorKind.NETWORK, "Gone"),
         ({"choices": [], "x_groq": {"error": "over capacity"}}, ErrorKind.RATE_LIMIT, "over capacity"),
+        ({"code": 429, "message": "Slow down"}, ErrorKind.RATE_LIMIT, "Slow down"),
+        ({"status": "error", "message": "It broke"}, ErrorKind.NETWORK, "It broke"),
+        ({"detail": "Not authenticated"}, ErrorKind.NETWORK, "Not authenticated"),
+        ({"error": {"message": "Garbled", "type": "invalid_request_error", "code": "tool_use_failed", "status_code": 400}}, ErrorKind.NETWORK, "Garbled"),
         (b'event: error\ndata: {"message": "Overloaded"}\n\n', ErrorKind.RATE_LIMIT, "Overloaded"),
         (b'event: error\ndata: {"error": {"code": 429, "message": "Slow"}}\n\n', ErrorKind.RATE_LIMIT, "Slow"),
     ],
@@ -485,6 +495,41 @@ def test_numbers_where_texts_belong_and_the_other_way_round() -> None:
 
 def test_a_completion_that_is_no_chat_is_read() -> None:
     assert response({"choices": [{"text": "Yes", "index": 0}]}, {"choices": [{"text": ".", "index": 0, "finish_reason": "length"}]}, DONE).text == "Yes."
+
+
+def test_one_of_something_without_its_list_is_a_list_of_one() -> None:
+    answer = response(said(content={"type": "text", "text": "Go"}), said(content=["o", "d"]), said(tool_calls=named("look", '{"a":1}')), STOP, DONE)
+    assert answer.text == "Good"
+    assert told(answer) == [("look", '{"a":1}')]
+
+
+@pytest.mark.parametrize(
+    "nothing",
+    [
+        {"function_call": {"name": "", "arguments": ""}},
+        {"tool_calls": [{}]},
+        {"tool_calls": [{"index": 0, "id": "", "type": "function", "function": {"name": "", "arguments": ""}}]},
+    ],
+)
+def test_a_call_of_nothing_is_none(nothing: Json) -> None:
+    answer = response(said(content="4", **nothing), STOP, DONE)
+    assert (answer.text, answer.tool_calls, answer.stop_reason) == ("4", (), StopReason.COMPLETE)
+    late = response(said(**nothing), calls(named("look", '{"a":1}', index=0, id="c1")), STOP, DONE)
+    assert [(call.id, call.name, call.arguments) for call in late.tool_calls] == [("c1", "look", {"a": 1})]
+
+
+def test_arguments_that_are_a_list_are_told_and_not_taken_for_none() -> None:
+    assert told(response(calls({"index": 0, "function": {"name": "look", "arguments": [1]}}), STOP, DONE)) == [("look", "[1]")]
+
+
+def test_a_call_whose_id_is_another_with_each_piece_is_one_call() -> None:
+    answer = response(calls(named("look", '{"a"', index=0, id="c1")), calls(more(":1", index=0, id="c2")), calls(more("}", index=0, id="c3")), STOP, DONE)
+    assert [(call.id, call.name, call.arguments) for call in answer.tool_calls] == [("c1", "look", {"a": 1})]
+
+
+def test_what_is_less_than_nothing_is_counted_as_nothing() -> None:
+    odd = {"prompt_tokens": -3, "completion_tokens": -1, "total_tokens": -4, "prompt_tokens_details": {"cached_tokens": -2}}
+    assert response(said(content="Yes."), STOP, {"choices": [], "usage": odd}, DONE).usage == Usage()
 
 
 def test_a_message_said_again_at_the_end_is_not_said_twice() -> None:

@@ -73,6 +73,11 @@ def test_items_whose_type_insists_on_an_id_keep_it() -> None:
     assert items(ProviderPart(provider="openai", data=listed), TextPart(text="Yes."))[0] == json.loads(listed)
 
 
+def test_what_was_compacted_goes_back_as_it_came() -> None:
+    compacted = '{"type":"compaction","id":"cmp_1","encrypted_content":"enc"}'
+    assert items(ProviderPart(provider="openai", data=compacted), TextPart(text="Yes."))[0] == json.loads(compacted)
+
+
 def test_reasoning_in_the_open_goes_back_as_it_came() -> None:
     shown = ReasoningPart(
         text="Hm.", provider="openai", provider_data='{"summary":[],"content":[{"type":"reasoning_text","text":"Hm."}],"encrypted_content":""}'

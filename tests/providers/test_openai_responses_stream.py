@@ -198,6 +198,22 @@ def test_usage_is_taken_apart() -> None:
     assert folded(CREATED, completed(message("x"), usage={"input_tokens": 5, "input_tokens_details": None})).usage == Usage(input_tokens=5)
 
 
+@pytest.mark.parametrize("usage", [[], "free", {"input_tokens": {}}, {"input_tokens": 5, "input_tokens_details": []}, {"output_tokens": 1.5}])
+def test_odd_counts_do_not_cost_the_answer(usage: object) -> None:
+    assert folded(CREATED, completed(message("Good day"), usage=usage)).text == "Good day"
+
+
+def test_what_is_less_than_nothing_is_counted_as_nothing() -> None:
+    odd = {"input_tokens": -5, "output_tokens": -1, "input_tokens_details": {"cached_tokens": -9}, "output_tokens_details": {"reasoning_tokens": -1}}
+    assert folded(CREATED, completed(message("Good day"), usage=odd)).usage == Usage()
+
+
+@pytest.mark.parametrize("details", ["max_output_tokens", [], {"reason": 7}])
+def test_an_answer_that_is_cut_for_an_odd_reason_is_still_cut(details: object) -> None:
+    event = completed(message("Half"), status="incomplete", incomplete_details=details)
+    assert (folded(CREATED, event).text, folded(CREATED, event).stop_reason) == ("Half", StopReason.MAX_TOKENS)
+
+
 # ---------------------------------------------------------------- errors
 
 
@@ -225,6 +241,9 @@ def test_a_failure_inside_an_answer_is_of_its_kind(error: Json, kind: ErrorKind)
 
 def test_an_error_of_a_gateway_that_knows_no_events_is_one_too() -> None:
     assert failed(CREATED, b'data: {"error": {"message": "Overloaded", "code": 529}}\n\n').kind is ErrorKind.RATE_LIMIT
+    assert failed(CREATED, b'data: {"message": "Slow down", "code": 429}\n\n').kind is ErrorKind.RATE_LIMIT
+    assert failed(CREATED, {"type": "response.error", "error": {"code": "rate_limit_exceeded", "message": "Slow"}}).kind is ErrorKind.RATE_LIMIT
+    assert "Not today" in failed(CREATED, b'data: {"detail": "Not today"}\n\n').message
 
 
 @pytest.mark.parametrize("code", ["bio_policy", "misalignment_policy_violation", "image_content_policy_violation"])
@@ -360,6 +379,52 @@ def test_arguments_that_are_an_object_are_its_text() -> None:
     item = {**call(), "arguments": {"a": 1}}
     assert folded(CREATED, completed(item)).tool_calls[0].arguments == {"a": 1}
     assert folded(CREATED, completed({**call(), "arguments": None})).tool_calls[0].arguments == {}
+
+
+@pytest.mark.parametrize("places", [True, False])
+@pytest.mark.parametrize("whole", [True, False], ids=["the end holds all", "the end holds nothing"])
+def test_an_item_that_ends_twice_is_one_item(places: bool, whole: bool) -> None:
+    items = (thought(), message("Good day"), call(namespace="crm"))
+    events = [event for i, item in enumerate(items) for event in (added(item, i if places else None), *[done(item, i if places else None)] * 2)]
+    deltas, _ = deltas_of(CREATED, *events, completed(*(items if whole else ())))
+    assert not any(isinstance(one, Restart) for one in deltas)
+    response = folded(CREATED, *events, completed(*(items if whole else ())))
+    assert [type(part).__name__ for part in response.parts] == ["ReasoningPart", "TextPart", "ToolCall"]
+
+
+def test_what_an_item_says_at_its_second_end_counts() -> None:
+    first, second = message("Good"), message("Good day")
+    assert folded(CREATED, added(first), delta("Good"), done(first), done(second), completed()).text == "Good day"
+
+
+@pytest.mark.parametrize("whole", [True, False], ids=["the end holds all", "the end holds nothing"])
+def test_items_stand_in_the_order_of_their_places(whole: bool) -> None:
+    first, second = call('{"a":1}', id="fc_1", call_id="c1"), call('{"a":2}', id="fc_2", call_id="c2")
+    late = [added(second, 1), delta('{"a":2}', 1, kind="function_call_arguments"), done(second, 1)]
+    early = [added(first, 0), delta('{"a":1}', 0, kind="function_call_arguments"), done(first, 0)]
+    response = folded(CREATED, *late, *early, completed(*((first, second) if whole else ())))
+    assert [c.id for c in response.tool_calls] == ["c1", "c2"]
+
+
+def test_items_that_take_turns_and_end_the_other_way_round_stand_as_they_began() -> None:
+    first, second = call('{"a":1}', id="fc_1", call_id="c1"), call('{"a":2}', id="fc_2", call_id="c2")
+    pieces = [delta(text, index, kind="function_call_arguments") for text, index in (('{"a"', 0), ('{"a"', 1), (":1}", 0), (":2}", 1))]
+    response = folded(CREATED, added(first), added(second, 1), *pieces, done(second, 1), done(first), completed())
+    assert [(c.id, c.arguments) for c in response.tool_calls] == [("c1", {"a": 1}), ("c2", {"a": 2})]
+
+
+def test_an_item_without_an_end_stands_beside_one_with_it() -> None:
+    """And where they cannot be put together, nothing is lost without a word."""
+    streamed = (added(message("")), delta("Good day"), added(call(), 1), delta('{"a":1}', 1, kind="function_call_arguments"), done(call(), 1))
+    response = folded(CREATED, *streamed, completed())
+    assert (response.text, [c.id for c in response.tool_calls]) == ("Good day", ["call_1"])
+    assert failed(CREATED, *streamed, delta("!", 0), completed()).kind is ErrorKind.NETWORK
+
+
+def test_a_beginning_may_say_nothing_and_an_end_may_be_called_done() -> None:
+    item = message("Good day")
+    assert folded({"type": "response.created"}, completed(item)).text == "Good day"
+    assert folded(CREATED, added(item), delta("Good day"), {**completed(item), "type": "response.done"}).text == "Good day"
 
 
 def test_half_characters_and_bytes_that_are_none_are_survived() -> None:

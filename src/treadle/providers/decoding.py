@@ -1,6 +1,6 @@
 """What every wire needs to make deltas of an answer: how a stream begins, ends and breaks, and JSON of which little is known.
 
-What the events of a wire mean is its own (stream.py, events.py). Entry: `Decoder`, `json_object`, `text_of`, `verbatim`.
+What the events of a wire mean is its own (stream.py, events.py). Entry: `Decoder`, `json_object`, `text_of`, `tokens`, `verbatim`.
 """
 
 from __future__ import annotations
@@ -98,6 +98,11 @@ def text_of(fields: Fields, name: str) -> str:
     except ValueError:
         value: object = json.loads(bytes(raw).decode("utf-8", "replace"))
         return value if isinstance(value, str) else ""
+
+
+def tokens(said: int | None) -> int:
+    """A count: what is not said is nothing, and so is what is below that, which would give a limit more than it had."""
+    return max(said or 0, 0)
 
 
 def verbatim(value: object) -> JsonText:

@@ -13,11 +13,17 @@ import msgspec
 from treadle.errors import AgentError
 from treadle.json_text import met
 from treadle.model import Delta
-from treadle.providers.connection import Connection, Reply, read_beginning, read_whole
+from treadle.providers.connection import BODY_BYTES_MAX, Connection, Reply, read_beginning, read_whole
 from treadle.providers.decoding import Decoder
 from treadle.providers.refusals import Refusals
 
 T = TypeVar("T")
+
+GOOD = frozenset({200, 201, 203})
+"""How an answer is told by its status; the last two by gateways that make anew what went through them."""
+
+_EVENT_STARTS = (b"data:", b"event:", b":", b"id:", b"retry:")
+_BLANK = b" \t\r\n\xef\xbb\xbf"
 
 
 async def exchanged(
@@ -25,14 +31,15 @@ async def exchanged(
 ) -> AsyncGenerator[Delta, None]:
     """Deltas, then the answer's end. Raises AgentError; closing the generator closes the exchange."""
     async with connection.post(path, body, headers) as reply:
-        content_type = reply.header("content-type") or ""
-        if reply.status != 200 or "html" in content_type:
+        if is_refused(reply):
             raise await refused(reply, refusals)
         try:
+            chunk = await _beginning(reply)
+            document = _is_document(chunk, reply, refusals)
             while decoder.end is None:
-                if "json" in content_type:
-                    deltas = decoder.take_body(await read_whole(reply))
-                elif chunk := await reply.read():
+                if document:
+                    deltas = decoder.take_body(chunk + await read_whole(reply, BODY_BYTES_MAX - len(chunk)))
+                elif chunk:
                     deltas = decoder.feed(chunk)
                     if decoder.heard:
                         reply.heard()
@@ -42,6 +49,8 @@ async def exchanged(
                     yield delta
                 if decoder.failure is not None:
                     raise decoder.failure
+                if decoder.end is None:
+                    chunk = await reply.read()
         except AgentError as error:  # the provider has worked by now, and can be asked about it by its id
             error.status = reply.status
             error.request_id = error.request_id or reply.header(refusals.request_id)
@@ -49,9 +58,33 @@ async def exchanged(
     yield decoder.end
 
 
+def is_refused(reply: Reply) -> bool:
+    """By what stands before the answer."""
+    return reply.status not in GOOD or "html" in (reply.header("content-type") or "")
+
+
+async def _beginning(reply: Reply) -> bytes:
+    """The first bytes that are more than blank; b"" where there are none."""
+    begun = b""
+    while chunk := await reply.read():
+        begun += chunk
+        if begun.strip(_BLANK):
+            break
+    return begun
+
+
+def _is_document(begun: bytes, reply: Reply, refusals: Refusals) -> bool:
+    """Whether the answer is one JSON document, by how it begins: servers label one as the other. Raises AgentError(invalid) for a page."""
+    content_type = reply.header("content-type") or ""
+    start = begun.strip(_BLANK)
+    if start.startswith(b"<"):
+        raise refusals.of_page(content_type)
+    return start.startswith((b"{", b"[")) or ("json" in content_type and not start.startswith(_EVENT_STARTS))
+
+
 async def refused(reply: Reply, refusals: Refusals) -> AgentError:
     """Why this reply is none."""
-    if reply.status != 200:
+    if reply.status not in GOOD:
         return refusals.of_answer(reply.status, reply.header, await read_beginning(reply))
     return refusals.of_page(reply.header("content-type") or "")
 
@@ -59,7 +92,7 @@ async def refused(reply: Reply, refusals: Refusals) -> AgentError:
 async def asked_once(connection: Connection, path: str, body: bytes | None, *, headers: Mapping[str, str], refusals: Refusals, kind: type[T]) -> T:
     """An answer in one JSON document, read as `kind`; a GET where there is no `body`. Raises AgentError."""
     async with connection.get(path, headers) if body is None else connection.post(path, body, headers) as reply:
-        if reply.status != 200 or "html" in (reply.header("content-type") or ""):
+        if is_refused(reply):
             raise await refused(reply, refusals)
         answer = await read_whole(reply)
     try:

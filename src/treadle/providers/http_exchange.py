@@ -36,6 +36,8 @@ END_GRACE_S = 0.25
 """How long an answer that has said all may take to end properly; after that its connection is not kept."""
 LARGE_BODY_BYTES = 1024 * 1024
 CHECK_PROXY = "check HTTPS_PROXY, or add the host to NO_PROXY"
+CHECK_ADDRESS = "check base_url, and that the server runs"
+CHECK_SCHEME = "check base_url: https where the server speaks TLS, http where it does not"
 
 
 class Protocol(ResponseHandler):
@@ -164,11 +166,12 @@ class Exchange:
     def _translated(self, error: BaseException) -> AgentError:
         """Into our own words, with no address but the host's: a URL may hold what is nobody's business."""
         host, proxy = self._pool.host, " through the proxy of the environment" if self._pool.proxy else ""
+        check = CHECK_PROXY if self._pool.proxy else CHECK_ADDRESS
         if self._expired:
             return AgentError("timeout", f"{host} said nothing for {self._silence.limit_s:g} s")
         match error:
             case TimeoutError():
-                return AgentError("timeout", f"no connection to {host}{proxy} within the time allowed", sent=False)
+                return AgentError("timeout", f"no connection to {host}{proxy} within the time allowed: {check}", sent=False)
             case aiohttp.ClientConnectorCertificateError():
                 why = getattr(error.certificate_error, "verify_message", "") or "it cannot be verified"
                 return AgentError("invalid", f"the certificate of {host} is not trusted: {why}. For a private authority, set SSL_CERT_FILE to its certificate")
@@ -180,14 +183,15 @@ class Exchange:
                 )
             case aiohttp.ClientConnectorDNSError():
                 return AgentError("network", f"{error.host!r} is not known: check the address, and that there is a network", sent=False)
+            case aiohttp.ClientConnectorSSLError():
+                return AgentError("network", f"cannot speak TLS with {host}{proxy}: {CHECK_SCHEME}", sent=False)
             case aiohttp.ClientConnectorError():
-                if isinstance(error, aiohttp.ClientProxyConnectionError):
-                    where, check = f"the proxy {error.host}:{error.port}", CHECK_PROXY
-                else:
-                    where, check = host, "check base_url, and that the server runs"
+                where = f"the proxy {error.host}:{error.port}" if isinstance(error, aiohttp.ClientProxyConnectionError) else host
                 return AgentError("network", f"cannot connect to {where}: {_why(error.os_error)}: {check}", sent=False)
             case aiohttp.ClientResponseError() | HttpProcessingError():
-                return AgentError("network", f"{host}{proxy} answered with something that is not HTTP")
+                if "content-encoding" in str(error):
+                    return AgentError("network", f"{host}{proxy} answered in an encoding that was not asked for and cannot be read")
+                return AgentError("network", f"{host}{proxy} answered with something that is not HTTP: {CHECK_PROXY if proxy else CHECK_SCHEME}")
             case _ if self._response is None:
                 return AgentError("network", f"{host}{proxy} closed the connection before it answered")
             case _:

@@ -15,7 +15,7 @@ import msgspec
 from treadle.abilities import UNKNOWN, Abilities
 from treadle.errors import AgentError
 from treadle.providers.connection import Connection, read_whole
-from treadle.providers.exchange import refused
+from treadle.providers.exchange import is_refused, refused
 from treadle.providers.refusals import Refusals
 
 PAGES_MAX = 20
@@ -42,7 +42,7 @@ class Listed(msgspec.Struct, frozen=True, kw_only=True):
 async def fetched(connection: Connection, path: str, refusals: Refusals) -> object:
     """A page, as JSON. Raises AgentError: network for what is none, else as the provider refuses."""
     async with connection.get(path, {}) as reply:
-        if reply.status != 200 or "html" in (reply.header("content-type") or ""):
+        if is_refused(reply):
             raise await refused(reply, refusals)
         page = await read_whole(reply, PAGE_BYTES_MAX)
     try:

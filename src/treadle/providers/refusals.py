@@ -77,6 +77,7 @@ _KINDS = {
         ),
         ErrorKind.INVALID,
     ),
+    "tool_use_failed": ErrorKind.NETWORK,  # Groq: the model garbled a call, and another try gives another
     **dict.fromkeys(("request_too_large", "context_length_exceeded", "exceed_context_size_error"), ErrorKind.CONTEXT_OVERFLOW),
 }
 
@@ -102,7 +103,7 @@ class Refusals:
         self.request_id = request_id
 
     def of_answer(self, status: int, header: Callable[[str], str | None], body: bytes) -> AgentError:
-        """For any status but 200."""
+        """For any status that tells of no answer."""
         request_id = header(self.request_id)
         if 300 <= status < 400:
             target = _printable(header("location") or "nowhere")
@@ -120,7 +121,7 @@ class Refusals:
         return AgentError(kind, text, status=status, request_id=request_id or said.request_id, retry_after_s=said.retry_after_s if wait_s is None else wait_s)
 
     def of_page(self, content_type: str) -> AgentError:
-        """For a 200 that is no answer of an API at all."""
+        """For a good status with no answer of an API at all."""
         return AgentError("invalid", f"the server answered with a page ({content_type!r}) instead of a response: check base_url", status=200)
 
     def in_stream(self, event: bytes) -> AgentError:
@@ -137,6 +138,8 @@ class Refusals:
             return f". Check {self._credential}"
         if status == 404:
             return ". Check the model's name, and base_url where one is set"
+        if status == 405:
+            return ". Check base_url: what is there does not take questions"
         return ""
 
 
@@ -149,7 +152,7 @@ def _kind(status: int, said: Said) -> ErrorKind:
         return ErrorKind.AUTH
     if status == 413 or named is ErrorKind.CONTEXT_OVERFLOW or (overflow and status < 500 and (status != 200 or named is ErrorKind.INVALID)):
         return ErrorKind.CONTEXT_OVERFLOW
-    if status >= 500 or (status == 200 and named is None):
+    if status >= 500 or (status == 200 and named in (None, ErrorKind.NETWORK)):
         return ErrorKind.RATE_LIMIT if _OVERLOAD.search(said.message) else ErrorKind.NETWORK
     return ErrorKind.INVALID
 

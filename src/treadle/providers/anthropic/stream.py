@@ -32,7 +32,7 @@ from treadle.providers.anthropic.events import (
     decode_event,
     decode_rare,
 )
-from treadle.providers.decoding import Decoder, text_of, verbatim
+from treadle.providers.decoding import Decoder, text_of, tokens, verbatim
 from treadle.providers.encoding import Fields
 from treadle.types import StopReason, Usage
 
@@ -179,9 +179,9 @@ def _overwrite(known: msgspec.Struct, said: msgspec.Struct) -> None:
 def _usage(counts: Counts) -> Usage:
     details = counts.output_tokens_details
     return Usage(
-        input_tokens=counts.input_tokens or 0,
-        output_tokens=counts.output_tokens or 0,
-        cache_read_tokens=counts.cache_read_input_tokens or 0,
-        cache_write_tokens=counts.cache_creation_input_tokens or 0,
-        reasoning_tokens=(details.thinking_tokens or 0) if details else 0,
+        input_tokens=tokens(counts.input_tokens),
+        output_tokens=tokens(counts.output_tokens),
+        cache_read_tokens=tokens(counts.cache_read_input_tokens),
+        cache_write_tokens=tokens(counts.cache_creation_input_tokens),
+        reasoning_tokens=tokens(details.thinking_tokens) if details else 0,
     )

@@ -14,7 +14,7 @@ from typing_extensions import override
 from treadle.errors import AgentError
 from treadle.message import JsonText, ProviderPart
 from treadle.model import ArgumentsDelta, Delta, Notice, PartEnd, ReasoningDelta, ReasoningStart, ResponseEnd, TextDelta, TextStart, ToolCallStart, WholePart
-from treadle.providers.decoding import Decoder, verbatim
+from treadle.providers.decoding import Decoder, tokens, verbatim
 from treadle.providers.encoding import Fields
 from treadle.providers.gemini.chunks import (
     NOTHING,
@@ -325,10 +325,10 @@ def _refused(what: str, reason: str | None, ratings: list[SafetyRating] | None, 
 def _usage(said: msgspec.Raw) -> Usage:
     """The prompt's count holds what was read from the cache; what the provider's own tools gave, and the model's thoughts, are counted beside it."""
     counts = counts_of(said)
-    cached, thoughts = counts.cached_content_token_count or 0, counts.thoughts_token_count or 0
+    cached, thoughts = tokens(counts.cached_content_token_count), tokens(counts.thoughts_token_count)
     return Usage(
-        input_tokens=max((counts.prompt_token_count or 0) - cached, 0) + (counts.tool_use_prompt_token_count or 0),
-        output_tokens=(counts.candidates_token_count or 0) + thoughts,
+        input_tokens=max(tokens(counts.prompt_token_count) - cached, 0) + tokens(counts.tool_use_prompt_token_count),
+        output_tokens=tokens(counts.candidates_token_count) + thoughts,
         cache_read_tokens=cached,
         reasoning_tokens=thoughts,
     )

@@ -128,6 +128,8 @@ class Calls:
             if (text := self._goes_on(piece)) is not None:
                 deltas.append(ArgumentsDelta(text))
                 continue
+            if _is_empty(piece):  # some fill every answer with the fields of a call
+                continue
             call = self._meant(piece)
             if piece.id:
                 call.id = call.id or piece.id
@@ -192,7 +194,8 @@ class Calls:
         function = piece.function or Function()
         name = function.name or ""
         call = self._candidate(piece, name)
-        another = call is not None and piece.id and call.id and piece.id != call.id
+        # Some give a call an id anew with each piece.
+        another = call is not None and piece.id and call.id and piece.id != call.id and (name or call.is_whole())
         if call is not None and not another and not (name and _says_something(function.arguments) and call.is_whole()):
             return call
         call = _Call()
@@ -209,6 +212,11 @@ class Calls:
         last = self._all[-1] if self._all else None
         # A name without a number begins a call, unless it is said again with each piece.
         return last if last is not None and (not name or (last.name == name and last.pieces)) else None
+
+
+def _is_empty(piece: CallPiece) -> bool:
+    function = piece.function
+    return not (piece.id or piece.extra_content or (function is not None and (function.name or function.arguments)))
 
 
 def _says_something(arguments: str | Fields | None) -> bool:

@@ -103,6 +103,9 @@ class Chunk(msgspec.Struct, gc=False):
     model: str | None = None
     error: Fields | str | None = None
     object: str | None = None
+    message: str | None = None
+    """What a gateway says instead of an answer, with or without the word error; so does the next."""
+    detail: str | None = None
     x_groq: GroqNotes | None = None
 
 
@@ -173,16 +176,31 @@ def _fitted(kind: type[msgspec.Struct], given: dict[str, Any]) -> msgspec.Struct
 
 
 def _fitting(value: Any, kinds: tuple[Any, ...]) -> Any:
-    if isinstance(value, str):
+    if isinstance(value, str) and ContentPart not in kinds:
         return value if str in kinds else int(value) if int in kinds and _INTEGER.fullmatch(value) else None
+    if isinstance(value, str):
+        return ContentPart(text=value)
     if isinstance(value, int | float) and math.isfinite(value):
         return int(value) if int in kinds else str(value) if str in kinds else None
     if isinstance(value, list):
-        items = next((get_args(kind) for kind in kinds if get_origin(kind) is list), ())
-        return [fitting for item in cast("list[Any]", value) if (fitting := _fitting(item, items)) is not None] if items else None
+        if items := _items_of(kinds):
+            return [fitting for item in cast("list[Any]", value) if (fitting := _fitting(item, items)) is not None]
+        return json.dumps(value) if value and Fields in kinds and str in kinds else None
     if isinstance(value, dict):
         document = cast("dict[str, Any]", value)
         if Fields in kinds:
             return {name: msgspec.Raw(json.dumps(inner).encode()) for name, inner in document.items()}
-        return next((_fitted(kind, document) for kind in kinds if isinstance(kind, type) and issubclass(kind, msgspec.Struct)), None)
+        if (kind := _struct_of(kinds)) is not None:
+            return _fitted(kind, document)
+        alone = _struct_of(_items_of(kinds))
+        return [_fitted(alone, document)] if alone is not None and not document.keys().isdisjoint(alone.__struct_fields__) else None
     return None
+
+
+def _items_of(kinds: tuple[Any, ...]) -> tuple[Any, ...]:
+    """Of the list among them."""
+    return next((get_args(kind) for kind in kinds if get_origin(kind) is list), ())
+
+
+def _struct_of(kinds: tuple[Any, ...]) -> type[msgspec.Struct] | None:
+    return next((kind for kind in kinds if isinstance(kind, type) and issubclass(kind, msgspec.Struct)), None)

@@ -12,7 +12,7 @@ from typing_extensions import override
 from treadle.errors import AgentError
 from treadle.message import ProviderPart
 from treadle.model import Delta, Notice, PartEnd, ReasoningDelta, ResponseEnd, TextDelta, WholePart
-from treadle.providers.decoding import Decoder, verbatim
+from treadle.providers.decoding import Decoder, tokens, verbatim
 from treadle.providers.encoding import dumped
 from treadle.providers.openai_chat.calls import PROVIDER, Calls
 from treadle.providers.openai_chat.events import (
@@ -156,7 +156,8 @@ class ChatDecoder(Decoder):
             self._complete(deltas)
 
     def _take_chunk(self, chunk: Chunk, data: bytes, deltas: list[Delta]) -> None:
-        if chunk.error or chunk.object == "error":
+        says_nothing = chunk.choices is None and chunk.usage is None
+        if chunk.error or chunk.object == "error" or (says_nothing and (chunk.message or chunk.detail)):
             self.failure = self._reported(data)
             return
         for choice in chunk.choices or ():
@@ -276,15 +277,18 @@ class ChatDecoder(Decoder):
 
 
 def _usage(counts: Counts) -> Usage:
-    """Its input is all of the input, and what total adds to that is the output, though some servers leave reasoning out of theirs."""
-    prompt, completion = counts.prompt_tokens or 0, counts.completion_tokens or 0
+    """Its input is all of the input, and what total adds to that is the output, though some servers leave reasoning out of theirs.
+
+    A router may call tokens written that it calls read as well.
+    """
+    prompt, completion = tokens(counts.prompt_tokens), tokens(counts.completion_tokens)
     of_prompt, of_completion = counts.prompt_tokens_details or PromptDetails(), counts.completion_tokens_details or CompletionDetails()
-    read = of_prompt.cached_tokens or counts.prompt_cache_hit_tokens or counts.cached_tokens or 0
-    written = of_prompt.cache_write_tokens or of_prompt.cache_creation_tokens or 0
+    read = tokens(of_prompt.cached_tokens or counts.prompt_cache_hit_tokens or counts.cached_tokens)
+    written = min(tokens(of_prompt.cache_write_tokens or of_prompt.cache_creation_tokens), max(0, prompt - read))
     return Usage(
         input_tokens=max(0, prompt - read - written),
-        output_tokens=max(completion, (counts.total_tokens or 0) - prompt),
+        output_tokens=max(completion, tokens(counts.total_tokens) - prompt),
         cache_read_tokens=read,
         cache_write_tokens=written,
-        reasoning_tokens=of_completion.reasoning_tokens or 0,
+        reasoning_tokens=tokens(of_completion.reasoning_tokens),
     )

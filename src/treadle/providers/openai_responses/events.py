@@ -82,13 +82,13 @@ class WireResponse(msgspec.Struct):
     model: str | None = None
     status: str | None = None
     output: list[Fields] | None = None
-    usage: Counts | None = None
-    incomplete_details: Incomplete | None = None
+    usage: msgspec.Raw = msgspec.Raw(b"null")
+    incomplete_details: msgspec.Raw = msgspec.Raw(b"null")
     error: msgspec.Raw = msgspec.Raw(b"null")
 
 
 class Created(msgspec.Struct, tag_field="type", tag="response.created"):
-    response: WireResponse
+    response: WireResponse | None = None
 
 
 class Completed(msgspec.Struct, tag_field="type", tag="response.completed"):
@@ -177,6 +177,8 @@ class _Envelope(msgspec.Struct):
     type: str = ""
     response: WireResponse | None = None
     error: msgspec.Raw = msgspec.Raw(b"null")
+    message: msgspec.Raw = msgspec.Raw(b"null")
+    detail: msgspec.Raw = msgspec.Raw(b"null")
 
 
 class _Place(msgspec.Struct):
@@ -203,6 +205,8 @@ _known = msgspec.json.Decoder(Known, strict=False)
 _envelope = msgspec.json.Decoder(_Envelope, strict=False)
 _response = msgspec.json.Decoder(WireResponse, strict=False)
 _place = msgspec.json.Decoder(_Place)
+_counts = msgspec.json.Decoder(Counts | None, strict=False)
+_incomplete = msgspec.json.Decoder(Incomplete | None, strict=False)
 
 decode_event = _known.decode
 """The events that make up nearly every stream, or a ValueError or RecursionError: a bare decoder, since it is called for each of them."""
@@ -224,11 +228,13 @@ def decode_rare(data: bytes) -> Event:
 
 
 def _other(envelope: _Envelope, data: bytes) -> Event:
-    if envelope.type in ("error", "response.failed"):
+    if envelope.type in ("error", "response.error", "response.failed"):
         return Failed(data, envelope.response)
+    if envelope.type == "response.done" and envelope.response is not None:  # how some gateways call the end
+        return Completed(envelope.response)
     if envelope.type in _KNOWN:
         raise ValueError(f"a {envelope.type} event is not as it should be")
-    if not envelope.type and bytes(envelope.error) != _NULL:  # a gateway's, in no event's form
+    if not envelope.type and any(bytes(said) != _NULL for said in (envelope.error, envelope.message, envelope.detail)):  # a gateway's, in no event's form
         return Failed(data)
     return Passed()
 
@@ -253,6 +259,22 @@ def decode_body(data: bytes) -> WireResponse | Failed:
     if bytes(response.error) != _NULL or response.status == "failed":
         return Failed(data, response)
     raise ValueError("it has neither an output nor an error")
+
+
+def counts_of(response: WireResponse) -> Counts:
+    """Nothing where it cannot be read: an answer is not lost for its price tag."""
+    try:
+        return _counts.decode(response.usage) or Counts()
+    except (ValueError, RecursionError):
+        return Counts()
+
+
+def reason_of(response: WireResponse) -> str | None:
+    """Why it is not complete, where it says so."""
+    try:
+        return (_incomplete.decode(response.incomplete_details) or Incomplete()).reason
+    except (ValueError, RecursionError):
+        return None
 
 
 _objects = msgspec.json.Decoder(list[Fields])

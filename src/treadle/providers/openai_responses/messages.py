@@ -38,6 +38,7 @@ _KEEP_THEIR_ID = frozenset(
     {
         *("mcp_list_tools", "mcp_call", "mcp_approval_request", "code_interpreter_call", "file_search_call"),
         *("image_generation_call", "computer_call", "program", "program_output"),
+        "compaction",  # recorded with it, and to be sent as it came
     }
 )
 _NOT_RUN = "This was not run: there is nobody here who can."

@@ -14,7 +14,7 @@ from typing_extensions import override
 
 from treadle.errors import AgentError
 from treadle.model import Delta, Notice, ResponseEnd, Restart
-from treadle.providers.decoding import Decoder, text_of
+from treadle.providers.decoding import Decoder, text_of, tokens
 from treadle.providers.encoding import Fields
 from treadle.providers.openai_responses.events import (
     Completed,
@@ -33,10 +33,12 @@ from treadle.providers.openai_responses.events import (
     Piece,
     TextPiece,
     WireResponse,
+    counts_of,
     decode_body,
     decode_event,
     decode_rare,
     item_id_of,
+    reason_of,
 )
 from treadle.providers.openai_responses.item import Item
 from treadle.providers.openai_responses.items import implied_item, open_item
@@ -59,7 +61,8 @@ class ResponsesDecoder(Decoder):
         self._index: int | None = None
         """Its place, where the server says places."""
         self._items: list[Item] = []
-        self._done: list[Fields] = []
+        self._done: dict[Item, Fields] = {}
+        """What items said in the end that they are; a server may say it twice."""
         self._strayed = False
         """What came cannot be put together in the order in which it came."""
 
@@ -125,10 +128,10 @@ class ResponsesDecoder(Decoder):
             case _:
                 assert_never(event)
 
-    def _start(self, response: WireResponse, deltas: list[Delta]) -> None:
+    def _start(self, response: WireResponse | None, deltas: list[Delta]) -> None:
         if self._items:
             deltas.append(Restart())
-            self._items, self._done, self._strayed = [], [], False
+            self._items, self._done, self._strayed = [], {}, False
         self._item = self._index = None
         self._response = response
 
@@ -170,23 +173,34 @@ class ResponsesDecoder(Decoder):
         return open_one
 
     def _finish_item(self, event: ItemDone, deltas: list[Delta]) -> None:
-        self._done.append(event.item)
         item = self._known(event.output_index, text_of(event.item, "id"))
+        if item is not None and self._done.get(item) == event.item:
+            return
         if item is None:
             self._close_item(deltas)
             item = open_item(event.item, event.output_index, deltas)
             self._open_item(item)
+        self._done[item] = event.item
         self._strayed |= not item.finish(event.item, deltas)
         if item is self._item:
             self._item = self._index = None
 
+    def _in_place(self) -> list[Item]:
+        """In the order of the places that the server gave them, where it gave any."""
+        places = [item.index for item in self._items if item.index is not None]
+        if len(places) < len(self._items) or places == sorted(places):
+            return self._items
+        self._strayed = True
+        return sorted(self._items, key=lambda item: item.index or 0)
+
     # ------------------------------------------------------------ the end
 
     def _complete(self, response: WireResponse, deltas: list[Delta]) -> None:
-        output = response.output or []
-        truth = output if len(output) >= len(self._done) else self._done
+        items, output = self._in_place(), response.output or []
+        told = len(output) >= len(self._done)  # else the server leaves out of its end what it had said before
+        truth = output if told else [self._done[item] for item in items if item in self._done]
         lost = len(self._items) < len(truth)
-        for item, fields in zip(self._items, truth, strict=False):
+        for item, fields in zip(items, truth if told else (), strict=False):
             if lost and item.id and item.id != text_of(fields, "id"):  # not only at the end
                 self._strayed = True
             elif not item.settled:
@@ -194,7 +208,7 @@ class ResponsesDecoder(Decoder):
         self._close_item(deltas)
         if not self._strayed:
             self._add_whole(truth[len(self._items) :], deltas)
-        elif truth:
+        elif truth and (told or len(truth) == len(items)):
             deltas.append(Restart())
             self._items = []
             self._add_whole(truth, deltas)
@@ -216,7 +230,7 @@ class ResponsesDecoder(Decoder):
             return
         stop = StopReason.TOOL_USE if any(item.is_call for item in self._items) else StopReason.COMPLETE
         if raw == "incomplete":
-            raw = (response.incomplete_details.reason if response.incomplete_details else None) or raw
+            raw = reason_of(response) or raw
             stop = _INCOMPLETE.get(raw, StopReason.MAX_TOKENS)  # whatever the reason: it is not whole
             if stop is StopReason.REFUSAL:
                 deltas.append(Notice(f"the provider refused to go on: {raw}"))
@@ -238,7 +252,7 @@ class ResponsesDecoder(Decoder):
         began = self._response or response
         self.end = ResponseEnd(
             stop_reason=stop,
-            usage=_usage(response.usage or Counts()),
+            usage=_usage(counts_of(response)),
             raw_stop_reason=raw,
             id=response.id or began.id or "",
             model=response.model or began.model or "",
@@ -247,11 +261,11 @@ class ResponsesDecoder(Decoder):
 
 def _usage(counts: Counts) -> Usage:
     into, out = counts.input_tokens_details or InputDetails(), counts.output_tokens_details or OutputDetails()
-    read, written = into.cached_tokens or 0, into.cache_write_tokens or 0
+    read, written = tokens(into.cached_tokens), tokens(into.cache_write_tokens)
     return Usage(
-        input_tokens=max(0, (counts.input_tokens or 0) - read - written),
-        output_tokens=counts.output_tokens or 0,
+        input_tokens=max(0, tokens(counts.input_tokens) - read - written),
+        output_tokens=tokens(counts.output_tokens),
         cache_read_tokens=read,
         cache_write_tokens=written,
-        reasoning_tokens=out.reasoning_tokens or 0,
+        reasoning_tokens=tokens(out.reasoning_tokens),
     )
