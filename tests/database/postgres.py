@@ -8,7 +8,7 @@ As root the wheel runs it as a user `pgserver`, which it adds to the system when
 from __future__ import annotations
 
 import tempfile
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from uuid import uuid4
 
@@ -61,6 +61,22 @@ def postgres_url(postgres_server: PostgresServer) -> Iterator[str]:
     postgres_server.sql(f"CREATE DATABASE {name}")
     yield postgres_server.url(name)
     postgres_server.sql(f"DROP DATABASE {name} WITH (FORCE)")
+
+
+@pytest.fixture
+def postgres_urls(postgres_server: PostgresServer) -> Iterator[Callable[[object], str]]:
+    """An empty database for each name that is asked for, always the same one, gone afterwards."""
+    names: dict[object, str] = {}
+
+    def url(what: object) -> str:
+        if what not in names:
+            names[what] = f"t{uuid4().hex}"
+            postgres_server.sql(f"CREATE DATABASE {names[what]}")
+        return postgres_server.url(names[what])
+
+    yield url
+    for name in names.values():
+        postgres_server.sql(f"DROP DATABASE {name} WITH (FORCE)")
 
 
 @pytest.fixture

@@ -16,10 +16,12 @@ import anyio.lowlevel
 import msgspec
 import pytest
 
+from tests.database.postgres import postgres_server, postgres_urls  # noqa: F401  fixtures
 from tests.journals.runs import AT, USED, answers, asks, at, entries_of, fact, finished, gives, late, message, refuses, resumed, says, started
 from tests.strategies import examples_of
 from treadle.entries import CancelAsked, Entry, Fork, ModelResponded, RunFinished, RunStarted, ToolFinished, ToolStarted
 from treadle.journal import Holder, Journal, RunWriter
+from treadle.journals import open_journal
 from treadle.journals.memory import MemoryJournal
 from treadle.journals.sqlite import SqliteJournal
 from treadle.message import decode_message
@@ -67,9 +69,16 @@ async def _sqlite(folder: Path) -> Journal:
 KINDS = {"memory": Kind(_memory, durable=False), "sqlite": Kind(_sqlite, durable=True)}
 
 
-@pytest.fixture(params=KINDS.values(), ids=KINDS)
+@pytest.fixture(params=[*KINDS, "postgres"])
 def kind(request: pytest.FixtureRequest) -> Kind:
-    return request.param
+    if request.param in KINDS:
+        return KINDS[request.param]
+    urls: Callable[[object], str] = request.getfixturevalue("postgres_urls")
+
+    async def postgres(folder: Path) -> Journal:
+        return open_journal(urls(folder))
+
+    return Kind(postgres, durable=True)
 
 
 @pytest.fixture

@@ -2,17 +2,24 @@
 
 from __future__ import annotations
 
+import re
 from pathlib import Path
-from typing import Literal, cast, get_args
+from typing import Final, Literal, cast, get_args
 
 from treadle.errors import AgentError
 from treadle.journal import Journal
 
 Durability = Literal["process", "power"]
+LEASE_S: Final = 15.0
+INSTALL: Final = "pip install 'treadle[postgres]'"
 
 
-def open_journal(url: str, *, durability: Durability = "process") -> Journal:
-    """`memory:`, or `sqlite:///FILE` (relative; `sqlite:////FILE` from the root). Raises AgentError(invalid) for one that cannot be opened."""
+def open_journal(url: str, *, durability: Durability = "process", lease_s: float = LEASE_S) -> Journal:
+    """`memory:`, `sqlite:///FILE` (relative; `sqlite:////FILE` from the root), or `postgresql://USER:PASSWORD@HOST/DATABASE`.
+
+    `lease_s`: with PostgreSQL, how long after its last sign of life a process still has its runs; another one takes them over afterwards.
+    Raises AgentError(invalid) for one that cannot be opened; blocks while a server is asked.
+    """
     if durability not in get_args(Durability):
         raise AgentError("invalid", f"durability is 'process' or 'power', not {durability!r}")
     if not isinstance(cast("object", url), str):
@@ -26,7 +33,20 @@ def open_journal(url: str, *, durability: Durability = "process") -> Journal:
         from treadle.journals.sqlite import SqliteJournal  # noqa: PLC0415  likewise
 
         return SqliteJournal.open(Path(rest[3:]).expanduser(), durability=durability)
-    if scheme == "postgresql":
-        raise AgentError("invalid", "postgresql journals come in a later version: use 'sqlite:///FILE'")
-    instead = f"'sqlite:///{url}'" if not colon and rest == "" and url else "'memory:' or 'sqlite:///FILE'"
-    raise AgentError("invalid", f"{url!r} is no journal: use {instead}")
+    if scheme in ("postgresql", "postgres") and rest.startswith("//"):
+        return _postgres(url, durability, lease_s)
+    instead = f"'sqlite:///{url}'" if not colon and rest == "" and url else "'memory:', 'sqlite:///FILE' or 'postgresql://USER@HOST/DATABASE'"
+    raise AgentError("invalid", f"{_without_password(url)!r} is no journal: use {instead}")
+
+
+def _postgres(url: str, durability: Durability, lease_s: float) -> Journal:
+    try:
+        from treadle.journals.postgres import PostgresJournal  # noqa: PLC0415  an extra, and 110 ms
+    except ImportError as e:
+        raise AgentError("invalid", f"a journal in PostgreSQL needs psycopg: {INSTALL}") from e
+    return PostgresJournal.open(url, durability=durability, lease_s=lease_s)
+
+
+def _without_password(url: str) -> str:
+    """As an error may show it."""
+    return re.sub(r"(?i)(password=)[^&]*", r"\1***", re.sub(r":.*@", r":***@", url))

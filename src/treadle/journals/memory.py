@@ -12,27 +12,34 @@ from collections.abc import Callable, Sequence
 from datetime import date
 from typing import TYPE_CHECKING
 
+import msgspec
+
 from treadle.costs import By, Costs, Tally
 from treadle.entries import Entry, Fork, Record, RunFinished, RunResumed, RunStarted, ToolLate
 from treadle.errors import AgentError
 from treadle.journal import Freed, Holder, Journal, RunInfo, RunStatus, RunWriter, info_of, read_run, spent, unknown_run
+from treadle.journals.local_notifier import LocalNotifier
+from treadle.journals.memory_queue import MemoryQueue, Queued
 from treadle.json_text import decode_json, encode_json
 from treadle.loading import forked, load
 from treadle.message import Message
+from treadle.notifier import QUEUE, run_topic
+from treadle.run_queue import RunQueue
 from treadle.run_state import RunState
 from treadle.session_store import NEW_SESSION, SessionStore, title_of
 from treadle.types import Time
 
 
 class _Run:
-    __slots__ = ("entries", "fence", "held", "packed", "session_id", "waiting")
+    __slots__ = ("entries", "fence", "held", "packed", "queued", "session_id", "waiting")
 
-    def __init__(self, entries: Sequence[Entry], session_id: str | None) -> None:
+    def __init__(self, entries: Sequence[Entry], session_id: str | None, *, fence: int = 1) -> None:
         self.entries = [*entries]
         self.session_id = session_id
         self.packed: bytes | None = None
-        self.fence = 1
+        self.fence = fence
         self.held = self.waiting = False
+        self.queued: Queued | None = None
 
     @property
     def finished(self) -> bool:
@@ -40,7 +47,15 @@ class _Run:
 
     @property
     def status(self) -> RunStatus:
-        return "finished" if self.finished else "running" if self.held else "waiting" if self.waiting else "stopped"
+        if self.finished or self.held or self.waiting:
+            return "finished" if self.finished else "running" if self.held else "waiting"
+        return "queued" if self.queued is not None and self.queued.parked is None else "stopped"
+
+    def info(self) -> RunInfo:
+        info = info_of(self.unpacked(), self.status)
+        if (queued := self.queued) is None:
+            return info
+        return msgspec.structs.replace(info, queue=queued.place.queue, tenant=queued.place.tenant, parked=queued.parked)
 
     def unpacked(self) -> list[Entry]:
         return self.entries if self.packed is None else decode_json(zlib.decompress(self.packed), list[Entry])
@@ -53,11 +68,12 @@ class _Run:
 class MemoryWriter:
     """Appends to one run until another driver takes it over."""
 
-    __slots__ = ("_run", "fence", "run_id")
+    __slots__ = ("_notifier", "_run", "_topic", "fence", "run_id")
 
-    def __init__(self, run_id: str, run: _Run) -> None:
+    def __init__(self, run_id: str, run: _Run, notifier: LocalNotifier) -> None:
         self.run_id = run_id
         self._run = run
+        self._notifier, self._topic = notifier, run_topic(run_id)
         self.fence = run.fence
         run.held, run.waiting = True, False
 
@@ -73,11 +89,15 @@ class MemoryWriter:
         if finished or any([type(entry) is RunFinished for entry in entries]):
             run.held = False
             run.pack()
+        self._notifier.tell(self._topic)
         return first
 
     async def release(self, *, waiting: bool = False) -> None:
         if self._run.held and self._run.fence == self.fence:
             self._run.held, self._run.waiting = False, waiting
+            if self._run.queued is not None:
+                self._run.queued.let_go(waiting=waiting)
+                self._notifier.tell(QUEUE)
 
 
 class MemoryJournal:
@@ -90,17 +110,26 @@ class MemoryJournal:
         self._children: dict[str, list[_Run]] = {}
         """By the run that started them."""
         self.sessions = SessionStore()
+        self.notifier = LocalNotifier()
+        self.queue: RunQueue = MemoryQueue(self._runs, self._add, self._find, self.notifier)
         self._stop: Callable[[str], None] | None = None
 
     async def begin(self, started: RunStarted) -> RunWriter:
+        return MemoryWriter(started.run_id, self._add([started]), self.notifier)
+
+    def _add(self, entries: Sequence[Entry], *, fence: int = 1) -> _Run:
+        """A new run, which nobody drives yet."""
+        started = entries[0]
+        assert isinstance(started, RunStarted), "a run begins with run.started"
         run_id, session_id = started.run_id, started.session_id
         if run_id in self._runs:
             raise AgentError("busy", f"there is a run {run_id} already")
         if session_id is not None and started.parent_run_id is None:
             self._join(session_id, started)
-        run = self._runs[run_id] = _Run([started], session_id)
+        run = self._runs[run_id] = _Run(entries, session_id, fence=fence)
         self._note_parent(started, run)
-        return MemoryWriter(run_id, run)
+        self.notifier.tell(run_topic(run_id))
+        return run
 
     def _note_parent(self, started: RunStarted, run: _Run) -> None:
         if started.parent_run_id is not None:
@@ -110,7 +139,7 @@ class MemoryJournal:
         """One run at a time; the first one names the session."""
         last = self._last.get(session_id, "")
         if (other := self._runs.get(last)) is not None and not other.finished:
-            now_what = "wait for its end, or cancel it" if other.held else "resume it, or kill it"
+            now_what = "wait for its end, or cancel it" if other.held or other.status == "queued" else "resume it, or kill it"
             raise AgentError("busy", f"run {last} of session {session_id!r} is not finished: {now_what}")
         found = self.sessions.get(session_id) or self.sessions.create(session_id=session_id)
         if found.title == NEW_SESSION:
@@ -125,7 +154,7 @@ class MemoryJournal:
         if run.held and not force:
             raise AgentError("busy", f"run {run_id} is being driven: wait for its end, or cancel it")
         run.fence += 1
-        return MemoryWriter(run_id, run)
+        return MemoryWriter(run_id, run, self.notifier)
 
     async def ask_to_stop(self, run_id: str) -> bool:
         if not self._find(run_id).held or self._stop is None:
@@ -137,13 +166,14 @@ class MemoryJournal:
         self._stop = heard
 
     async def read(self, run_id: str, *, after: int = 0) -> list[Record]:
-        return self._records(run_id)[max(after, 0) :]
+        first = max(after, 0)
+        return [Record(seq=seq, entry=entry) for seq, entry in enumerate(self._find(run_id).unpacked()[first:], first + 1)]
 
     async def load(self, run_id: str) -> RunState:
         return load(run_id, self._records, self.sessions)
 
     async def children(self, run_id: str) -> list[RunInfo]:
-        return [info_of(run.unpacked(), run.status) for run in self._children.get(run_id, ())]
+        return [run.info() for run in self._children.get(run_id, ())]
 
     async def load_fork(self, fork: Fork) -> RunState:
         return forked(fork, self._records, self.sessions)
@@ -179,11 +209,19 @@ class MemoryJournal:
 
     async def info(self, run_id: str) -> RunInfo:
         run = self._find(run_id)
-        return info_of(run.unpacked(), run.status)
+        return run.info()
 
     async def runs(self, *, limit: int | None = None, session_id: str | None = None) -> list[RunInfo]:
         wanted = [run for run in reversed(self._runs.values()) if session_id in (None, run.session_id)]
-        return [info_of(run.unpacked(), run.status) for run in wanted[:limit]]
+        return [run.info() for run in wanted[:limit]]
+
+    async def under_way(self, *, limit: int) -> list[RunInfo]:
+        running = [info for info in await self.runs() if info.status == "running"]
+        return sorted(running, key=lambda info: info.updated_at)[:limit]
+
+    async def left_behind(self, *, limit: int) -> list[str]:
+        stopped = [info.run_id for info in await self.runs() if info.status == "stopped" and info.queue is None and info.parent_run_id is None]
+        return stopped[:limit]
 
     async def holder(self, session_id: str) -> Holder | None:
         run_id = self._last.get(session_id, "")
@@ -196,7 +234,7 @@ class MemoryJournal:
     async def costs(self, by: By, *, since: date | None = None) -> Costs:
         tally = Tally(by, since=since)
         for run in self._runs.values():
-            tally.add(spent(info_of(run.unpacked(), run.status)))
+            tally.add(spent(run.info()))
         return tally.costs()
 
     async def prune(self, before: Time, *, apply: bool) -> Freed:
@@ -221,6 +259,7 @@ class MemoryJournal:
         return Freed(runs=tuple(gone), kept=tuple(run_id for run_id in old if run_id in needed), size_bytes=size)
 
     async def aclose(self) -> None:
+        self.notifier.close()
         self._runs.clear()
         self._children.clear()
 

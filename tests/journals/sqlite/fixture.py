@@ -16,6 +16,7 @@ from treadle.entries import ApprovalAsked, CancelAsked, Fork, ToolFinished
 from treadle.journals.sqlite import SqliteJournal
 from treadle.journals.sqlite.schema import VERSION
 from treadle.message import MediaPart, ToolResult
+from treadle.run_queue import Place
 
 FOLDER = Path(__file__).parent / "versions"
 LONG = 'line "one"\n' * 1_500
@@ -58,6 +59,9 @@ async def fill(path: Path) -> None:
     await says(journal, "run_gone", "Forget it.", "Forgotten.", session="cleared", minute=10)
     journal.sessions.clear_messages("cleared")
     journal.sessions.search("Lisbon")
+    await journal.queue.add([started("run_queued", "In its turn.", minute=11)], Place(queue="nightly", priority=3, tenant="ada", ready_at=at(11)))
+    await journal.queue.add([started("run_parked", "Not now.", minute=12)], Place(ready_at=at(12)))
+    await journal.queue.park("run_parked", "nobody can")
     await journal.aclose()
 
 

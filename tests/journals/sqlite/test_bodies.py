@@ -13,7 +13,7 @@ from tests.journals.sqlite.conftest import Look
 from tests.strategies import values_of
 from treadle.entries import Entry
 from treadle.journals.sqlite import SqliteJournal
-from treadle.journals.sqlite.bodies import LONG_BYTES, Piece, cut, whole
+from treadle.journals.tables.bodies import LONG_BYTES, Piece, cut, whole
 from treadle.json_text import encode_json
 
 LONG = st.builds(

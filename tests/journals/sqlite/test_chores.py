@@ -20,7 +20,8 @@ from treadle.journal import RunWriter
 from treadle.journals.sqlite import SqliteJournal
 from treadle.journals.sqlite import journal as journals
 from treadle.journals.sqlite import writer as writing
-from treadle.journals.sqlite.database import Cursor
+from treadle.journals.tables import journal as tables
+from treadle.journals.tables.database import Cursor
 
 PAGE = "x" * 3_500
 """A text that needs a page of its own."""
@@ -332,7 +333,7 @@ async def test_all_that_was_freed_is_given_back_however_much_it_is(journal: Sqli
 
 
 async def test_more_than_one_transaction_takes_away_is_taken_away(journal: SqliteJournal) -> None:
-    count = 2 * journals.PRUNED_AT_ONCE + 1
+    count = 2 * tables.PRUNED_AT_ONCE + 1
     for n in range(count):
         await says(journal, f"run_{n}", "hello", "hi", minute=1)
     freed = await journal.prune(at(5), apply=True)

@@ -18,7 +18,7 @@ from treadle.entries import SCHEMA
 from treadle.errors import AgentError
 from treadle.journals.sqlite import SqliteJournal, readers, schema
 from treadle.journals.sqlite.schema import VERSION
-from treadle.journals.sqlite.upcasting import UPCASTERS, upcast
+from treadle.journals.tables.upcasting import UPCASTERS, upcast
 
 
 async def test_a_newer_journal_is_refused_and_left_as_it_is(path: Path, look: Look) -> None:

@@ -6,10 +6,11 @@ from pathlib import Path
 
 import pytest
 
-from tests.journals.runs import answers, finished, gives, resumed, says
+from tests.journals.runs import answers, at, finished, gives, resumed, says
 from tests.journals.sqlite.fixture import FOLDER, LONG, unpack
 from treadle.journals.sqlite import SqliteJournal
 from treadle.journals.sqlite.schema import VERSION
+from treadle.run_queue import Place, Ticket
 from treadle.types import Outcome
 
 VERSIONS = sorted(int(one.name.split(".")[0]) for one in FOLDER.glob("*.db.gz"))
@@ -25,7 +26,7 @@ def old(request: pytest.FixtureRequest, tmp_path: Path) -> SqliteJournal:
 
 
 async def test_its_lists_are_what_they_were(old: SqliteJournal) -> None:
-    runs = {run.run_id: (run.status, run.turns, run.tool_calls, run.entries, run.model) for run in await old.runs()}
+    runs = {run.run_id: (run.status, run.turns, run.tool_calls, run.entries, run.model) for run in await old.runs() if run.queue is None}
     assert runs == {
         "run_first": ("finished", 1, 0, 3, "m"),
         "run_tools": ("finished", 2, 2, 12, "m"),
@@ -77,6 +78,25 @@ async def test_its_runs_go_on(old: SqliteJournal) -> None:
     assert (await old.take_over("run_resumed")).fence == 3
     await says(old, "run_new", "And?", "So.", session="ada", minute=21)
     assert [said.text for said in old.sessions.get_messages("ada")][-2:] == ["And?", "So."]
+    await old.aclose()
+
+
+@pytest.mark.parametrize("version", [version for version in VERSIONS if version >= 3])
+async def test_what_waits_for_a_worker_waits_for_ever(version: int, tmp_path: Path) -> None:
+    old = SqliteJournal.open(unpack(version, tmp_path / "journal.db"))
+    infos = {run.run_id: (run.status, run.queue, run.tenant, run.parked) for run in await old.runs(limit=2)}
+    assert infos == {"run_queued": ("queued", "nightly", "ada", None), "run_parked": ("stopped", "default", None, "nobody can")}
+    (ticket,) = await old.queue.claim(["nightly", "default"], engine="local", most=5)
+    assert ticket == Ticket(run_id="run_queued", queue="nightly", priority=3, tenant="ada", delivery=1, queued_at=at(11))
+    assert (await old.take_over("run_queued")).fence == 1
+    await old.aclose()
+
+
+async def test_a_journal_of_an_older_version_gets_its_queues(tmp_path: Path) -> None:
+    old = SqliteJournal.open(unpack(2, tmp_path / "journal.db"))
+    assert await old.queue.backlogs() == []
+    assert await old.queue.put_back("run_once", place=Place(tenant="bob"))
+    assert [ticket.run_id for ticket in await old.queue.claim(["default"], engine="local", most=5)] == ["run_once"]
     await old.aclose()
 
 

@@ -15,7 +15,8 @@ from hypothesis import strategies as st
 from tests.journals.runs import answers, asks, at, finished, gives, keeps, late, message, refuses, says, started, steers
 from tests.journals.sqlite.conftest import Look
 from treadle.entries import Entry, Fork
-from treadle.journals.sqlite import SqliteJournal, view
+from treadle.journals.sqlite import SqliteJournal
+from treadle.journals.tables import view
 from treadle.message import Message
 from treadle.run_state import RunState
 from treadle.window import window

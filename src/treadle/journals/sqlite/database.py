@@ -1,46 +1,54 @@
-"""What is used of SQLite's connection, with types. How one is opened stands in schema.py. Entry: `Cursor`, `cursor_of`."""
+"""SQLite's connection as the tables use it, and what is SQLite's own in them. How one is opened stands in schema.py. Entry: `cursor_of`."""
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Sequence
-from typing import Any, Protocol, cast
+from collections.abc import Iterator, Sequence
+from typing import TYPE_CHECKING, Any, cast
 
 import apsw
 
-
-class Connection(Protocol):
-    def changes(self) -> int:
-        """Rows that the last statement changed."""
-        ...
-
-    def last_insert_rowid(self) -> int: ...
-
-    def cursor(self) -> Cursor: ...
+from treadle.journals.sqlite.words import FtsWords
+from treadle.journals.tables.database import Cursor, Dialect
+from treadle.journals.tables.rows import micros
+from treadle.types import now
 
 
-class Cursor(Protocol):
-    """apsw's cursor: its own annotations name what Python has since 3.12 only."""
+class _Sqlite:
+    words = FtsWords()
+    refused = apsw.ConstraintError
+    together = 1
+    skip_locked = ""
+    now = "cast(unixepoch('subsec') * 1000000 as integer)"
+    next_change = "(select coalesce(max(changed), 0) + 1 from sessions)"
+
+    def now_us(self, db: Cursor) -> int:
+        return micros(now())
+
+    def call(self, call: str | bytes | None) -> object:
+        """Texts have no place for lone surrogates: bytes stand beside them."""
+        return call
+
+    def hold(self, db: Cursor, what: str, *, shared: bool = False) -> None:
+        """One connection writes at a time."""
+
+
+SQLITE: Dialect = _Sqlite()
+
+
+class _Cursor(apsw.Cursor):
+    dialect = SQLITE
 
     @property
-    def connection(self) -> Connection: ...
+    def changed(self) -> int:
+        return self.connection.changes()
 
-    @property
-    def get(self) -> Any:
-        """The one value of the one row that is left."""
-        ...
-
-    def execute(self, statements: str, bindings: Sequence[object] | None = None, /) -> Cursor:
-        """Runs up to the first row: a script whose statements give rows is only run whole by fetching them all."""
-        ...
-
-    def executemany(self, statements: str, bindings: Iterable[Sequence[object]], /) -> Cursor: ...
-
-    def fetchone(self) -> tuple[Any, ...] | None: ...
-
-    def fetchall(self) -> list[tuple[Any, ...]]: ...
-
-    def __iter__(self) -> Iterator[tuple[Any, ...]]: ...
+    def stream(self, statement: str, bindings: Sequence[object] = (), /) -> Iterator[tuple[Any, ...]]:
+        return iter(cursor_of(self.connection).execute(statement, bindings))
 
 
 def cursor_of(connection: apsw.Connection) -> Cursor:
-    return cast("Cursor", connection.cursor())
+    return cast("Cursor", _Cursor(connection))  # its own annotations name what Python has since 3.12 only
+
+
+if TYPE_CHECKING:
+    _: type[Dialect] = _Sqlite

@@ -5,27 +5,30 @@ Which thread writes is writer.py's, who is alive workers.py's business. Entry: `
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Protocol, cast
 
-from treadle.context import Cleared, Summary, read_receipt
-from treadle.entries import Compaction, Entry, InputAdded, ModelResponded, RunFinished, RunResumed, RunStarted, ToolFinished, ToolLate, ToolStarted
+from treadle.entries import Entry, RunFinished, RunResumed, RunStarted, ToolLate, ToolStarted
 from treadle.errors import AgentError
-from treadle.journals.sqlite.conversations import Conversation, joined, ran, recount
-from treadle.journals.sqlite.database import Cursor
-from treadle.journals.sqlite.listing import summary_of
-from treadle.journals.sqlite.rows import Row, bodies, check_id, find, insert, micros, read_stored, row_of
 from treadle.journals.sqlite.workers import Workers
-from treadle.journals.sqlite.writer import Work, Writer
-from treadle.types import Time
+from treadle.journals.sqlite.writer import Writer
+from treadle.journals.tables.beginning import make_run
+from treadle.journals.tables.conversations import ran, recount
+from treadle.journals.tables.database import Cursor, Work
+from treadle.journals.tables.listing import summary_of
+from treadle.journals.tables.queue import LET_GO
+from treadle.journals.tables.rows import Row, bodies, check_id, find, insert, micros, read_stored, row_of
+from treadle.journals.tables.said import SaidCount
+from treadle.notifier import QUEUE, run_topic
+from treadle.types import Time, now
 
 _ADVANCE = "update runs set head = head + ?, updated_at_us = ? where num = ? and fence = ? and head = ? and owner = ?"
 _ADVANCE_LATE = "update runs set head = head + ?, updated_at_us = ? where num = ? and fence = ? and head = ?"
 _FINISH = """
-update runs set head = head + ?, updated_at_us = ?, finished = ?, summary = coalesce(?, summary), counted = ?, owner = null
+update runs set head = head + ?, updated_at_us = ?, finished = ?, summary = coalesce(?, summary), counted = ?, owner = null, sent_to = null
 where num = ? and fence = ? and head = ? and owner = ?
 """
-_RELEASE = "update runs set owner = null, waiting = ? where num = ? and fence = ? and owner = ?"
+_RELEASE = f"update runs set owner = null, waiting = ?, {LET_GO}, ready_at_us = ? where num = ? and fence = ? and owner = ?"
 
 
 class LetGo(Protocol):
@@ -51,9 +54,11 @@ class SqliteRun:
         """Belongs to the writer's thread."""
         self._resumed: RunResumed | None = None
         self._begun = begun
-        self._said = _Said(started) if begun and started.fork is None else None
+        self._said = SaidCount(started) if begun and started.fork is None else None
         """None: it is to be counted."""
         self._let_go = let_go
+        self.topic = run_topic(started.run_id)
+        self.tell: Callable[[str], None] = _nobody
         self._over = False
         """It was let go, or is finished."""
 
@@ -96,6 +101,7 @@ class SqliteRun:
             if e.kind == "busy":
                 self._let_go(self.num)
             raise
+        self.tell(self.topic)
         if end is not None:
             self._over = True
             self._let_go(self.num)
@@ -134,7 +140,7 @@ class SqliteRun:
         ran(db, self.num, finished.at, said=None if self._said is None else self._said.count)
 
     def _check(self, db: Cursor) -> None:
-        if db.connection.changes() != 1:
+        if db.changed != 1:
             raise AgentError("busy", f"run {self.run_id} is not held by this driver any more: another one took it over, or it is over. Nothing was appended")
 
     async def release(self, *, waiting: bool = False) -> None:
@@ -142,40 +148,20 @@ class SqliteRun:
             return
         self._over = True
         self._let_go(self.num)
+        at = now()
 
         def work(db: Cursor) -> None:
-            db.execute(_RELEASE, (waiting, self.num, self.fence, self._worker))
+            db.execute(_RELEASE, (waiting, waiting, micros(at), self.num, self.fence, self._worker))
 
         try:
             await self._writer.write(work)
+            self.tell(QUEUE)
         except AgentError:  # nobody can take it up before that is written, or this process has ended
             self._let_go(self.num, work)
 
 
-class _Said:
-    """Counts the messages that a run adds to its session's view."""
-
-    __slots__ = ("_open", "count")
-
-    def __init__(self, started: RunStarted) -> None:
-        self.count = len(started.messages) + (started.fork is None or started.fork.asks)
-        self._open = 0
-        """Calls of the last response that have no result."""
-
-    def add(self, entry: Entry) -> None:
-        kind = type(entry)
-        if kind is ModelResponded:
-            message = cast("ModelResponded", entry).message
-            self.count += bool(message.parts)
-            self._open = len(message.tool_calls) if cast("ModelResponded", entry).stop_reason is not None else 0
-        elif kind is ToolFinished:
-            self._open -= 1
-            self.count += self._open == 0
-        elif kind is ToolLate or kind is InputAdded:
-            self.count += 1
-        elif kind is Compaction:
-            receipt = read_receipt(cast("Compaction", entry).receipt)
-            self.count -= 0 if isinstance(receipt, Cleared) else receipt.dropped - isinstance(receipt, Summary)
+def _nobody(topic: str) -> None:
+    """Listens."""
 
 
 # ---------------------------------------------------------------- how a driver comes to its run
@@ -187,34 +173,12 @@ async def begin(writer: Writer, workers: Workers, started: RunStarted, let_go: L
     worker, row = workers.register(), row_of(started)
 
     def work(db: Cursor) -> int:
-        if started.fork is not None:
-            find(db, started.fork.run_id)  # it may have been pruned since it was read
-        conversation = joined(db, started, workers)
-        num = add_row(db, started, conversation, owner=worker, fence=1, head=1, updated_at=started.at)
+        num = make_run(db, started, workers.of, owner=worker)
         insert(db, num, 1, (row,))
         return num
 
     num = await writer.write(work, appends=True)
     return SqliteRun(writer, worker, started, num=num, fence=1, head=1, begun=True, let_go=let_go)
-
-
-def add_row(db: Cursor, started: RunStarted, conversation: Conversation | None, *, owner: str | None, fence: int, head: int, updated_at: Time) -> int:
-    """The run's own row; gives its number. Raises AgentError(busy) where the id is taken."""
-    fork_of = started.fork.run_id if started.fork else None
-    session = None if conversation is None else conversation.num
-    silent = conversation is None or not conversation.talks
-    who = (started.run_id, session, started.parent_run_id, fork_of, started.schema)
-    if db.execute("select 1 from runs where id = ?", (started.run_id,)).fetchone() is not None:
-        raise AgentError("busy", f"there is a run {started.run_id} already")
-    db.execute(
-        "insert into runs(id, session, parent, fork_of, schema, owner, fence, head, indexed, started_at_us, updated_at_us, summary) "
-        "values(?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)",
-        (*who, owner, fence, head, silent, micros(started.at), micros(updated_at), summary_of(started)),
-    )
-    num = db.connection.last_insert_rowid()
-    if conversation is not None and conversation.talks:
-        db.execute("insert into session_entries(session, pos, kind, run) values(?, ?, 'run', ?)", (conversation.num, conversation.pos, num))
-    return num
 
 
 async def take_over(writer: Writer, workers: Workers, run_id: str, let_go: LetGo, *, force: bool) -> SqliteRun:

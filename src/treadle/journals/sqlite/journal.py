@@ -4,9 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-import sys
-from collections.abc import Callable, Sequence
-from datetime import date
+from collections.abc import Callable
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Literal, Self, get_args
@@ -15,38 +13,33 @@ import anyio
 import anyio.to_thread
 import apsw
 
-from treadle.costs import By, Costs
-from treadle.entries import Fork, Record, RunFinished, RunStarted
+from treadle.entries import RunStarted
 from treadle.errors import AgentError
-from treadle.journal import Freed, Holder, Journal, RunInfo, RunWriter, info_of, read_run
-from treadle.journals.sqlite import driving, pruning, search
-from treadle.journals.sqlite.conversations import holder, joined, number_of, ran
-from treadle.journals.sqlite.database import Cursor
-from treadle.journals.sqlite.listing import costs, listed
+from treadle.journal import Journal, RunWriter
+from treadle.journals.forks import abandon_in_children
+from treadle.journals.local_notifier import LocalNotifier
+from treadle.journals.sqlite import driving
 from treadle.journals.sqlite.places import prepare
 from treadle.journals.sqlite.readers import Readers
-from treadle.journals.sqlite.rows import bodies, check_id, find, insert, records, row_of
 from treadle.journals.sqlite.schema import connect, make_ready, unusable
-from treadle.journals.sqlite.sessions import SqliteSessions
-from treadle.journals.sqlite.upcasting import upcast
+from treadle.journals.sqlite.watching import SqliteWatch
 from treadle.journals.sqlite.workers import Workers
-from treadle.journals.sqlite.writer import Work, Writer
-from treadle.json_text import decode_json, encode_json, members
-from treadle.loading import forked, load
-from treadle.message import Message
-from treadle.run_state import RunState
-from treadle.types import Time
+from treadle.journals.sqlite.writer import Writer
+from treadle.journals.tables import search
+from treadle.journals.tables.database import Cursor, Work
+from treadle.journals.tables.journal import TableJournal
+from treadle.journals.tables.queue import TableQueue
+from treadle.journals.tables.rows import find
+from treadle.run_queue import RunQueue
 
 Durability = Literal["process", "power"]
 BUSY_TIMEOUT_S = 15.0
-PRUNED_AT_ONCE = 20
-"""Runs that one transaction takes away, so that appends need not wait long."""
 INDEXED_AT_ONCE = 10
 FREED_AT_ONCE = 2000
 """Pages."""
 
 
-class SqliteJournal:
+class SqliteJournal(TableJournal):
     """Runs in a file that any number of processes of one machine may use at once. Made by `open`."""
 
     def __init__(self, path: Path, db: apsw.Connection, *, power: bool, busy_timeout_s: float) -> None:
@@ -55,7 +48,10 @@ class SqliteJournal:
         self._readers = Readers(path, busy_timeout_s=busy_timeout_s)
         busy_timeout_ms = int(busy_timeout_s * 1000)
         self._writer = Writer(db, path, power=power, busy_timeout_ms=busy_timeout_ms, chores=self._chores, drivers=lambda: len(self._held))
-        self.sessions = SqliteSessions(self._writer, self._readers, self._workers)
+        super().__init__(self._writer, self._readers, self._workers.of)
+        self.notifier = LocalNotifier(partial(SqliteWatch, path))
+        abandon_in_children(self.notifier)
+        self.queue: RunQueue = TableQueue(self._writer, self._readers, self._workers, self.notifier, append=partial(self._writer.write, appends=True))
         self._held: dict[int, tuple[str, asyncio.AbstractEventLoop]] = {}
         """The runs that are driven from here, by number, with the event loop of each."""
         self._unwritten: list[Work[None]] = []
@@ -94,9 +90,17 @@ class SqliteJournal:
             await anyio.to_thread.run_sync(self._close, limiter=anyio.CapacityLimiter(1))
 
     def _close(self) -> None:
+        self.notifier.close()
         self._readers.close()
+        self._sign_off()
         self._writer.close()
         self._workers.leave()
+
+    def _sign_off(self) -> None:
+        """A worker that ends in order is in no list of the dead."""
+        if (me := self._workers.me) is not None:
+            with contextlib.suppress(AgentError):  # it is closed already, or the file takes nothing
+                self._writer.write_now(lambda db: db.execute("delete from workers where id = ?", (me,)).changed)
 
     # ------------------------------------------------------------ driving
 
@@ -110,6 +114,8 @@ class SqliteJournal:
 
     def _hold(self, run: driving.SqliteRun) -> driving.SqliteRun:
         self._held[run.num] = (run.run_id, asyncio.get_running_loop())
+        run.tell = self.notifier.tell
+        self.notifier.tell(run.topic)
         return run
 
     def _let_go(self, num: int, unwritten: Work[None] | None = None) -> None:
@@ -177,94 +183,6 @@ class SqliteJournal:
             db.execute("delete from stops where run = ?", (num,))
             self._tell(num)
 
-    # ------------------------------------------------------------ reading
-
-    async def read(self, run_id: str, *, after: int = 0) -> list[Record]:
-        return await self._readers.read(lambda db: records(db, run_id, after=after))
-
-    async def load(self, run_id: str) -> RunState:
-        return await self._readers.read(lambda db: load(run_id, partial(records, db), self.sessions))
-
-    async def children(self, run_id: str) -> list[RunInfo]:
-        return await self._readers.read(lambda db: list(listed(db, self._workers, "where parent = ? order by num", (run_id,))))
-
-    async def load_fork(self, fork: Fork) -> RunState:
-        return await self._readers.read(lambda db: forked(fork, partial(records, db), self.sessions))
-
-    async def messages(self, session_id: str) -> Sequence[Message]:
-        return await anyio.to_thread.run_sync(self.sessions.get_messages, session_id)
-
-    async def read_bytes(self, run_id: str) -> list[bytes]:
-        return await self._readers.read(lambda db: [data for _, data in bodies(db, find(db, run_id).num)])
-
-    async def info(self, run_id: str) -> RunInfo:
-        def read(db: Cursor) -> RunInfo:
-            return next(listed(db, self._workers, "where num = ?", (find(db, run_id).num,)))
-
-        return await self._readers.read(read)
-
-    async def runs(self, *, limit: int | None = None, session_id: str | None = None) -> list[RunInfo]:
-        def read(db: Cursor) -> list[RunInfo]:
-            most = -1 if limit is None else min(max(limit, 0), sys.maxsize)
-            if session_id is None:
-                return list(listed(db, self._workers, "order by num desc limit ?", (most,)))
-            session = number_of(db, session_id)
-            return list(listed(db, self._workers, "where session = ? order by num desc limit ?", (session, most)))
-
-        return await self._readers.read(read)
-
-    async def holder(self, session_id: str) -> Holder | None:
-        return await self._readers.read(lambda db: holder(db, session_id, self._workers))
-
-    async def costs(self, by: By, *, since: date | None = None) -> Costs:
-        return await self._readers.read(lambda db: costs(db, by, since))
-
-    # ------------------------------------------------------------ importing, pruning
-
-    async def add_run(self, entries: Sequence[bytes]) -> RunInfo:
-        read = read_run(_upcast(entries))
-        started = read[0]
-        assert isinstance(started, RunStarted), "read_run sees to it"
-        run_id = started.run_id
-        check_id(run_id)
-        info = info_of(read, "finished")
-        end = next((seq for seq, entry in enumerate(read, 1) if isinstance(entry, RunFinished)), None)
-        rows = [row_of(entry, data) for entry, data in zip(read, entries, strict=True)]
-
-        def work(db: Cursor) -> None:
-            if db.execute("select 1 from runs where id = ?", (run_id,)).fetchone() is not None:
-                raise AgentError("invalid", f"run {run_id} is here already: nothing was added")
-            if started.fork is not None and db.execute("select 1 from runs where id = ?", (started.fork.run_id,)).fetchone() is None:
-                raise AgentError("invalid", f"run {run_id} was forked from {started.fork.run_id}, which is not here: import that one first")
-            conversation = joined(db, started, None)
-            num = driving.add_row(db, started, conversation, owner=None, fence=1, head=len(rows), updated_at=read[-1].at)
-            try:
-                insert(db, num, 1, rows)
-            except apsw.ConstraintError as e:
-                raise AgentError("invalid", f"run {run_id} has two results, or two starts, of one call: nothing was added") from e
-            if end is not None:
-                db.execute("update runs set finished = ?, summary = ?, counted = 1 where num = ?", (end, encode_json(info), num))
-                ran(db, num, read[-1].at, said=None)
-
-        await self._writer.write(work)
-        return await self.info(run_id)
-
-    async def prune(self, before: Time, *, apply: bool) -> Freed:
-        """The file shrinks by what is freed. Appends go on meanwhile."""
-
-        def would(db: Cursor) -> tuple[tuple[str, ...], tuple[str, ...], int]:
-            planned = pruning.plan(db, before)
-            return tuple(planned.going), tuple(planned.kept), pruning.size_bytes(db, list(planned.going.values()))
-
-        runs, kept, size = await self._readers.read(would)
-        if apply:
-            gone: dict[str, int] = {}
-            while some := await self._writer.write(lambda db: pruning.prune_some(db, before, most=PRUNED_AT_ONCE)):
-                gone |= some
-            await self._shrink()
-            runs, size = tuple(gone), sum(gone.values())
-        return Freed(runs=runs, kept=kept, size_bytes=size)
-
     async def _shrink(self) -> None:
         def free(db: Cursor) -> int:
             db.execute(f"pragma incremental_vacuum({FREED_AT_ONCE})").fetchall()
@@ -273,15 +191,6 @@ class SqliteJournal:
         left = await self._writer.write(free, alone=True)
         while left and (fewer := await self._writer.write(free, alone=True)) < left:
             left = fewer
-
-
-def _upcast(entries: Sequence[bytes]) -> Sequence[bytes]:
-    """As this version reads them; what is no entry stays for its reader to say so."""
-    try:
-        schema = decode_json(members(entries[0].decode()).get("schema", "1").encode(), int) if entries else 1
-    except ValueError:
-        return entries
-    return [upcast(data, schema) for data in entries]
 
 
 if TYPE_CHECKING:

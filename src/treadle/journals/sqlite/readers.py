@@ -13,10 +13,11 @@ import anyio.to_thread
 import apsw
 
 from treadle.errors import AgentError
-from treadle.journals.sqlite.database import Cursor, cursor_of
+from treadle.journals.forks import abandon_in_children
+from treadle.journals.sqlite.database import cursor_of
 from treadle.journals.sqlite.failures import translated
-from treadle.journals.sqlite.forks import abandon_in_children
 from treadle.journals.sqlite.schema import connect
+from treadle.journals.tables.database import Cursor
 
 T = TypeVar("T")
 

@@ -8,8 +8,9 @@ from pathlib import Path
 import apsw
 
 from treadle.errors import AgentError
-from treadle.journals.sqlite.database import Cursor, cursor_of
+from treadle.journals.sqlite.database import cursor_of
 from treadle.journals.sqlite.failures import translated
+from treadle.journals.tables.database import Cursor
 
 APPLICATION_ID = 0x54726564
 """`Tred`: what makes a SQLite file a journal of ours."""
@@ -103,7 +104,38 @@ create virtual table words using fts5(text, content='', contentless_delete=1, to
 
 _CHILDREN = "create index runs_of_parent on runs(parent) where parent is not null"
 
-MIGRATIONS = (_FIRST, _CHILDREN)
+_QUEUES = """
+alter table runs add column queue text;                                -- where it waits for a worker; null: nowhere
+alter table runs add column priority integer not null default 0;
+alter table runs add column tenant text;
+alter table runs add column ready_at_us integer not null default 0;    -- not before; of a parked run: since when it is
+alter table runs add column sent_to text;                              -- a worker's id, or engine:NAME; null: with nobody
+alter table runs add column deliveries integer not null default 0;
+alter table runs add column fruitless integer not null default 0;      -- deliveries since it last got further
+alter table runs add column seen_head integer;                         -- head at the last claim
+alter table runs add column parked text;                               -- why it is not delivered any more
+create index runs_ready on runs(queue, priority desc, num)
+where finished is null and queue is not null and waiting = 0 and parked is null and sent_to is null;
+create index runs_sent on runs(sent_to) where finished is null and queue is not null and sent_to is not null;
+create index runs_owned on runs(owner) where finished is null and queue is not null and owner is not null;
+
+create table workers(                      -- those that take runs from queues; that they live, their locks say
+    id text primary key,
+    name text not null,
+    host text not null,
+    pid integer not null,
+    version text not null,                 -- of Treadle
+    engine text not null,
+    queues text not null,                  -- JSON
+    slots integer not null,
+    since_us integer not null,
+    seen_at_us integer not null,
+    draining integer not null default 0,
+    card integer not null default 1
+) strict;
+"""
+
+MIGRATIONS = (_FIRST, _CHILDREN, _QUEUES)
 """Each makes the tables of a version out of those before; a file says in `user_version` how many it has had."""
 VERSION = len(MIGRATIONS)
 

@@ -9,24 +9,19 @@ import os
 import socket
 import threading
 from pathlib import Path
-from typing import NamedTuple
 
 from treadle.errors import AgentError
 from treadle.file_lock import hold, is_held
-from treadle.journals.sqlite.forks import abandon_in_children
+from treadle.journals.forks import abandon_in_children
+from treadle.journals.tables.database import Cursor
+from treadle.journals.tables.liveness import Process
 from treadle.types import new_id
-
-
-class Process(NamedTuple):
-    """Of a living worker, as far as its lock file says."""
-
-    pid: int | None
-    host: str | None
-    """None: an older version, which says none."""
 
 
 class Workers:
     """The workers of one journal file, and the one that this object is, once it registered."""
+
+    needs_lease = False
 
     def __init__(self, journal: Path) -> None:
         self.folder = journal.with_name(journal.name + "-workers")
@@ -57,6 +52,13 @@ class Workers:
         """The process id of a living worker; None for a dead one."""
         process = self.process(worker)
         return None if process is None else "unknown" if process.pid is None else str(process.pid)
+
+    def living(self, db: Cursor) -> list[str]:
+        return [path.stem for path in self.folder.glob("*.lock") if is_held(path) is not None]
+
+    def of(self, db: Cursor, worker: str | None) -> Process | None:
+        """As those ask who read the tables."""
+        return self.process(worker)
 
     def process(self, worker: str | None) -> Process | None:
         """None for a dead worker."""

@@ -14,7 +14,7 @@ import time
 from collections.abc import Callable, Iterable, Sequence
 from pathlib import Path
 from queue import Empty, SimpleQueue
-from typing import Any, Generic, Protocol, TypeAlias, TypeVar, cast
+from typing import Any, Generic, Protocol, TypeVar, cast
 
 import anyio
 import apsw
@@ -22,9 +22,10 @@ import apsw
 from treadle.crash import boundary
 from treadle.errors import AgentError
 from treadle.journal import uninterrupted
-from treadle.journals.sqlite.database import Cursor, cursor_of
+from treadle.journals.forks import abandon_in_children
+from treadle.journals.sqlite.database import cursor_of
 from treadle.journals.sqlite.failures import translated
-from treadle.journals.sqlite.forks import abandon_in_children
+from treadle.journals.tables.database import Cursor, Work
 
 T = TypeVar("T")
 
@@ -37,9 +38,6 @@ LOG_PAGES_MIN, LOG_PAGES_MAX = 128, 1000
 IDLE_PAGES = 32
 FEW = 4
 """Up to so many drivers each write for themselves."""
-
-Work: TypeAlias = Callable[[Cursor], T]
-"""Runs in the writer's thread, inside a transaction; what it raises undoes what it wrote, and nothing else."""
 
 
 class Chores(Protocol):

@@ -7,16 +7,19 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Sequence
 from functools import partial
-from typing import NamedTuple, cast
+from itertools import islice
+from typing import NamedTuple, TypeVar, cast
 
 from treadle.context import Cleared, Said, Summary, folded
 from treadle.entries import Entry, Record, RunFinished, ToolLate
-from treadle.journals.sqlite.database import Cursor
-from treadle.journals.sqlite.rows import bodies, entries_of, micros, records
+from treadle.journals.tables.database import Cursor
+from treadle.journals.tables.rows import bodies, bodies_of, entries_of, micros, records
 from treadle.loading import load
 from treadle.message import Message, decode_message
 from treadle.run_state import RunState
 from treadle.session_store import Sessions, spoken
+
+T = TypeVar("T")
 
 _ENTRIES = """
 select kind, session_entries.run, body, runs.id, schema, finished, fork_of
@@ -107,25 +110,33 @@ def _folded(pieces: Iterable[_Piece]) -> list[Message]:
 
 def _pieces(db: Cursor, session: int, end: int, sessions: Sessions, order: str, *, start: int = 0) -> Iterator[_Piece]:
     """Without runs that are not finished."""
-    connection = db.connection
     until_us = cast("int | None", db.execute(_BEGAN, (session, end)).get)
-    for kind, run, body, run_id, schema, finished, fork_of in connection.cursor().execute(
-        f"{_ENTRIES} and pos >= ? order by pos {order}", (session, end, start)
-    ):
-        if kind == "cleared":
-            yield _Piece((), base=True)
-        elif kind == "message":
-            yield _Piece((decode_message(body),))
-        elif finished is not None and fork_of is not None:
-            state = load(run_id, partial(_known_records, connection.cursor(), until_us=until_us), sessions)
-            yield _Piece(state.history[:], base=True)
-        elif finished is not None:
-            yield _of_run(connection.cursor(), run, schema, until_us)
+    rows = db.stream(f"{_ENTRIES} and pos >= ? order by pos {order}", (session, end, start))
+    for batch in _batches(rows, db.dialect.together):
+        known = bodies_of(db, [run for _, run, _, _, _, finished, fork_of in batch if finished is not None and fork_of is None]) if len(batch) > 1 else {}
+        for kind, run, body, run_id, schema, finished, fork_of in batch:
+            if kind == "cleared":
+                yield _Piece((), base=True)
+            elif kind == "message":
+                yield _Piece((decode_message(body),))
+            elif finished is not None and fork_of is not None:
+                state = load(run_id, partial(_known_records, db, until_us=until_us), sessions)
+                yield _Piece(state.history[:], base=True)
+            elif finished is not None:
+                yield _of_run(known[run] if run in known else bodies(db, run), schema, until_us)
 
 
-def _of_run(db: Cursor, run: int, schema: int, until_us: int | None) -> _Piece:
+def _batches(rows: Iterator[T], most: int) -> Iterator[list[T]]:
+    """One at first, then more and more: whoever reads backwards may soon have enough."""
+    size = 1
+    while batch := list(islice(rows, size)):
+        yield batch
+        size = min(size * 2, most)
+
+
+def _of_run(stored: Iterable[tuple[int, bytes]], schema: int, until_us: int | None) -> _Piece:
     state = RunState()
-    for entry in entries_of(bodies(db, run), schema):
+    for entry in entries_of(stored, schema):
         if not _came_after(entry, state.finished is not None, until_us):
             state.apply(entry)
     return _Piece(state.said)

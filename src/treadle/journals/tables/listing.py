@@ -11,15 +11,15 @@ from treadle.costs import By, Costs, Spent, Tally
 from treadle.entries import RunFinished, RunResumed, RunStarted
 from treadle.errors import AgentError
 from treadle.journal import RunInfo, RunStatus, info_of, spent
-from treadle.journals.sqlite.database import Cursor
-from treadle.journals.sqlite.rows import bodies, entries_of, time_of
-from treadle.journals.sqlite.workers import Workers
+from treadle.journals.tables.database import Cursor
+from treadle.journals.tables.liveness import Alive
+from treadle.journals.tables.rows import bodies, entries_of, time_of
 from treadle.json_text import decode_json, encode_json
 from treadle.session_store import title_of
 from treadle.types import Usage
 
 _DECODER = msgspec.json.Decoder(Spent)
-_COLUMNS = "select num, schema, owner, waiting, finished, head, updated_at_us, summary, counted from runs "
+_COLUMNS = "select num, schema, owner, waiting, finished, head, updated_at_us, summary, counted, queue, tenant, parked from runs "
 
 
 def summary_of(started: RunStarted, resumed: RunResumed | None = None, finished: RunFinished | None = None) -> bytes:
@@ -49,22 +49,24 @@ def summary_of(started: RunStarted, resumed: RunResumed | None = None, finished:
     return encode_json(info)
 
 
-def listed(db: Cursor, workers: Workers, where: str = "", values: tuple[object, ...] = ()) -> Iterator[RunInfo]:
+def listed(db: Cursor, is_alive: Alive, where: str = "", values: tuple[object, ...] = ()) -> Iterator[RunInfo]:
     """The runs that `where` (the rest of the query) picks, in its order."""
-    alive: dict[str | None, bool] = {}
-    for num, schema, owner, waiting, finished, head, updated_us, summary, counted in db.execute(_COLUMNS + where, values).fetchall():
+    alive: dict[str | None, bool] = {None: False}
+    for num, schema, owner, waiting, finished, head, updated_us, summary, counted, *place in db.execute(_COLUMNS + where, values).fetchall():
         if owner not in alive:
-            alive[owner] = workers.alive(owner) is not None
-        status: RunStatus = "finished" if finished else "running" if alive[owner] else "waiting" if waiting else "stopped"
+            alive[owner] = is_alive(db, owner) is not None
+        queue, tenant, parked = place
+        left: RunStatus = "stopped" if queue is None or parked is not None else "queued"
+        status: RunStatus = "finished" if finished else "running" if alive[owner] else "waiting" if waiting else left
         info = decode_json(summary, RunInfo) if counted else _folded(db, num, schema) or decode_json(summary, RunInfo)
-        yield msgspec.structs.replace(info, status=status, entries=head, updated_at=time_of(updated_us))
+        more = {"queue": queue, "tenant": tenant, "parked": parked}
+        yield msgspec.structs.replace(info, status=status, entries=head, updated_at=time_of(updated_us), **more)
 
 
 def costs(db: Cursor, by: By, since: date | None) -> Costs:
     """Of what is kept with each run; only runs that are not finished are read."""
     tally = Tally(by, since=since)
-    rows = db.connection.cursor()  # of its own, read as it goes: there may be any number of runs, and `db` reads what is in some of them
-    for num, schema, summary, counted in rows.execute("select num, schema, summary, counted from runs order by num"):
+    for num, schema, summary, counted in db.stream("select num, schema, summary, counted from runs order by num"):
         if counted:
             tally.add(_DECODER.decode(summary))
         elif (info := _folded(db, num, schema)) is not None:

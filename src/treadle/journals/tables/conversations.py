@@ -10,10 +10,10 @@ from typing import NamedTuple, cast
 from treadle.entries import RunStarted
 from treadle.errors import AgentError
 from treadle.journal import Holder
-from treadle.journals.sqlite.database import Cursor
-from treadle.journals.sqlite.rows import bodies, micros, place_of, read_stored, storable
-from treadle.journals.sqlite.workers import Workers
-from treadle.session_store import NEW_SESSION, title_of
+from treadle.journals.tables.database import Cursor
+from treadle.journals.tables.liveness import Alive
+from treadle.journals.tables.rows import bodies, key_of, micros, place_of, read_stored, showable
+from treadle.session_store import NEW_SESSION, check_session_id, title_of
 from treadle.types import Time
 
 
@@ -27,19 +27,20 @@ class Conversation(NamedTuple):
     """A run that is a part of another one says nothing in the session itself."""
 
 
-def joined(db: Cursor, started: RunStarted, workers: Workers | None) -> Conversation | None:
+def joined(db: Cursor, started: RunStarted, alive: Alive | None) -> Conversation | None:
     """The place of a run that begins in its session, which is made where there is none; None where it has no session.
 
-    Raises AgentError(busy) where another run of it is not finished; not where `workers` is None.
+    Raises AgentError(busy) where another run of it is not finished; not where `alive` is None. AgentError(invalid) for what is no id of a session.
     """
     if started.session_id is None:
         return None
     num = number_of(db, started.session_id)
     talks = started.parent_run_id is None
     if num is None:
+        check_session_id(started.session_id)
         num = add_session(db, started.session_id, NEW_SESSION, started.at)
-    elif talks and workers is not None:
-        _refuse_second(db, num, workers)
+    elif talks and alive is not None:
+        _refuse_second(db, num, alive)
     if talks:
         name(db, num, title_of(started.input.text))
         touch(db, num, started.at)
@@ -63,60 +64,59 @@ def recount(db: Cursor, run: int, at: Time) -> None:
 
 
 def number_of(db: Cursor, session_id: str) -> int | None:
-    row = db.execute("select num from sessions where id = ?", (storable(session_id),)).fetchone()
+    row = db.execute("select num from sessions where id = ?", (key_of(session_id),)).fetchone()
     return None if row is None else cast("int", row[0])
 
 
 def add_session(db: Cursor, session_id: str, title: str, at: Time) -> int:
     time_us = micros(at)
-    db.execute(
-        "insert into sessions(id, title, created_at_us, updated_at_us, changed, messages) select ?, ?, ?, ?, coalesce(max(changed), 0) + 1, 0 from sessions",
-        (session_id, _showable(title), time_us, time_us),
+    statement = (
+        f"insert into sessions(id, title, created_at_us, updated_at_us, changed, messages) values(?, ?, ?, ?, {db.dialect.next_change}, 0) returning num"
     )
-    return db.connection.last_insert_rowid()
+    return cast("int", db.execute(statement, (session_id, showable(title), time_us, time_us)).get)
 
 
 def name(db: Cursor, num: int, title: str) -> None:
     """Where it has no name yet."""
-    db.execute("update sessions set title = ? where num = ? and title = ?", (_showable(title), num, NEW_SESSION))
+    db.execute("update sessions set title = ? where num = ? and title = ?", (showable(title), num, NEW_SESSION))
 
 
 def rename(db: Cursor, num: int, title: str, at: Time) -> None:
-    db.execute("update sessions set title = ? where num = ?", (_showable(title), num))
+    db.execute("update sessions set title = ? where num = ?", (showable(title), num))
     touch(db, num, at)
 
 
 def touch(db: Cursor, num: int, at: Time) -> None:
     """It changed, and was the last one to: clocks are too coarse to tell."""
-    db.execute("update sessions set updated_at_us = ?, changed = (select max(changed) from sessions) + 1 where num = ?", (micros(at), num))
+    db.execute(f"update sessions set updated_at_us = ?, changed = {db.dialect.next_change} where num = ?", (micros(at), num))
 
 
 def next_pos(db: Cursor, num: int) -> int:
     return cast("int", db.execute("select coalesce(max(pos), 0) + 1 from session_entries where session = ?", (num,)).get)
 
 
-def _refuse_second(db: Cursor, num: int, workers: Workers) -> None:
+def _refuse_second(db: Cursor, num: int, alive: Alive) -> None:
     row = _open_run(db, num)
     if row is None:
         return
     _, run_id, owner, _ = row
-    if (process := workers.alive(owner)) is not None:
+    if (process := alive(db, owner)) is not None:
         now_what = f"wait for its end, or stop it with `treadle runs kill {run_id}`"
-        raise AgentError("busy", f"run {run_id} of this session is running already, in process {process}: {now_what}")
+        raise AgentError("busy", f"run {run_id} of this session is running already, in process {process.named}: {now_what}")
     ways = f"`treadle runs resume {run_id}` goes on with it, `treadle runs kill {run_id}` closes it"
     raise AgentError("busy", f"run {run_id} of this session is not finished: {ways}")
 
 
-def holder(db: Cursor, session_id: str, workers: Workers) -> Holder | None:
+def holder(db: Cursor, session_id: str, alive: Alive) -> Holder | None:
     """Who drives the session's open run; None where nobody does."""
     session = number_of(db, session_id)
     row = None if session is None else _open_run(db, session)
     if row is None:
         return None
     num, run_id, owner, schema = row
-    if (process := workers.process(owner)) is None:
+    if (process := alive(db, owner)) is None:
         return None
-    resumed = "select max(place & 0xffffffff) from entries where place > ? and place <= ? and type = 'run.resumed'"
+    resumed = "select max(place & 4294967295) from entries where place > ? and place <= ? and type = 'run.resumed'"
     seq = db.execute(resumed, (place_of(num, 0), place_of(num, 0xFFFFFFFF))).get or 1
     ((_, data),) = bodies(db, num, after=seq - 1, to=seq)
     return Holder(run_id=run_id, pid=process.pid, host=process.host, since=read_stored(data, schema).at)
@@ -126,7 +126,3 @@ def _open_run(db: Cursor, session: int) -> tuple[int, str, str | None, int] | No
     """Number, id, worker and schema of the one run that is not finished."""
     row = db.execute("select num, id, owner, schema from runs where session = ? and finished is null and parent is null", (session,)).fetchone()
     return cast("tuple[int, str, str | None, int] | None", row)
-
-
-def _showable(title: str) -> str:
-    return title.encode("utf-8", "replace").decode()

@@ -2,13 +2,22 @@
 
 from __future__ import annotations
 
-from treadle.journals.sqlite import search
-from treadle.journals.sqlite.database import Cursor
-from treadle.journals.sqlite.rows import place_of
+from treadle.journals.tables import search
+from treadle.journals.tables.database import Cursor
+from treadle.journals.tables.rows import place_of
 
 
 def remove_run(db: Cursor, run: int) -> None:
-    """Its entries, its place in its session, what a search finds of it, and long texts that nothing else holds."""
+    """Its place in its session, what a search finds of it, its entries, and long texts that nothing else holds.
+
+    Its own row goes before its entries: what its driver still adds is over by then, and goes too, or is refused.
+    """
+    for session, pos in db.execute("select session, pos from session_entries where run = ?", (run,)).fetchall():
+        search.forget(db, session, pos)
+        db.execute("delete from session_entries where session = ? and pos = ?", (session, pos))
+        db.execute("update sessions set messages = null where num = ?", (session,))
+    db.execute("delete from runs where num = ?", (run,))
+    db.execute("delete from stops where run = ?", (run,))
     span = (place_of(run, 0), place_of(run + 1, 0))
     blobs = [(blob,) for (blob,) in db.execute("select distinct blob from cuts where place between ? and ?", span)]
     db.execute("insert into leaving values(?)", (run,))
@@ -16,12 +25,6 @@ def remove_run(db: Cursor, run: int) -> None:
     db.execute("delete from cuts where place between ? and ?", span)
     db.execute("delete from leaving")
     db.executemany("delete from blobs where num = ? and not exists (select 1 from cuts where blob = num)", blobs)
-    for session, pos in db.execute("select session, pos from session_entries where run = ?", (run,)).fetchall():
-        search.forget(db, session, pos)
-        db.execute("delete from session_entries where session = ? and pos = ?", (session, pos))
-        db.execute("update sessions set messages = null where num = ?", (session,))
-    db.execute("delete from stops where run = ?", (run,))
-    db.execute("delete from runs where num = ?", (run,))
 
 
 def remove_session(db: Cursor, session: int) -> None:

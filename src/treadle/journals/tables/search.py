@@ -4,30 +4,24 @@ from __future__ import annotations
 
 import re
 import sys
-from collections.abc import Sequence
 from typing import cast
 
 from treadle.entries import Entry, InputAdded, ModelResponded, RunStarted
 from treadle.errors import AgentError
-from treadle.journals.sqlite.database import Cursor
-from treadle.journals.sqlite.rows import bodies, micros, read_stored, time_of
+from treadle.journals.tables.database import Cursor
+from treadle.journals.tables.holding import hold_index, hold_runs
+from treadle.journals.tables.rows import bodies, micros, read_stored, time_of
 from treadle.message import Message, decode_message
 from treadle.session_store import Found, excerpt_of
 
 _UNSPACED = r"([\u0e00-\u0eff\u1000-\u109f\u1780-\u17ff\u3040-\u30ff\u3400-\u4dbf\u4e00-\u9fff\uf900-\ufaff\U00020000-\U0003ffff])"
 """Scripts that put no space between words: each of their characters is indexed by itself. Compiled when it is first used: that takes 3 ms."""
 
-_FOUND = """
-select sessions.id, title, said.session, pos, place, nth, at_us
-from words join said on said.num = words.rowid join sessions on sessions.num = said.session
-where words match ? and sessions.id is not null
-and pos > coalesce((select max(pos) from session_entries as c where c.session = said.session and c.kind = 'cleared'), 0)
-order by at_us desc, said.num desc limit ?
-"""
-
 
 def index(db: Cursor, *, most: int) -> bool:
     """Adds the messages of some ended runs; True where others are left. Inside a transaction that may write."""
+    hold_runs(db, shared=True)
+    hold_index(db)
     rows = db.execute(
         "select runs.num, schema, session_entries.session, pos from runs join session_entries on session_entries.run = runs.num "
         "where finished is not null and indexed = 0 order by runs.num limit ?",
@@ -45,42 +39,36 @@ def add(db: Cursor, session: int, pos: int, message: Message, *, place: int | No
     if message.role not in ("user", "assistant") or not message.text.strip():
         return
     values = (session, pos, place, nth, micros(message.created_at))
-    db.execute("insert into said(session, pos, place, nth, at_us) values(?, ?, ?, ?, ?)", values)
-    num = db.connection.last_insert_rowid()
-    db.execute("insert into words(rowid, text) values(?, ?)", (num, _indexed(message.text)))
+    num = cast("int", db.execute("insert into said(session, pos, place, nth, at_us) values(?, ?, ?, ?, ?) returning num", values).get)
+    db.dialect.words.add(db, num, indexed(message.text))
 
 
 def forget(db: Cursor, session: int, pos: int) -> None:
     """What one entry of a session said."""
-    db.execute("delete from words where rowid in (select num from said where session = ? and pos = ?)", (session, pos))
+    db.dialect.words.forget(db, session, pos)
     db.execute("delete from said where session = ? and pos = ?", (session, pos))
 
 
 def found(db: Cursor, words: str, *, limit: int) -> list[Found]:
     """Messages that hold all the words, or words that begin like them; the newest first."""
     wanted = words.split()
-    query = _query(wanted)
-    if query is None or limit < 1:
+    prepared = [indexed(word).strip() for word in wanted if any(c.isalnum() for c in word)]
+    if not prepared or limit < 1:
         return []
     hits: dict[str, Found] = {}
-    for session_id, title, session, pos, place, nth, at_us in db.execute(_FOUND, (query, min(limit, sys.maxsize))).fetchall():
-        message = _message(db, session, pos, place, nth)
+    for session_id, title, session, pos, place, nth, at_us in db.dialect.words.find(db, prepared, limit=min(limit, sys.maxsize)):
+        message = message_of(db, session, pos, place, nth)
         excerpt = excerpt_of(message.text, wanted[0].casefold())
         hits[message.id] = Found(session_id=session_id, title=title, role=message.role, at=time_of(at_us), excerpt=excerpt)
     return list(hits.values())
 
 
-def _query(wanted: Sequence[str]) -> str | None:
-    """In FTS5's language, in which nothing that people type has a meaning of its own; None where there is no word in it."""
-    quoted = ['"' + _indexed(word).strip().replace('"', '""') + '" *' for word in wanted if any(c.isalnum() for c in word)]
-    return " ".join(quoted) or None
-
-
-def _indexed(text: str) -> str:
+def indexed(text: str) -> str:
+    """As the full-text index takes it."""
     return re.sub(_UNSPACED, r" \1 ", text).encode("utf-8", "replace").decode().replace("\0", " ")
 
 
-def _message(db: Cursor, session: int, pos: int, place: int | None, nth: int) -> Message:
+def message_of(db: Cursor, session: int, pos: int, place: int | None, nth: int) -> Message:
     if place is None:
         return decode_message(cast("bytes", db.execute("select body from session_entries where session = ? and pos = ?", (session, pos)).get))
     run, seq = place >> 32, place & 0xFFFFFFFF

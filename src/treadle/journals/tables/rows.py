@@ -1,17 +1,17 @@
-"""Entries as rows of the file, and back. Who may write them is driving.py's business. Entry: `Row`, `insert`, `records`."""
+"""Entries as rows of a table, and back. Who may write them is each database's own business. Entry: `Row`, `insert`, `records`."""
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from datetime import UTC, datetime, timedelta
 from typing import NamedTuple, get_args
 
 from treadle.entries import ApprovalAnswered, ApprovalAsked, Entry, Record, ToolFinished, ToolLate, ToolStarted, read_entry
 from treadle.errors import AgentError
 from treadle.journal import unknown_run
-from treadle.journals.sqlite.bodies import Piece, cut, whole
-from treadle.journals.sqlite.database import Cursor
-from treadle.journals.sqlite.upcasting import upcast
+from treadle.journals.tables.bodies import Piece, cut, whole
+from treadle.journals.tables.database import Cursor
+from treadle.journals.tables.upcasting import upcast
 from treadle.json_text import encode_json
 from treadle.types import Time
 
@@ -43,8 +43,18 @@ def row_of(entry: Entry, data: bytes | None = None) -> Row:
     return Row(_TAGS[type(entry)], call, attempt, body, pieces)
 
 
+def key_of(text: str) -> str:
+    """An id as the tables hold it; empty, which none is, for what they cannot hold."""
+    return "" if "\0" in text or isinstance(storable(text), bytes) else text
+
+
+def showable(text: str) -> str:
+    """A text that is only shown, with something else for what the tables cannot hold."""
+    return text.replace("\0", " ").encode("utf-8", "replace").decode()
+
+
 def storable(text: str) -> str | bytes:
-    """SQLite's texts are UTF-8, which has no place for a lone surrogate."""
+    """Texts of databases are UTF-8, which has no place for a lone surrogate."""
     try:
         text.encode()
     except UnicodeEncodeError:
@@ -57,11 +67,11 @@ def place_of(run: int, seq: int) -> int:
 
 
 def insert(db: Cursor, run: int, first: int, rows: Sequence[Row]) -> None:
-    """As entries `first` and following of the run. Raises apsw.ConstraintError for what the tables refuse: a second result, a second start."""
-    place = place_of(run, first)
+    """As entries `first` and following of the run. Raises `Dialect.refused` for what the tables refuse: a second result, a second start."""
+    place, call = place_of(run, first), db.dialect.call
     db.executemany(
         "insert into entries(place, type, call, attempt, body) values(?, ?, ?, ?, ?)",
-        [(place + n, row.type, row.call, row.attempt, row.body) for n, row in enumerate(rows)],
+        [(place + n, row.type, call(row.call), row.attempt, row.body) for n, row in enumerate(rows)],
     )
     for n, row in enumerate(rows):
         for piece in row.pieces:
@@ -71,16 +81,25 @@ def insert(db: Cursor, run: int, first: int, rows: Sequence[Row]) -> None:
 
 def bodies(db: Cursor, run: int, *, after: int = 0, to: int = 0xFFFFFFFF) -> list[tuple[int, bytes]]:
     """Sequence and bytes of the entries above `after` and up to `to`."""
-    span = (place_of(run, after), place_of(run, to))
-    cuts: dict[int, list[tuple[int, bytes]]] = {}
-    for place, at, text in db.execute(
-        "select place, at, blobs.body from cuts join blobs on blobs.num = cuts.blob where place > ? and place <= ? order by place, at", span
-    ):
-        cuts.setdefault(place, []).append((at, text))
-    found: list[tuple[int, bytes]] = []
-    for place, body in db.execute("select place, body from entries where place > ? and place <= ? order by place", span):
-        found.append((place & 0xFFFFFFFF, whole(body, cuts[place]) if place in cuts else body))
+    return [(place & 0xFFFFFFFF, body) for place, body in _whole(db, "place > ? and place <= ?", (place_of(run, after), place_of(run, to)))]
+
+
+def bodies_of(db: Cursor, runs: Sequence[int]) -> dict[int, list[tuple[int, bytes]]]:
+    """The same of some whole runs, at once."""
+    found: dict[int, list[tuple[int, bytes]]] = {run: [] for run in runs}
+    spans = [place for run in runs for place in (place_of(run, 0), place_of(run, 0xFFFFFFFF))]
+    for place, body in _whole(db, " or ".join(["place > ? and place <= ?"] * len(runs)), spans) if runs else ():
+        found[place >> 32].append((place & 0xFFFFFFFF, body))
     return found
+
+
+def _whole(db: Cursor, where: str, places: Sequence[int]) -> Iterator[tuple[int, bytes]]:
+    """Place and bytes, in order."""
+    cuts: dict[int, list[tuple[int, bytes]]] = {}
+    for place, at, text in db.execute(f"select place, at, blobs.body from cuts join blobs on blobs.num = cuts.blob where {where} order by place, at", places):
+        cuts.setdefault(place, []).append((at, text))
+    for place, body in db.execute(f"select place, body from entries where {where} order by place", places):
+        yield place, whole(body, cuts[place]) if place in cuts else body
 
 
 class Found(NamedTuple):
@@ -92,7 +111,7 @@ class Found(NamedTuple):
 
 def find(db: Cursor, run_id: str) -> Found:
     """Raises AgentError(invalid) for an unknown run."""
-    row = db.execute("select num, schema from runs where id = ?", (storable(run_id),)).fetchone()
+    row = db.execute("select num, schema from runs where id = ?", (key_of(run_id),)).fetchone()
     if row is None:
         raise unknown_run(run_id, _near(db, run_id))
     return Found(*row)
@@ -100,8 +119,8 @@ def find(db: Cursor, run_id: str) -> Found:
 
 def _near(db: Cursor, run_id: str) -> list[str]:
     """Ids that may have been meant, the newest last: those that begin so, and the last thousand."""
-    begin = run_id if isinstance(storable(run_id), str) else ""
-    alike = db.execute("select id from runs where id >= ? and id < ? || char(0x10ffff) order by num limit 10", (begin, begin)).fetchall() if begin else []
+    begin = key_of(run_id)
+    alike = db.execute("select id from runs where id >= ? and id < ? order by num limit 10", (begin, begin + chr(0x10FFFF))).fetchall() if begin else []
     last = db.execute("select id from (select id, num from runs order by num desc limit 1000) order by num").fetchall()
     return list(dict.fromkeys(known for (known,) in (*alike, *last)))
 
@@ -126,8 +145,8 @@ def time_of(stored_us: int) -> Time:
 
 
 def check_id(run_id: str) -> None:
-    """Raises AgentError(invalid) for a run id that has no place in the file."""
-    if not run_id or isinstance(storable(run_id), bytes):
+    """Raises AgentError(invalid) for a run id that has no place in the tables."""
+    if not key_of(run_id):
         raise AgentError("invalid", f"{run_id!r} is no id of a run")
 
 

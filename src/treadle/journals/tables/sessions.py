@@ -1,4 +1,4 @@
-"""Sessions in the journal's file: what people do with them. What is in view of one is view.py's. Entry: `SqliteSessions`."""
+"""Sessions in a journal's tables: what people do with them. What is in view of one is view.py's. Entry: `TableSessions`."""
 
 from __future__ import annotations
 
@@ -9,15 +9,14 @@ from typing import TYPE_CHECKING
 
 from treadle.context import Said
 from treadle.errors import AgentError
-from treadle.journals.sqlite import search
-from treadle.journals.sqlite.conversations import add_session, name, next_pos, number_of, rename, touch
-from treadle.journals.sqlite.database import Cursor
-from treadle.journals.sqlite.readers import Readers
-from treadle.journals.sqlite.removal import sweep
-from treadle.journals.sqlite.rows import storable, time_of
-from treadle.journals.sqlite.view import everything, view
-from treadle.journals.sqlite.workers import Workers
-from treadle.journals.sqlite.writer import Writer
+from treadle.journals.tables import search
+from treadle.journals.tables.conversations import add_session, name, next_pos, number_of, rename, touch
+from treadle.journals.tables.database import Cursor, Reading, Writing
+from treadle.journals.tables.holding import hold_runs, hold_session
+from treadle.journals.tables.liveness import Alive
+from treadle.journals.tables.removal import sweep
+from treadle.journals.tables.rows import key_of, time_of
+from treadle.journals.tables.view import everything, view
 from treadle.message import Message, encode_message
 from treadle.session_store import NEW_SESSION, Found, SessionInfo, Sessions, check_session_id, title_of
 from treadle.types import new_id, now
@@ -26,13 +25,13 @@ INDEXED_AT_ONCE = 50
 """Runs that one transaction adds to what a search finds."""
 
 
-class SqliteSessions:
-    """Every method is safe from any thread; those that write wait for the writer's thread, and raise AgentError(agent) where the file fails."""
+class TableSessions:
+    """Every method is safe from any thread; it blocks. AgentError(agent) where the database fails."""
 
-    def __init__(self, writer: Writer, readers: Readers, workers: Workers) -> None:
-        self._writer = writer
-        self._readers = readers
-        self._workers = workers
+    def __init__(self, writing: Writing, reading: Reading, alive: Alive) -> None:
+        self._writing = writing
+        self._reading = reading
+        self._alive = alive
         self._lock = threading.RLock()
         """Guards `_current`: two threads must not both make the first session."""
         self._current: str | None = None
@@ -44,19 +43,20 @@ class SqliteSessions:
         check_session_id(key)
 
         def work(db: Cursor) -> SessionInfo:
+            hold_session(db, key)
             if number_of(db, key) is not None:
                 raise AgentError("invalid", f"there is a session {key!r} already")
             add_session(db, key, title.strip() or NEW_SESSION, now())
             return self._infos(db, "where id = ?", (key,))[0]
 
         with self._lock:
-            made = self._writer.write_now(work)
+            made = self._writing.write_now(work)
             self._current = key
             return made
 
     def get(self, session_id: str) -> SessionInfo | None:
-        with self._readers.snapshot() as db:
-            found = self._infos(db, "where id = ?", (storable(session_id),))
+        with self._reading.snapshot() as db:
+            found = self._infos(db, "where id = ?", (key_of(session_id),))
         return found[0] if found else None
 
     def current(self) -> SessionInfo:
@@ -72,7 +72,7 @@ class SqliteSessions:
             return True
 
     def list(self) -> list[SessionInfo]:
-        with self._readers.snapshot() as db:
+        with self._reading.snapshot() as db:
             infos = self._infos(db, "where id is not null order by changed desc")
             uncounted = db.execute("select id, changed from sessions where messages is null and id is not null").fetchall()
         if uncounted:
@@ -87,12 +87,14 @@ class SqliteSessions:
             db.executemany("update sessions set messages = ? where id = ? and changed = ?", rows)
 
         with contextlib.suppress(AgentError):  # then they are counted again
-            self._writer.write_now(work)
+            self._writing.write_now(work)
 
     def delete(self, session_id: str) -> bool:
-        """What runs of other sessions were forked from stays in the file until they go; it is in no list, and no search finds it."""
+        """What runs of other sessions were forked from stays until they go; it is in no list, and no search finds it."""
 
         def work(db: Cursor) -> bool:
+            hold_runs(db)
+            hold_session(db, session_id)
             num = number_of(db, session_id)
             if num is None:
                 return False
@@ -101,11 +103,11 @@ class SqliteSessions:
             sweep(db)
             return True
 
-        return self._writer.write_now(work)
+        return self._writing.write_now(work)
 
     def _refuse_running(self, db: Cursor, num: int, session_id: str) -> None:
         for run_id, owner in db.execute("select id, owner from runs where session = ? and finished is null", (num,)).fetchall():
-            if self._workers.alive(owner) is not None:
+            if self._alive(db, owner) is not None:
                 raise AgentError("busy", f"run {run_id} of session {session_id!r} is running: wait for its end, or stop it with `treadle runs kill {run_id}`")
 
     def update_title(self, session_id: str, title: str) -> bool:
@@ -137,8 +139,8 @@ class SqliteSessions:
 
     def get_messages(self, session_id: str, *, before: str | None = None) -> Sequence[Message]:
         """A run that is a part of another one found nothing: it begins afresh."""
-        with self._readers.snapshot() as db:
-            run = None if before is None else db.execute("select num from runs where id = ?", (storable(before),)).fetchone()
+        with self._reading.snapshot() as db:
+            run = None if before is None else db.execute("select num from runs where id = ?", (key_of(before),)).fetchone()
             if run is not None:
                 place = db.execute("select session, pos from session_entries where run = ?", run).fetchone()
                 return [] if place is None else view(db, place[0], self, before=place[1])
@@ -146,7 +148,7 @@ class SqliteSessions:
             return [] if num is None else view(db, num, self)
 
     def everything(self, session_id: str) -> Sequence[Message]:
-        with self._readers.snapshot() as db:
+        with self._reading.snapshot() as db:
             num = number_of(db, session_id)
             return [] if num is None else everything(db, num, self)
 
@@ -167,26 +169,27 @@ class SqliteSessions:
     def search(self, words: str, *, limit: int = 20) -> list[Found]:
         """The words may be cut short at their end. Ended runs that are not indexed yet are indexed first."""
         if self._unindexed():
-            while self._writer.write_now(lambda db: search.index(db, most=INDEXED_AT_ONCE)):
+            while self._writing.write_now(lambda db: search.index(db, most=INDEXED_AT_ONCE)):
                 pass
-        with self._readers.snapshot() as db:
+        with self._reading.snapshot() as db:
             return search.found(db, words, limit=limit)
 
     def _unindexed(self) -> bool:
-        with self._readers.snapshot() as db:
+        with self._reading.snapshot() as db:
             return db.execute("select 1 from runs where finished is not null and indexed = 0 limit 1").fetchone() is not None
 
     def _change(self, session_id: str, work: Callable[[Cursor, int], None]) -> bool:
         """False where there is no such session."""
 
         def change(db: Cursor) -> bool:
+            hold_session(db, session_id)
             num = number_of(db, session_id)
             if num is None:
                 return False
             work(db, num)
             return True
 
-        return self._writer.write_now(change)
+        return self._writing.write_now(change)
 
     # ------------------------------------------------------------ what a list shows
 
@@ -205,4 +208,4 @@ class SqliteSessions:
 
 
 if TYPE_CHECKING:
-    _: type[Sessions] = SqliteSessions
+    _: type[Sessions] = TableSessions

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+from collections.abc import Collection, Mapping
 from typing import NamedTuple, cast
 
-from treadle.journals.sqlite.database import Cursor
-from treadle.journals.sqlite.removal import remove_run, remove_session, sweep
-from treadle.journals.sqlite.rows import micros, place_of
+from treadle.journals.tables.database import Cursor
+from treadle.journals.tables.holding import hold_runs, hold_session
+from treadle.journals.tables.removal import remove_run, remove_session, sweep
+from treadle.journals.tables.rows import micros, place_of
 from treadle.types import Time
 
 
@@ -48,21 +50,37 @@ def size_bytes(db: Cursor, runs: list[int]) -> int:
     return total
 
 
-def prune_some(db: Cursor, before: Time, *, most: int) -> dict[str, int]:
-    """Takes some of them away; gives each with its size in bytes."""
-    going = dict(list(plan(db, before).going.items())[:most])
+def prune_some(db: Cursor, before: Time, some: Mapping[str, int], *, going: Collection[str]) -> dict[str, int]:
+    """Takes those away that nothing came to need since they were planned; gives each with its size in bytes. `going`: all that the plan takes away."""
+    hold_runs(db)
     sizes: dict[str, int] = {}
-    for run_id, num in going.items():
+    for run_id, num in _still_going(db, before, some, going).items():
+        session = db.execute("select sessions.num, sessions.id from runs join sessions on sessions.num = runs.session where runs.num = ?", (num,)).fetchone()
+        if session is not None and session[1] is not None:
+            hold_session(db, session[1])
         sizes[run_id] = size_bytes(db, [num])
-        session = cast("int | None", db.execute("select session from runs where num = ?", (num,)).get)
         remove_run(db, num)
-        if (
-            session is not None
-            and db.execute(
-                "select 1 where not exists (select 1 from session_entries where session = ?1) and not exists (select 1 from runs where session = ?1)",
-                (session,),
-            ).fetchone()
-        ):
-            remove_session(db, session)
+        if session is not None and _is_empty(db, session[0]):
+            remove_session(db, session[0])
     sweep(db)
     return sizes
+
+
+def _still_going(db: Cursor, before: Time, some: Mapping[str, int], going: Collection[str]) -> dict[str, int]:
+    old = "select 1 from runs where num = ? and finished is not null and updated_at_us < ?"
+    left = {run_id: num for run_id, num in some.items() if db.execute(old, (num, micros(before))).fetchone() is not None}
+    while needed := {run_id for run_id in left if _is_needed(db, run_id, left, going)}:
+        left = {run_id: num for run_id, num in left.items() if run_id not in needed}
+    return left
+
+
+def _is_needed(db: Cursor, run_id: str, left: Collection[str], going: Collection[str]) -> bool:
+    """By a fork or a part of it that is there, or by the run that it is a part of where that one stays."""
+    after = db.execute("select id from runs where fork_of = ? union all select id from runs where parent = ?", (run_id, run_id)).fetchall()
+    above = db.execute("select above.id from runs join runs as above on above.id = runs.parent where runs.id = ?", (run_id,)).fetchall()
+    return any(other not in left for (other,) in after) or any(other not in going for (other,) in above)
+
+
+def _is_empty(db: Cursor, session: int) -> bool:
+    said = "not exists (select 1 from session_entries where session = ?)"
+    return db.execute(f"select 1 where {said} and not exists (select 1 from runs where session = ?)", (session, session)).fetchone() is not None

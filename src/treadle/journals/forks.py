@@ -1,4 +1,4 @@
-"""What a forked child must not touch: SQLite forbids a parent's connection there, its threads are not there, and its locks are the parent's.
+"""What a forked child must not touch: connections of its parent, whose threads are not there, and whose locks are the parent's.
 
 What each thing does about it is its own business. Entry: `abandon_in_children`.
 """

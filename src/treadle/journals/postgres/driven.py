@@ -1,0 +1,141 @@
+"""The runs that are driven from here: who is asked to stop, and what lets go of a run although the journal did not take it at first. Entry: `Driven`."""
+
+from __future__ import annotations
+
+import asyncio
+import threading
+from collections.abc import Callable
+
+import psycopg
+
+from treadle.entries import RunStarted
+from treadle.errors import AgentError
+from treadle.journals.postgres import driving
+from treadle.journals.postgres.connections import Server, begin, end
+from treadle.journals.postgres.workers import LEASE_S, Workers
+from treadle.journals.postgres.writer import Writer
+from treadle.journals.tables.database import Cursor, Work
+from treadle.journals.tables.rows import find
+from treadle.notifier import QUEUE, Notifier, run_topic
+
+
+class Driven:
+    """Part of one journal. Safe from many tasks, of many event loops."""
+
+    def __init__(self, server: Server, writer: Writer, notifier: Notifier, *, lease_s: float = LEASE_S, ended: Callable[[], None]) -> None:
+        """`ended`: told that a run is not driven from here any more. Raises AgentError(invalid) for a lease that is too short."""
+        self.workers = Workers(server, lease_s=lease_s, look=self._look)
+        self._writer = writer
+        self._notifier = notifier
+        self._ended = ended
+        self._lock = threading.Lock()
+        """Guards the two below."""
+        self._held: dict[int, tuple[str, asyncio.AbstractEventLoop]] = {}
+        """By number, with the event loop of each."""
+        self._unwritten: list[Work[bool]] = []
+        """Releases that the journal did not take."""
+        self._heard: Callable[[str], None] | None = None
+
+    async def begin(self, started: RunStarted) -> driving.PostgresRun:
+        await self._write_releases()
+        return self._hold(await driving.begin(self._writer, self.workers, started, self))
+
+    async def take_over(self, run_id: str, *, force: bool = False) -> driving.PostgresRun:
+        await self._write_releases()
+        return self._hold(await driving.take_over(self._writer, self.workers, run_id, self, force=force))
+
+    def _hold(self, run: driving.PostgresRun) -> driving.PostgresRun:
+        with self._lock:
+            self._held[run.num] = (run.run_id, asyncio.get_running_loop())
+        self.appended(run.run_id)
+        return run
+
+    # ------------------------------------------------------------ what its runs tell
+
+    def let_go(self, num: int, unwritten: Work[bool] | None = None) -> None:
+        with self._lock:
+            self._held.pop(num, None)
+            if unwritten is not None:
+                self._unwritten.append(unwritten)
+        self._ended()
+
+    def appended(self, run_id: str) -> None:
+        self._notifier.tell(run_topic(run_id))
+
+    def ready(self) -> None:
+        self._notifier.tell(QUEUE)
+
+    # ------------------------------------------------------------ stopping
+
+    def on_stop(self, heard: Callable[[str], None]) -> None:
+        self._heard = heard
+
+    async def ask_to_stop(self, run_id: str) -> bool:
+        def ask(db: Cursor) -> int | None:
+            num = find(db, run_id).num
+            owner = db.execute("select owner from runs where num = ?", (num,)).get
+            if self.workers.of(db, owner) is None:
+                return None
+            if owner != self.workers.me:
+                db.execute("insert into stops values(?) on conflict do nothing", (num,))
+            return num
+
+        num = await self._writer.write(ask, stood=_asked_again)
+        if num is None:
+            return False
+        return num not in self._held or self._tell(num)
+
+    def _tell(self, num: int) -> bool:
+        """Whether anybody listens."""
+        held = self._held.get(num)
+        if held is None or self._heard is None:
+            return False
+        run_id, loop = held
+        try:
+            loop.call_soon_threadsafe(self._heard, run_id)
+        except RuntimeError:  # the loop is closed, and its runs with it
+            return False
+        return True
+
+    # ------------------------------------------------------------ now and then
+
+    def _look(self, db: psycopg.Connection) -> None:
+        """In the thread of the lease. Raises psycopg.Error."""
+        with self._lock:
+            held, unwritten = [*self._held], [*self._unwritten]
+        if held:
+            for (num,) in db.execute("delete from treadle.stops where run = any(%s) returning run", (held,)).fetchall():
+                self._tell(num)
+        for work in unwritten:
+            try:
+                self._release(db, work)
+            finally:
+                end(db)
+
+    def _release(self, db: psycopg.Connection, work: Work[bool]) -> None:
+        """It checks its fence: at worst it changes nothing."""
+        is_ready = work(begin(db))
+        db.execute("commit", prepare=False)
+        with self._lock:
+            if work in self._unwritten:
+                self._unwritten.remove(work)
+        if is_ready:
+            self.ready()
+
+    async def _write_releases(self) -> None:
+        """Before a run begins, which the same session's last one may hold up."""
+        while self._unwritten:
+            work = self._unwritten[0]
+            try:
+                is_ready = await self._writer.write(work, stood=_asked_again)
+            except AgentError:  # the journal still takes nothing
+                return
+            with self._lock:
+                if work in self._unwritten:
+                    self._unwritten.remove(work)
+            if is_ready:
+                self.ready()
+
+
+def _asked_again(db: Cursor) -> None:
+    """Done twice, it is as if it were done once."""

@@ -1,0 +1,183 @@
+"""Who drives runs: each open journal that does is a worker, alive as long as its lease, which it renews in a thread, by the database's clock.
+
+Locally a worker knows until when its lease surely holds: from the moment at which the renewal was sent. Entry: `Workers`.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import socket
+import threading
+import time
+from collections.abc import Callable
+from typing import Final, LiteralString
+
+import psycopg
+
+from treadle.errors import AgentError
+from treadle.journals.forks import abandon_in_children
+from treadle.journals.postgres.connections import Patience, Server, abandoned, within
+from treadle.journals.tables.database import Cursor
+from treadle.journals.tables.liveness import Process
+from treadle.types import new_id
+
+LEASE_S: Final = 15.0
+LEASE_S_LEAST: Final = 1.0
+LOOK_S: Final = 1.0
+"""How often a worker that drives looks whether somebody wants a run to stop."""
+_KEPT_US: Final = 86_400_000_000
+"""So long a list shows a worker that died."""
+
+_RENEW: Final[LiteralString] = """
+insert into treadle.workers(id, host, pid, since_us, seen_at_us, lease_until_us)
+values(%s, %s, %s, treadle.now_us(), treadle.now_us(), treadle.now_us() + %s)
+on conflict(id) do update set seen_at_us = excluded.seen_at_us, lease_until_us = excluded.lease_until_us
+"""
+_LIVES: Final = "lease_until_us > now_us() and seen_at_us <= now_us() + (lease_until_us - seen_at_us)"
+"""A lease that was given in the future is none: the clock was put back since, or another server's is behind."""
+
+
+def clock() -> float:
+    """Seconds that go on while the machine sleeps, where it tells them."""
+    return time.clock_gettime(time.CLOCK_BOOTTIME) if hasattr(time, "CLOCK_BOOTTIME") else time.monotonic()
+
+
+class Workers:
+    """The workers of one journal, and the one that this object is, once it registered. Safe from any thread."""
+
+    needs_lease = True
+
+    def __init__(self, server: Server, *, lease_s: float = LEASE_S, look: Callable[[psycopg.Connection], None] | None = None) -> None:
+        """`look`: what else is to be done now and then, on the connection that renews the lease. Raises AgentError(invalid) for a lease that is too short."""
+        if not lease_s >= LEASE_S_LEAST:
+            raise AgentError("invalid", f"a lease lasts {LEASE_S_LEAST:g} seconds at least, not {lease_s!r}")
+        self.me: str | None = None
+        self.lease_s = lease_s
+        self.renewals_missed = 0
+        """Renewals that failed or came late, since it registered."""
+        self._server = server
+        self._look = look
+        self._lock = threading.Lock()
+        """Two threads that begin their first run at once are one worker."""
+        self._until = 0.0
+        self._gone = threading.Event()
+        self._thread: threading.Thread | None = None
+        self._db: psycopg.Connection | None = None
+        abandon_in_children(self)
+
+    # ------------------------------------------------------------ this one
+
+    def register(self) -> str:
+        """This worker's id; from the first call on it lives. Blocks. Raises AgentError."""
+        with self._lock:
+            if self.me is None:
+                if self._gone.is_set():
+                    raise AgentError("invalid", f"the journal {self._server.place!r} is closed: open it again")
+                self.me = self._register(new_id("worker"))
+            return self.me
+
+    def _register(self, me: str) -> str:
+        try:
+            self._db = self._server.connect_patiently(Patience(self._server.patience_s, self._gone))
+            self._renew(self._db, me)
+            self._db.execute("delete from treadle.workers where lease_until_us < treadle.now_us() - %s", (_KEPT_US,))
+        except psycopg.Error as e:
+            self._drop()
+            raise self._server.error(e, "nothing was begun") from e
+        self._thread = threading.Thread(target=self._live, args=(me,), name="treadle-lease", daemon=True)
+        self._thread.start()
+        return me
+
+    def holds(self) -> bool:
+        """Whether the lease surely holds now."""
+        return clock() < self._until
+
+    def renew(self, db: Cursor) -> Callable[[], None]:
+        """In a transaction of the caller's, who calls what it gives once that is committed. Raises psycopg.Error."""
+        assert self.me is not None, "it is registered"
+        sent = clock()
+        db.execute(_RENEW.replace("%s", "?"), self._row(self.me))
+        return lambda: self._renewed(sent)
+
+    def leave(self) -> None:
+        """All that it held is free. Idempotent."""
+        self._gone.set()
+        with self._lock:
+            me, thread = self.me, self._thread
+            self.me = self._thread = None
+            self._until = 0.0
+        if thread is not None:
+            thread.join()
+        db, self._db = self._db, None
+        if db is not None:
+            with contextlib.suppress(psycopg.Error), within(db, self.lease_s / 3):  # else the lease runs out by itself
+                db.execute("delete from treadle.workers where id = %s", (me,))
+            db.close()
+
+    # ------------------------------------------------------------ the others
+
+    def of(self, db: Cursor, worker: str | None) -> Process | None:
+        """None for a dead worker."""
+        if worker is None:
+            return None
+        row = db.execute(f"select pid, host from workers where id = ? and {_LIVES}", (worker,)).fetchone()
+        return None if row is None else Process(*row)
+
+    def living(self, db: Cursor) -> list[str]:
+        return [worker for (worker,) in db.execute(f"select id from workers where {_LIVES}").fetchall()]
+
+    def hold_still(self, db: Cursor, worker: str | None) -> None:
+        """Until the transaction is over it cannot renew its lease: what `of` says of it stays true."""
+        if worker is not None:
+            db.execute("select 1 from workers where id = ? for share", (worker,))
+
+    # ------------------------------------------------------------ the thread
+
+    def _live(self, me: str) -> None:
+        pause_s = min(self.lease_s / 3, LOOK_S)
+        due = clock() + self.lease_s / 3
+        while not self._gone.wait(pause_s):
+            try:
+                db = self._connection()
+                with within(db, self.lease_s / 3):
+                    if clock() >= due:
+                        self.renewals_missed += clock() >= due + self.lease_s / 3
+                        self._renew(db, me)
+                        due = clock() + self.lease_s / 3
+                    if self._look is not None:
+                        self._look(db)
+            except psycopg.Error:
+                self.renewals_missed += clock() >= due
+                self._drop()
+
+    def _connection(self) -> psycopg.Connection:
+        """Raises psycopg.Error."""
+        db = self._db
+        if db is None or db.closed or db.broken:
+            self._db = db = self._server.connect(within_s=self.lease_s / 3)
+        return db
+
+    def _drop(self) -> None:
+        db, self._db = self._db, None
+        if db is not None:
+            db.close()
+
+    def _renew(self, db: psycopg.Connection, me: str) -> None:
+        sent = clock()
+        db.execute(_RENEW, self._row(me))
+        self._renewed(sent)
+
+    def _renewed(self, sent: float) -> None:
+        self._until = max(self._until, sent + self.lease_s)
+
+    def _row(self, me: str) -> tuple[object, ...]:
+        return (me, socket.gethostname(), os.getpid(), int(self.lease_s * 1_000_000))
+
+    def abandon(self) -> None:
+        """In a forked child: the lease is the parent's, and its thread is not there."""
+        self._lock, self._gone = threading.Lock(), threading.Event()
+        self._gone.set()
+        abandoned(self._db)
+        self.me = self._thread = self._db = None
+        self._until = 0.0

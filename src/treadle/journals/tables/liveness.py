@@ -1,0 +1,48 @@
+"""Who drives a run, as those ask who read the tables. How it is known is each database's own: locks of files, or leases. Entry: `Alive`, `Members`."""
+
+from __future__ import annotations
+
+import socket
+from collections.abc import Callable
+from typing import NamedTuple, Protocol, TypeAlias
+
+from treadle.journals.tables.database import Cursor
+
+
+class Process(NamedTuple):
+    """Of a living worker, as far as it says."""
+
+    pid: int | None
+    host: str | None
+    """None: an older version, which says none."""
+
+    @property
+    def named(self) -> str:
+        """As a person finds it: of this machine by its id alone."""
+        number = "unknown" if self.pid is None else str(self.pid)
+        return number if self.host in (None, socket.gethostname()) else f"{number} on {self.host}"
+
+
+Alive: TypeAlias = Callable[[Cursor, "str | None"], "Process | None"]
+"""The process of a living worker; None for a dead one, and for none."""
+
+
+class Members(Protocol):
+    """The processes over one journal, and this one among them."""
+
+    @property
+    def needs_lease(self) -> bool:
+        """Whether a living process has to say so now and then."""
+        ...
+
+    def register(self) -> str:
+        """This process's id, the same each time. Blocks at the first call. Raises AgentError."""
+        ...
+
+    def living(self, db: Cursor, /) -> list[str]:
+        """Ids of the living, this one too once it registered."""
+        ...
+
+    def of(self, db: Cursor, worker: str | None, /) -> Process | None:
+        """See `Alive`."""
+        ...
