@@ -1,0 +1,27 @@
+"""A task group out of which an exception comes as it was raised. Entry: `bare_group`."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncGenerator
+from contextlib import asynccontextmanager
+from typing import cast
+
+import anyio
+from anyio.abc import TaskGroup
+
+
+@asynccontextmanager
+async def bare_group() -> AsyncGenerator[TaskGroup]:
+    """Of several the first one."""
+    try:
+        async with anyio.create_task_group() as group:
+            yield group
+    except BaseExceptionGroup as e:
+        first = _first(e)
+        raise first from first.__cause__
+
+
+def _first(error: BaseException) -> BaseException:
+    while isinstance(error, BaseExceptionGroup):
+        error = cast("BaseExceptionGroup[BaseException]", error).exceptions[0]
+    return error

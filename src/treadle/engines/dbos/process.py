@@ -1,0 +1,78 @@
+"""The one DBOS that a process can have: launched for a worker, ended with it. Entry: `launch`, `stop`, `destroy`."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Collection
+
+from dbos import DBOS, WorkflowSerializationFormat
+from sqlalchemy import Engine as Database
+
+from treadle.engines.dbos.handover import Handover
+from treadle.engines.dbos.store import APPLICATION, SCHEMA, VERSION, WORKFLOW
+from treadle.errors import AgentError
+from treadle.run_queue import Ticket
+
+_handover: Handover | None = None
+"""Of the worker that it runs for."""
+_dbos: DBOS | None = None
+
+
+def quieten() -> None:
+    """What matters of what it says is told by the engine; it would write to standard error otherwise."""
+    logger = logging.getLogger("dbos")
+    logger.setLevel(logging.CRITICAL)
+    if not logger.handlers:
+        logger.addHandler(logging.NullHandler())
+
+
+async def _deliver(ticket: str) -> None:
+    assert _handover is not None, "it is set before DBOS is launched"
+    name = DBOS.workflow_id
+    assert name is not None, "this is a workflow"
+    await _handover.take(name, Ticket.from_json(ticket))
+
+
+def launch(database: Database, worker: str, queues: Collection[str], handover: Handover) -> None:
+    """Blocks. In a thread without an event loop, so that DBOS takes one of its own. Raises AgentError(busy) where the process has a DBOS already."""
+    global _handover, _dbos
+    if _dbos is not None:
+        raise AgentError("busy", "this process delivers with DBOS already, which it can do for one worker only: start another process")
+    dbos = DBOS(
+        config={
+            "name": APPLICATION,
+            "system_database_engine": database,
+            "dbos_system_schema": SCHEMA,
+            "application_version": VERSION,
+            "executor_id": worker,
+            "run_migrations": False,
+            "use_listen_notify": False,
+            "enable_otlp": False,
+            "log_level": "CRITICAL",
+        }
+    )
+    if DBOS.executor_id != worker:
+        raise AgentError("busy", "the application uses DBOS in this process already: run the worker in a process of its own (`treadle worker`)")
+    _dbos, _handover = dbos, handover
+    DBOS.workflow(name=WORKFLOW, max_recovery_attempts=None, serialization_type=WorkflowSerializationFormat.PORTABLE)(_deliver)
+    DBOS.listen_queues([*queues])
+    try:
+        DBOS.launch()
+    except BaseException:
+        destroy()
+        raise
+
+
+def stop() -> None:
+    """It takes nothing more off its queues; what is under way goes on."""
+    if _dbos is not None:
+        for event in _dbos.background_thread_stop_events:
+            event.set()
+
+
+def destroy() -> None:
+    """Blocks until its threads have ended. Idempotent."""
+    global _handover, _dbos
+    if _dbos is not None:
+        DBOS.destroy()
+    _handover = _dbos = None

@@ -1,0 +1,32 @@
+"""DBOS is an extra: nothing else needs it, and where it is absent the line that installs it is told."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+
+ABSENT = "import sys; sys.modules['dbos'] = None\n"
+
+
+def _said(program: str) -> str:
+    return subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, timeout=30, check=True).stdout
+
+
+def test_nothing_but_its_own_folder_imports_it() -> None:
+    program = "import sys, treadle.engines, treadle.engines.local, treadle.worker; print('dbos' in sys.modules, 'sqlalchemy' in sys.modules)"
+    assert _said(program).split() == ["False", "False"]
+
+
+def test_where_it_is_absent_the_line_that_installs_it_is_told() -> None:
+    program = ABSENT + "\n".join(
+        [
+            "import treadle.worker",
+            "from treadle.errors import AgentError",
+            "try:",
+            "    from treadle.engines.dbos import DbosEngine",
+            "except AgentError as e:",
+            "    print(e.kind.value, e.message)",
+        ]
+    )
+    assert _said(program).startswith("invalid ")
+    assert "pip install 'treadle[dbos]'" in _said(program)
