@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import hashlib
+
 import msgspec
 
 from treadle.types import Limits, Mode, OnAsk, OnUnknown, Settings, Value
@@ -42,7 +44,14 @@ class Terms(Value, frozen=True, kw_only=True):
     retries: int = 0
     """Attempts after the first."""
     parallel: int = 1
-    """Prompts that are worked at once."""
+    """Prompts that are worked at once; where workers drive them, those whose gates are run at once."""
+    queue: str | None = None
+    """Where its runs wait for workers; None: the process of the batch drives them."""
+
+    @property
+    def at_once(self) -> bool:
+        """Whether several prompts may be worked at the same time."""
+        return self.parallel > 1 or self.queue is not None
 
 
 class Batch(Value, frozen=True, kw_only=True):
@@ -65,6 +74,11 @@ class Batch(Value, frozen=True, kw_only=True):
     def item_id(self, number: int) -> str:
         """Names a prompt of this batch everywhere: its session, its branch, its worktree."""
         return f"{self.id}-{number}"
+
+    def run_id(self, number: int, count: int) -> str:
+        """Of the `count`th run of a prompt, where somebody has to know it before it begins: it looks like any other."""
+        made = hashlib.sha256(f"{self.item_id(number)}.{count}".encode()).hexdigest()
+        return f"run_{self.id.rpartition('_')[2][:12]}{made[:14]}"
 
     def number_of(self, item_id: str | None) -> int | None:
         """None for what is no prompt of this batch."""

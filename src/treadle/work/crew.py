@@ -19,6 +19,9 @@ from treadle.work.logbook import Logbook
 from treadle.work.report import Report, Row
 from treadle.work.workshop import Watcher, Workshop, repository_of, workshop
 
+WAITED_FOR_MOST = 500
+"""Prompts that workers have at once; the others are queued as these come to their ends."""
+
 
 async def begin(shelf: Path, prompts: Sequence[str], terms: Terms, *, secrets: frozenset[str], watcher: Watcher) -> Logbook:
     """A new batch. Raises AgentError(invalid) where its worktrees could begin nowhere, or it cannot be kept."""
@@ -29,7 +32,7 @@ async def begin(shelf: Path, prompts: Sequence[str], terms: Terms, *, secrets: f
         base = await repository.head()
         if await repository.is_changed():
             watcher.warns(f"{str(repository.git.folder)!r} has changes that are not committed: the worktrees begin at HEAD, without them")
-    elif terms.parallel > 1 and len(prompts) > 1 and terms.mode != "plan":
+    elif terms.at_once and len(prompts) > 1 and terms.mode != "plan":
         watcher.warns("several prompts work in one folder at once, and may undo each other's work: --worktree gives each its own")
     return Logbook.begin(shelf, Batch(id=new_id("work"), prompts=tuple(prompts), terms=terms, base=base))
 
@@ -63,12 +66,13 @@ class Crew:
         Raises AgentError for what is wrong before the first run of the batch could begin: it would likely be wrong for each.
         """
         await end_leftovers(self._logbook.batch.id)
-        pending = self._logbook.pending
+        pending, terms = self._logbook.pending, self._logbook.batch.terms
+        at_once = terms.parallel if terms.queue is None else WAITED_FOR_MOST
         async with workshop(self._logbook, self._runtime, self._watcher, self._attached) as shop:
             with self._scope:
                 async with anyio.create_task_group() as group:
                     numbers = iter(pending)
-                    for _ in range(min(shop.logbook.batch.terms.parallel, len(pending))):
+                    for _ in range(min(at_once, len(pending))):
                         group.start_soon(self._one_after_the_other, shop, numbers)
         with anyio.CancelScope(shield=True):
             for number in self._logbook.places:
@@ -79,6 +83,12 @@ class Crew:
         done = {**self._rows, **self._logbook.rows}
         rows = [done[number] if number in done else await Item(shop, number).standing() for number in self._logbook.batch.numbers]
         return Report.of(self._logbook.batch, rows, stopped=self._stopped, pending=len(self._logbook.pending))
+
+    async def detach(self) -> None:
+        """Has a run of every prompt queued for workers, and waits for none of them. Raises AgentError for the first that cannot be."""
+        async with workshop(self._logbook, self._runtime, self._watcher, self._attached) as shop:
+            for number in self._logbook.pending:
+                await Item(shop, number).begin()
 
     async def _one_after_the_other(self, shop: Workshop, numbers: Iterator[int]) -> None:
         for number in numbers:

@@ -38,11 +38,21 @@ class Item:
         gates = await self._judged(past, place)
         step = next_step(past, gates, self._batch.prompt(self.number), self._terms, entering=True)
         while step is not None:
-            await self._run(step, place, attempts_of(past))
+            await self._run(step, place, past)
             past = await self.past()
             gates = await self._judged(past, place)
             step = next_step(past, gates, self._batch.prompt(self.number), self._terms)
         return await self._ended(past, place, gates)
+
+    async def begin(self) -> None:
+        """Has its first run queued, and waits for nothing. Raises AgentError as `work` does."""
+        past = await self.past()
+        if past:
+            return
+        place = await self._placed(begun=False)
+        step = next_step(past, (), self._batch.prompt(self.number), self._terms, entering=True)
+        assert step is not None, "there is a first one"
+        await self._shop.queue.submit(self._order(step, place, past))
 
     async def standing(self, wrong: AgentError | None = None) -> Row:
         """Of a prompt that has not come to its end, as far as it came and can be read. `wrong`: what keeps it from its end."""
@@ -92,7 +102,7 @@ class Item:
     async def _stands_there(self) -> str | None:
         """What is in the folder of the batch now; None where what changes there cannot be told from what others do."""
         changes = self._changes(Place(folder=self._terms.cwd))
-        if changes is None or self._terms.parallel > 1:
+        if changes is None or self._terms.at_once:
             return None
         try:
             return await changes.moment()
@@ -108,13 +118,23 @@ class Item:
 
     # ------------------------------------------------------------ runs and gates
 
-    async def _run(self, step: Step, place: Place, attempts: int) -> None:
-        terms = self._terms
+    async def _run(self, step: Step, place: Place, past: Sequence[Past]) -> None:
+        attempts = attempts_of(past)
         goes_on = step.run_id is not None or step.text == GO_ON
         self._shop.watcher.says(self.number, "going on" if goes_on else f"attempt {attempts + 1}" if attempts else "working")
-        order = Order(
+        run_id = await self._shop.queue.submit(self._order(step, place, past))
+        try:
+            await self._shop.queue.wait(run_id)
+        except BaseException:
+            with anyio.CancelScope(shield=True):
+                await self._shop.queue.cancel(run_id)
+            raise
+
+    def _order(self, step: Step, place: Place, past: Sequence[Past]) -> Order:
+        terms = self._terms
+        return Order(
             session=self._id,
-            prompt=(*(() if attempts else self._shop.attached), TextPart(text=step.text)),
+            prompt=(*(() if attempts_of(past) else self._shop.attached), TextPart(text=step.text)),
             cwd=place.folder,
             mode=terms.mode,
             settings=terms.settings,
@@ -123,14 +143,8 @@ class Item:
             on_unknown=terms.on_unknown,
             inputs=terms.inputs,
             run_id=step.run_id,
+            new_id=self._batch.run_id(self.number, len(past) + 1),
         )
-        run_id = await self._shop.queue.submit(order)
-        try:
-            await self._shop.queue.wait(run_id)
-        except BaseException:
-            with anyio.CancelScope(shield=True):
-                await self._shop.queue.cancel(run_id)
-            raise
 
     async def _judged(self, past: Sequence[Past], place: Place) -> tuple[Gate, ...]:
         if not past or past[-1].info.outcome is not Outcome.COMPLETED:
@@ -139,7 +153,8 @@ class Item:
         def begins(command: str) -> None:
             self._shop.watcher.says(self.number, f"gate {command}")
 
-        return await self._shop.gates.judge(self._id, Path(place.folder), attempt=attempts_of(past), begins=begins)
+        async with self._shop.judging:
+            return await self._shop.gates.judge(self._id, Path(place.folder), attempt=attempts_of(past), begins=begins)
 
     # ------------------------------------------------------------ the end
 

@@ -36,6 +36,8 @@ class Order(Value, frozen=True, kw_only=True):
     inputs: dict[str, object] = msgspec.field(default_factory=dict[str, object])
     run_id: str | None = None
     """This one goes on, as it was begun, with what is left of its limits; the prompt counts for nothing."""
+    new_id: str
+    """Of a run that is begun: the same for who submits it again, because nobody knows whether it was."""
 
 
 class Queue(Protocol):

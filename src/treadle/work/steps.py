@@ -49,7 +49,7 @@ def next_step(past: Sequence[Past], gates: Sequence[Gate], prompt: str, terms: T
         return Step(prompt, limits=terms.limits)
     last = past[-1]
     match last.info.status:
-        case "running" | "stopped":
+        case "queued" | "running" | "stopped":
             return Step("", run_id=last.info.run_id)
         case "waiting":
             return None

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncGenerator, Sequence
+from collections.abc import AsyncGenerator, Callable, Sequence
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, Protocol
+
+import anyio
 
 from treadle.agent import Agent
 from treadle.coding import coding_agent
@@ -27,6 +29,7 @@ from treadle.work.leftovers import LEFT_BY
 from treadle.work.logbook import Logbook
 from treadle.work.queue import LocalQueue, Queue
 from treadle.work.report import Row
+from treadle.work.workers_queue import WorkersQueue
 from treadle.work.worktrees import Repository, Worktrees, worktree_shelf
 
 
@@ -58,6 +61,8 @@ class Workshop:
     queue: Queue
     watcher: Watcher
     gates: Gates
+    judging: anyio.CapacityLimiter
+    """Prompts whose gates are run at once."""
     repository: Repository | None
     """None: the folder of the batch is in none, or nobody can tell."""
     worktrees: Worktrees | None
@@ -82,7 +87,7 @@ async def workshop(logbook: Logbook, runtime: Runtime, watcher: Watcher, attache
             watcher.heard(number, event)
 
     try:
-        async with LocalQueue(runtime, assistants.of, heard) as queue:
+        async with _queue(runtime, terms, assistants, heard) as queue:
             yield Workshop(
                 logbook=logbook,
                 runtime=runtime,
@@ -98,6 +103,7 @@ async def workshop(logbook: Logbook, runtime: Runtime, watcher: Watcher, attache
                     sandbox=sandbox,
                     is_open=terms.mode == "full",
                 ),
+                judging=anyio.CapacityLimiter(terms.parallel),
                 repository=repository,
                 worktrees=repository.worktrees(batch, worktree_shelf(environment)) if repository is not None and terms.worktree else None,
                 attached=attached,
@@ -105,6 +111,12 @@ async def workshop(logbook: Logbook, runtime: Runtime, watcher: Watcher, attache
     finally:
         if sandbox is not None:
             await sandbox.aclose()
+
+
+def _queue(runtime: Runtime, terms: Terms, assistants: Assistants, heard: Callable[[Event], None]) -> LocalQueue | WorkersQueue:
+    if terms.queue is None:
+        return LocalQueue(runtime, assistants.of, heard)
+    return WorkersQueue(runtime, assistants.of, heard, terms.queue)
 
 
 class Assistants:
