@@ -10,6 +10,7 @@
     chat.py        what a person says, and the reply (answering.py); conversations.py (conversation_store.py), runs.py (running.py), task_routes.py
     openai_api.py  clients of OpenAI's (completing.py); mcp_endpoint.py: clients of the Model Context Protocol; page.py: people
     live.py        runs that are under way; fan_out.py, sse.py, following.py: whoever follows them; resuming.py: those of a process that died
+    elsewhere.py   runs that other processes drive; queueing.py: those that are left to workers
     openapi.py     what all this is, as a document (forms.py); health.py, readiness.py, metrics.py: for machines
 
 The libraries are imported by the modules below, never by this one. Entry: `require_service`, then `create_app`.

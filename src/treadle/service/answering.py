@@ -23,6 +23,7 @@ from treadle.service.conversation_store import Asked, ConversationStore
 from treadle.service.limits import Spending
 from treadle.service.live import LiveRun, Reply
 from treadle.service.problems import TROUBLE, Problem, not_found
+from treadle.service.running import is_elsewhere
 from treadle.service.sse import said
 from treadle.service.state import Service
 from treadle.tasks.agent import NAME
@@ -72,13 +73,13 @@ async def _held(service: Service, asked: Asked, held: AsyncExitStack, spending: 
 async def answer(service: Service, live: LiveRun, asked: Asked, spending: Spending, *, again: bool = False) -> None:
     """Drives the run, stores its reply, and tells whoever follows it.
 
-    Raises AgentError: network where the database does not answer, cancelled where the run was let go. Then, and where this is cancelled, the journal has
-    the run, and the reply comes when it is settled.
+    Raises AgentError: network where the database does not answer, cancelled where the run was let go, busy where another process drives it. Then, and
+    where this is cancelled, the journal has the run, and the reply comes when it is settled.
     """
     try:
         reply = await _driven(service, live, asked, spending, again=again)
     except AgentError as e:
-        if e.kind is ErrorKind.CANCELLED:
+        if e.kind in (ErrorKind.CANCELLED, ErrorKind.BUSY):
             raise
         logger.warning("the message of run %s could not be worked on: %s", asked.run_id, e.message)
         reply = Reply(TROUBLE if plain(asked.message).strip() else UNCLEAR, asked.conversation_id)
@@ -96,6 +97,10 @@ async def _driven(service: Service, live: LiveRun, asked: Asked, spending: Spend
             if isinstance(event, RunEnd) and event.outcome is Outcome.TIMEOUT:
                 live.tell_frame(said("error", {"type": "error", "kind": "timeout", "message": LATE}))
             live.tell(event)
+    if live.is_kept_back:
+        if await is_elsewhere(service, asked.run_id):
+            raise AgentError("busy", f"run {asked.run_id} was taken over by another process, which stores its reply")
+        live.tell_ends()
     if stream.outcome is not None:
         service.metrics.runs.labels(NAME, stream.outcome.value).inc()
     spending.count(stream.metrics.usage.total_tokens, stream.metrics.cost_usd)

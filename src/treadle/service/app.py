@@ -16,7 +16,7 @@ from treadle.service.border import Border
 from treadle.service.mcp_endpoint import McpEndpoint
 from treadle.service.openapi import document_of
 from treadle.service.problems import HANDLERS
-from treadle.service.resuming import resume_all
+from treadle.service.resuming import resume_all, take_up
 from treadle.service.state import Service
 
 
@@ -27,6 +27,7 @@ def create_app(service: Service) -> FastAPI:
     async def lifespan(app: FastAPI) -> AsyncGenerator[None]:
         async with service:
             service.live.spawn(partial(resume_all, service))
+            service.live.spawn(partial(take_up, service))
             yield
 
     app = FastAPI(

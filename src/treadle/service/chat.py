@@ -132,6 +132,8 @@ async def replied(live: LiveRun) -> Response:
         await live.over.wait()
     if isinstance(live.error, AgentError) and live.error.kind is ErrorKind.CANCELLED:
         raise unavailable("The service is closing. Your message is kept, and has its reply when the service is back.")
+    if isinstance(live.error, AgentError) and live.error.kind is ErrorKind.BUSY:
+        raise unavailable("Another process has taken your message over: its reply is in the conversation in a moment.")
     if live.error is not None:
         raise live.error
     if live.reply is None or live.reply.late:

@@ -33,6 +33,8 @@ class Frame:
     run_id: str = ""
     position: Position | None = None
     """Of a durable one, in the journal of `run_id`; None: nobody can ask for it again."""
+    before: Position | None = None
+    """Of one that is not durable: nobody wants it who was given something from there on."""
     lossy: bool = False
     """May be left out where a reader is slow."""
     last: bool = False
@@ -117,9 +119,10 @@ class Reader:
         return [frame for frame in taken if self._is_new(frame)]
 
     def _is_new(self, frame: Frame) -> bool:
+        seen = self._seen.get(frame.run_id, (0, -1))
         if frame.position is None:
-            return True
-        if frame.position <= self._seen.get(frame.run_id, (0, -1)):
+            return frame.before is None or seen < frame.before
+        if frame.position <= seen:
             return False
         self._seen[frame.run_id] = frame.position
         return True

@@ -6,26 +6,23 @@ Readers subscribe first, then the journal is read, then what was seen is passed 
 from __future__ import annotations
 
 from contextlib import AsyncExitStack
-from typing import Final, NamedTuple
+from functools import partial
+from typing import NamedTuple
 
 import anyio
 import msgspec
-from sqlmodel import Session
 
 from treadle.database.scope import Scope
 from treadle.database.tables import ServedRun
 from treadle.errors import AgentError, ErrorKind
 from treadle.events import Event, RunEnd, ToolCallStart
-from treadle.service.conversation_store import ConversationStore
+from treadle.service.elsewhere import DEPTH_MOST, reply_of
 from treadle.service.fan_out import Frame, Position, Reader
 from treadle.service.live import Reply
 from treadle.service.sse import EventStream, frame_of, position_of, said
 from treadle.service.state import Service
 from treadle.tasks.agent import NAME
 from treadle.tasks.view import ReplyView
-
-DEPTH_MOST: Final = 4
-"""Of runs that runs have started."""
 
 
 class Subscribed(NamedTuple):
@@ -41,6 +38,7 @@ async def subscribe(service: Service, scope: Scope, key: str) -> Subscribed:
     async with AsyncExitStack() as stack:
         await stack.enter_async_context(service.limits.stream(scope))
         reader = service.live.channels.open(key)
+        stack.callback(service.elsewhere.left, key)
         stack.callback(service.live.channels.leave, key, reader)
         return Subscribed(reader, stack.pop_all())
 
@@ -56,6 +54,8 @@ async def follow(service: Service, scope: Scope, run: ServedRun, after: Position
         if reply is not None or _is_over(run, events):
             frames.extend([said("reply", reply.shown, last=True)] if reply is not None else ())
             reader.finish()
+        else:
+            service.elsewhere.watch(scope, run, _last(run.run_id, events))
         return EventStream(reader, frames, over=held.aclose)
     except BaseException:
         with anyio.CancelScope(shield=True):
@@ -65,11 +65,15 @@ async def follow(service: Service, scope: Scope, run: ServedRun, after: Position
 
 async def events_so_far(service: Service, scope: Scope, run: ServedRun) -> list[Event]:
     """As a person may see them; none of a run that never began."""
-    events = await _journaled(service, run.run_id)
     if run.agent == NAME:
         view = ReplyView(scope.user_id)
-        return [seen for event in events for seen in view.take(event)]
-    return await _with_children(service, events, DEPTH_MOST)
+        return [seen for event in await _journaled(service, run.run_id) for seen in view.take(event)]
+    return await of_tree(service, run.run_id)
+
+
+async def of_tree(service: Service, run_id: str) -> list[Event]:
+    """What the journal has of a run and of those that it started."""
+    return await _with_children(service, await _journaled(service, run_id), DEPTH_MOST)
 
 
 async def _journaled(service: Service, run_id: str) -> list[Event]:
@@ -130,16 +134,15 @@ def _pass_over(reader: Reader, events: list[Event]) -> None:
             reader.pass_over(event.run_id, position)
 
 
+def _last(run_id: str, events: list[Event]) -> Position | None:
+    """The position up to which the journal was read."""
+    own = (position_of(event.id) for event in reversed(events) if event.run_id == run_id and isinstance(event.id, str))
+    return next(own, None)
+
+
 async def _reply(service: Service, scope: Scope, run: ServedRun) -> Reply | None:
-    """The stored one to a message, which comes last; None where there is none yet, or will be none."""
-
-    def work(session: Session) -> Reply | None:
-        asked = ConversationStore(session, scope).asked(run.run_id)
-        if asked is None or asked.answer is None:
-            return None
-        return Reply(asked.answer.content, asked.conversation_id, tuple(asked.answer.tool_calls))
-
-    return None if run.conversation_id is None else await service.database.read(scope, work)
+    """To a message; it comes last."""
+    return None if run.conversation_id is None else await service.database.read(scope, partial(reply_of, scope, run.run_id))
 
 
 def _is_over(run: ServedRun, events: list[Event]) -> bool:

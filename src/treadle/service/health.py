@@ -42,7 +42,7 @@ async def ready(service: TheService) -> Alive:
 @router.get("/metrics", dependencies=[Depends(insider)], response_class=Response, responses={200: {"content": {"text/plain": {"schema": {"type": "string"}}}}})
 async def metrics(service: TheService) -> Response:
     """In Prometheus's text."""
-    return Response(service.metrics.text(), media_type=MEDIA_TYPE)
+    return Response(await service.metrics.text(), media_type=MEDIA_TYPE)
 
 
 @router.get("/openapi.json", dependencies=[Depends(insider)], include_in_schema=False)

@@ -14,10 +14,11 @@ from typing import Any, Final, TypeAlias
 import anyio
 from anyio.abc import TaskGroup
 
-from treadle.asking import ApprovalRequest, Approve, Deny
+from treadle.asking import ApprovalRequest, Approve, Deny, Unanswered
 from treadle.database.scope import Scope
-from treadle.events import Event
-from treadle.service.fan_out import Channels, Frame, Reader
+from treadle.errors import AgentError, ErrorKind
+from treadle.events import ErrorRaised, Event, OutputReady, RunEnd, ToolCallEnd, TurnEnd
+from treadle.service.fan_out import Channels, Frame, Position, Reader
 from treadle.service.problems import TROUBLE
 from treadle.service.sse import frame_of, said
 
@@ -27,37 +28,39 @@ LET_GO_S: Final = 2.0
 LEAVING_S: Final = 1.0
 """How long runs that were let go may take to stop."""
 Decision: TypeAlias = Approve | Deny
+ENDS: Final = (TurnEnd, ToolCallEnd, OutputReady, ErrorRaised, RunEnd)
+"""Without an id they are the end of driving here, and not of the run."""
 
 
 class Approvals:
-    """A person's answers to the calls of one run that wait for them, whichever comes first, the question or the answer."""
+    """A person's answers to the calls of one run that wait for them. Where there is none yet the run is let go, and waits in the journal: it may be answered
+    anywhere.
+    """
 
     def __init__(self) -> None:
         self._answers: dict[str, Decision] = {}
-        self._asked: dict[str, anyio.Event] = {}
-        self._closed = False
+        self._left: dict[str, Decision] = {}
+        """Those that nobody has asked for."""
 
     async def ask(self, request: ApprovalRequest) -> Decision:
-        """The run's approver: waits for an answer. Raises RuntimeError when the service closes; the call then stays open."""
-        news = self._asked.setdefault(request.call_id, anyio.Event())
-        if not self._closed:
-            await news.wait()
+        """The run's approver. Raises Unanswered."""
+        self._left.pop(request.call_id, None)
         if (found := self._answers.get(request.call_id)) is None:
-            raise RuntimeError("the service is closing; the call goes on waiting")
+            raise Unanswered
         return found
 
-    def answer(self, call_id: str, decision: Decision) -> bool:
-        """False where there is an answer already."""
+    def answer(self, call_id: str, decision: Decision, *, told: bool = False) -> bool:
+        """False where there is an answer already. `told`: the run knows it."""
         if call_id in self._answers:
             return False
         self._answers[call_id] = decision
-        self._asked.setdefault(call_id, anyio.Event()).set()
+        if not told:
+            self._left[call_id] = decision
         return True
 
-    def close(self) -> None:
-        self._closed = True
-        for news in self._asked.values():
-            news.set()
+    def left(self) -> dict[str, Decision]:
+        """What came when the run had stopped asking."""
+        return dict(self._left)
 
 
 @dataclass(frozen=True, slots=True)
@@ -88,12 +91,35 @@ class LiveRun:
         """What it ended with, where that is not an end of a run."""
         self.reply: Reply | None = None
         """Of a message, once it is over."""
+        self.goes_on = False
+        """It is let go before its end: it waits for a person, or another process drives it."""
+        self.told: Position | None = None
+        """What whoever follows it was told last."""
+        self._ends: list[Event] = []
         self._channels = channels
 
     def tell(self, event: Event) -> None:
-        """Whoever follows it."""
-        if self._channels.is_read(self.run_id):
-            self._channels.tell(self.run_id, frame_of(event, self.run_id))
+        """Whoever follows it. An end that is in no journal is kept back: it may be none."""
+        if isinstance(event, ENDS) and not isinstance(event.id, str):
+            self._ends.append(event)
+            return
+        self._tell(event)
+
+    @property
+    def is_kept_back(self) -> bool:
+        """Whether an end is."""
+        return bool(self._ends)
+
+    def tell_ends(self) -> None:
+        """It is over, though no journal has it."""
+        for event in self._ends:
+            self._tell(event)
+
+    def _tell(self, event: Event) -> None:
+        frame = frame_of(event, self.run_id)
+        if event.run_id == self.run_id and frame.position is not None:
+            self.told = frame.position
+        self._channels.tell(self.run_id, frame)
 
     def tell_frame(self, frame: Frame) -> None:
         self._channels.tell(self.run_id, frame)
@@ -111,6 +137,10 @@ class LiveRuns:
         self._stopping, self._grace_s, self._let_go = stopping, grace_s, let_go
         self._group: TaskGroup | None = None
         self._runs: dict[str, LiveRun] = {}
+        self.on_start: Callable[[str], None] = _nothing
+        """Told before a run is driven here."""
+        self.on_let_go: Callable[[LiveRun], None] = _nothing
+        """Told when a run that goes on is not driven here any more."""
         self._idle = anyio.Event()
         self._drained = anyio.Event()
 
@@ -137,8 +167,6 @@ class LiveRuns:
         try:
             await self._stopping.wait()
             self.channels.close(but=self._runs)
-            for run in self._runs.values():
-                run.approvals.close()
             with anyio.move_on_after(self._grace_s):
                 await self._rest()
             self._let_go()
@@ -165,9 +193,8 @@ class LiveRuns:
     def start(self, run_id: str, scope: Scope, work: Work) -> LiveRun:
         """`work` is awaited in a task of the service; what it raises is kept in `error`."""
         assert self._group is not None, "runs are started while the service is open"
+        self.on_start(run_id)
         run = self._runs[run_id] = LiveRun(run_id, scope, self.channels)
-        if self._stopping.is_set():
-            run.approvals.close()
         self._group.start_soon(self._driven, run, work)
         return run
 
@@ -181,15 +208,25 @@ class LiveRuns:
             await work(run)
         except Exception as e:  # the edge of a task
             run.error = e
-            logger.warning("run %s could not be driven to its end", run.run_id, exc_info=e)
+            if isinstance(e, AgentError) and e.kind is ErrorKind.BUSY:
+                run.goes_on = True
+                logger.info("run %s is driven elsewhere: %s", run.run_id, e.message)
+            else:
+                logger.warning("run %s could not be driven to its end", run.run_id, exc_info=e)
         finally:
             del self._runs[run.run_id]
-            if run.error is not None:
-                run.tell_frame(said("error", {"kind": "unavailable", "message": TROUBLE}))
-            self.channels.end(run.run_id)
+            self._tell_end(run)
             run.begun.set()
             run.over.set()
             self._idle.set()
+
+    def _tell_end(self, run: LiveRun) -> None:
+        if run.goes_on and not self._stopping.is_set():
+            self.on_let_go(run)
+            return
+        if run.error is not None:
+            run.tell_frame(said("error", {"kind": "unavailable", "message": TROUBLE}))
+        self.channels.end(run.run_id)
 
     # ------------------------------------------------------------ tasks
 
@@ -210,6 +247,9 @@ TASKS_CHANGED: Final = replace(said("tasks", {}), lossy=True)
 
 def tasks_of(scope: Scope) -> str:
     return f"tasks of {scope.user_id}"
+
+
+def _nothing(what: object, /) -> None: ...
 
 
 async def _logged(work: Callable[[], Awaitable[None]]) -> None:

@@ -5,14 +5,16 @@ from __future__ import annotations
 from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram
 from prometheus_client.exposition import CONTENT_TYPE_PLAIN_0_0_4, generate_latest
 
+from treadle.telemetry.workers import QueueDepths
+
 MEDIA_TYPE = CONTENT_TYPE_PLAIN_0_0_4
 SECONDS = (0.005, 0.01, 0.025, 0.05, 0.1, 0.15, 0.25, 0.5, 1, 2.5, 5, 10, 30)
 
 
 class Metrics:
-    """Those of one service."""
+    """Those of one service, and of the queues of its journal."""
 
-    def __init__(self) -> None:
+    def __init__(self, depths: QueueDepths) -> None:
         self._registry = registry = CollectorRegistry()
         self.requests = Counter("treadle_http_requests", "Requests by route and status.", ["method", "route", "status"], registry=registry)
         self.seconds = Histogram("treadle_http_request_seconds", "Until the last byte, by route.", ["route"], buckets=SECONDS, registry=registry)
@@ -22,5 +24,9 @@ class Metrics:
         self.tokens = Counter("treadle_tokens", "Tokens that runs have used.", registry=registry)
         self.refusals = Counter("treadle_refusals", "What was refused, by limit.", ["limit"], registry=registry)
 
-    def text(self) -> bytes:
+        self._depths = depths
+        registry.register(depths)
+
+    async def text(self) -> bytes:
+        await self._depths.refresh()
         return generate_latest(self._registry)

@@ -1,6 +1,6 @@
-"""Runs whose process died: at the next start each goes on, or gets an honest end. Not here: how a run goes on (runtime.py).
+"""Runs whose process died: each goes on, at the next start or in another replica, or gets an honest end. Not here: how a run goes on (runtime.py).
 
-Entry: `resume_all`, in the background of a service that has just opened; `settle`, for one.
+Entry: `resume_all`, in the background of a service that has just opened; `take_up`, as long as it is open; `settle`, for one.
 """
 
 from __future__ import annotations
@@ -16,12 +16,13 @@ from sqlmodel import Session, col, select
 
 from treadle.database.scope import Identity, Scope
 from treadle.database.tables import Account, ServedRun
-from treadle.errors import AgentError
+from treadle.errors import AgentError, ErrorKind
 from treadle.service.answering import start, store
 from treadle.service.conversation_store import Asked, ConversationStore
 from treadle.service.limits import Spending
 from treadle.service.live import LiveRun, Reply
 from treadle.service.problems import TROUBLE, Problem
+from treadle.service.queueing import BEGINS_S, settled
 from treadle.service.running import go_on, info_of
 from treadle.service.state import Service
 from treadle.tasks.agent import NAME
@@ -32,8 +33,11 @@ logger = logging.getLogger("treadle.service")
 AT_ONCE: Final = 4
 """Runs that go on at the same time, beside those that people start meanwhile."""
 PAGE: Final = 500
-BEGINS_S: Final = 40.0
-"""So long a run that is in no journal of ours may yet begin, or be another process's: longer than any of the task assistant takes."""
+LATE_S: Final = 5.0
+"""After which somebody else begins a run, where it is to be in a journal of ours."""
+TAKE_UP_S: Final = 5.0
+"""How often runs of other replicas are looked for, at least."""
+LEFT_MOST: Final = 500
 
 
 async def resume_all(service: Service) -> None:
@@ -41,6 +45,47 @@ async def resume_all(service: Service) -> None:
     await _resume_all(service)
     await anyio.sleep(BEGINS_S)
     await _resume_all(service)
+
+
+async def take_up(service: Service) -> None:
+    """Runs of other replicas that die or close, as long as this one is open. Several may try at once: the journal lets one have each."""
+    strange, places = dict[str, None](), anyio.CapacityLimiter(AT_ONCE)
+    while not service.stopping.is_set():
+        with anyio.move_on_after(min(TAKE_UP_S, service.config.workers.lease_s / 3)):
+            await service.stopping.wait()
+        try:
+            await _take_up(service, strange, places)
+        except AgentError as e:
+            logger.warning("runs that other replicas left behind cannot be looked for now: %s", e.message)
+        except Exception:  # the edge of a task: the next look may find what is wrong gone
+            logger.exception("runs that other replicas left behind cannot be looked for now")
+
+
+async def _take_up(service: Service, strange: dict[str, None], places: anyio.CapacityLimiter) -> None:
+    """`strange`: runs that were nobody's here when they were looked at, the oldest first."""
+    for run_id in await service.runtime.journal.left_behind(limit=LEFT_MOST):
+        if run_id in strange or service.live.get(run_id) is not None or service.stopping.is_set():
+            continue
+        scope = await _of_whom(service, run_id)
+        run = None if scope is None else (await service.database.read(scope, partial(_served, scope, run_id)))[0]
+        if scope is not None and run is not None and run.finished_at is None:
+            await places.acquire_on_behalf_of(run_id)
+            service.live.spawn(partial(_again, service, scope, run, places))
+            continue
+        strange[run_id] = None
+        if len(strange) > 2 * LEFT_MOST:
+            del strange[next(iter(strange))]
+
+
+async def _of_whom(service: Service, run_id: str) -> Scope | None:
+    """None where it is nobody's of ours, or is gone, or a newer version wrote it."""
+    try:
+        started = (await service.runtime.journal.load(run_id)).started
+    except AgentError as e:
+        if e.kind is not ErrorKind.INVALID:
+            raise
+        return None
+    return None if started is None or started.user_id is None else Scope(Identity(started.user_id, "journal"))
 
 
 async def _resume_all(service: Service) -> None:
@@ -72,10 +117,15 @@ async def settle(service: Service, scope: Scope, run_id: str) -> LiveRun | None:
     if (live := service.live.get(run_id)) is not None or run is None or run.finished_at is not None:
         return live
     if info is None:
-        if asked is not None and service.journal and run.journal == service.journal and run.created_at < service.opened_at:
+        if asked is not None and service.journal and run.journal == service.journal and _is_late(service, run):
             return start(service, scope, asked, AsyncExitStack(), Spending())  # its process died before it began: the journal begins no run twice
         if (now() - run.created_at).total_seconds() > BEGINS_S:
             await _never_began(service, scope, run_id, asked)
+        return None
+    if info.status in ("running", "queued"):  # somebody else's
+        return None
+    if info.queue is not None:
+        await settled(service, scope, run_id)
         return None
     if asked is not None:
         return start(service, scope, asked, AsyncExitStack(), Spending(), again=True)
@@ -85,6 +135,11 @@ async def settle(service: Service, scope: Scope, run_id: str) -> LiveRun | None:
         await service.database.run(scope, partial(_finish, scope, run_id))
         return None
     return None if info.status == "waiting" else await go_on(service, scope, run, {})
+
+
+def _is_late(service: Service, run: ServedRun) -> bool:
+    """Whoever was to begin it has died, or is slow and then finds it begun."""
+    return run.created_at < service.opened_at or (now() - run.created_at).total_seconds() > LATE_S
 
 
 async def _never_began(service: Service, scope: Scope, run_id: str, asked: Asked | None) -> None:

@@ -18,18 +18,21 @@ from treadle.asking import Approve, Deny
 from treadle.database.scope import Scope
 from treadle.database.tables import ServedRun
 from treadle.errors import AgentError, ErrorKind
-from treadle.events import ApprovalRequested, ApprovalResolved
+from treadle.events import ApprovalRequested, ApprovalResolved, Event
 from treadle.journal import RunInfo
 from treadle.run_stream import RunStream
 from treadle.service.conversation_store import ConversationStore
+from treadle.service.elsewhere import AT_ONCE, DEPTH_MOST
+from treadle.service.following import of_tree
 from treadle.service.limits import Spending
 from treadle.service.live import Decision, LiveRun
 from treadle.service.problems import Problem
+from treadle.service.queueing import queued, wake
 from treadle.service.state import Service
 from treadle.types import new_id
 
-DEPTH_MOST: Final = 4
-"""Of runs that runs have started."""
+LETS_GO_S: Final = 5.0
+"""So long somebody who answers waits for whoever drives the run elsewhere."""
 CANNOT_RUN: Final = "This agent cannot run just now: whoever runs this service finds the reason in its log."
 
 
@@ -50,6 +53,8 @@ async def info_of(service: Service, run_id: str) -> RunInfo | None:
 async def start_run(service: Service, scope: Scope, agent: Agent[Any, Any], prompt: str, inputs: Mapping[str, Any]) -> str:
     """Its id, once it is in the journal. Raises Problem where it may not begin, and AgentError where it cannot."""
     run_id = new_id("run")
+    if service.settings.queue is not None:
+        return await queued(service, scope, agent, prompt, inputs, run_id)
     async with AsyncExitStack() as held:
         spending = await held.enter_async_context(service.limits.run(scope))
         await service.database.run(scope, lambda session: ConversationStore(session, scope).add_run(run_id, agent.name))
@@ -92,7 +97,7 @@ async def go_on(service: Service, scope: Scope, run: ServedRun, decisions: Mappi
 
 def _resume(service: Service, agent: Agent[Any, Any], decisions: Mapping[str, Decision], live: LiveRun) -> RunStream[Any]:
     for call_id, decision in decisions.items():
-        live.approvals.answer(call_id, decision)
+        live.approvals.answer(call_id, decision, told=decision == Approve() or isinstance(decision, Deny))
     return service.runtime.resume_stream(
         live.run_id,
         agent,
@@ -109,15 +114,50 @@ async def _held(service: Service, agent: str, held: AsyncExitStack, spending: Sp
             async with stream as events:
                 live.begun.set()
                 async for event in events:
+                    if live.told is None:
+                        await _tell_before(service, live, event)
                     live.tell(event)
             service.metrics.runs.labels(agent, stream.result.outcome.value).inc()
             spending.count(stream.result.metrics.usage.total_tokens, stream.result.metrics.cost_usd)
-            if not stream.result.waiting:
-                await finish(service, live)
         except AgentError:
             if await info_of(service, live.run_id) is None:
                 await finish(service, live)
             raise
+        if stream.result.waiting:
+            live.goes_on = True
+            if left := live.approvals.left():
+                service.live.spawn(partial(_go_on_later, service, live, left))
+        elif live.is_kept_back and await is_elsewhere(service, live.run_id):
+            live.goes_on = True
+        else:
+            live.tell_ends()
+            await finish(service, live)
+
+
+async def _tell_before(service: Service, live: LiveRun, first: Event) -> None:
+    """Whoever follows a run that comes from elsewhere may not have all that was before the first event here: what it has is passed over."""
+    if first.run_id != live.run_id or not isinstance(first.id, str) or not service.live.channels.is_read(live.run_id):
+        return
+    for n, event in enumerate(await of_tree(service, live.run_id)):
+        if (event.run_id, event.id) == (first.run_id, first.id):
+            return
+        live.tell(event)
+        if n % AT_ONCE == AT_ONCE - 1:
+            await anyio.lowlevel.checkpoint()
+
+
+async def is_elsewhere(service: Service, run_id: str) -> bool:
+    """Whether a run that ended here without an end in the journal has one after all, or will have: somebody took it over."""
+    info = await info_of(service, run_id)
+    return info is not None and info.status in ("running", "queued", "finished")
+
+
+async def _go_on_later(service: Service, live: LiveRun, decisions: Mapping[str, Decision]) -> None:
+    """With answers that came when the run had stopped asking."""
+    await live.over.wait()
+    run = await service.database.read(live.scope, lambda session: ConversationStore(session, live.scope).run(live.run_id))
+    if run is not None:
+        await go_on(service, live.scope, run, decisions)
 
 
 async def finish(service: Service, live: LiveRun) -> None:
@@ -168,8 +208,22 @@ async def decide(service: Service, scope: Scope, run: ServedRun, call_id: str, d
         raise Problem(409, "This run is over.")
     if (live := service.live.get(run.run_id)) is not None:
         _answer(live, call_id, decision)
+        return
+    if info.status == "running":
+        await _let_go_of(service, run.run_id)
+    if info.queue is not None:
+        await wake(service, run.run_id, call_id, decision)
     elif await go_on(service, scope, run, {call_id: decision}) is None:
         raise Problem(409, "The agent of this run is not served here any more.")
+
+
+async def _let_go_of(service: Service, run_id: str) -> None:
+    """A run that asks is let go once nothing else is to be done. Raises Problem(409) where that takes long."""
+    with anyio.move_on_after(LETS_GO_S):
+        while (info := await info_of(service, run_id)) is not None and info.status == "running":  # noqa: ASYNC110  another process drives it
+            await anyio.sleep(0.05)
+        return
+    raise Problem(409, "This run is at work on something else, elsewhere: say it again in a while.", headers={"Retry-After": "5"})
 
 
 def _answer(live: LiveRun, call_id: str, decision: Decision) -> None:

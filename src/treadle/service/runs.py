@@ -27,6 +27,7 @@ from treadle.service.conversation_store import ConversationStore
 from treadle.service.following import events_so_far, follow
 from treadle.service.forms import Data, Id, InPath, Line, Moment, Words, problems
 from treadle.service.problems import Problem, not_found, unavailable
+from treadle.service.queueing import settled
 from treadle.service.resuming import settle
 from treadle.service.running import CANNOT_RUN, decide, info_of, open_calls, served_agent, start_run
 from treadle.service.signed_in import SignedIn, TheService
@@ -58,8 +59,8 @@ class RunHead(BaseModel):
     run_id: str
     agent: str
     conversation_id: str | None
-    status: Literal["running", "waiting", "stopped", "finished"]
-    """waiting: for this person's yes; stopped: it goes on when the service does."""
+    status: Literal["queued", "running", "waiting", "stopped", "finished"]
+    """queued: it waits for a worker; waiting: for this person's yes; stopped: it goes on when the service does."""
     outcome: str | None
     """None until it is finished."""
     created_at: datetime
@@ -139,7 +140,7 @@ async def runs(
 ) -> list[RunHead]:
     """One's own, newest first."""
     rows = await service.database.read(scope, lambda session: ConversationStore(session, scope).runs(limit=limit, before=before))
-    return [RunHead(**await _head(service, row)) for row in rows]
+    return [RunHead(**await _head(service, scope, row)) for row in rows]
 
 
 @router.get("/{run_id}", responses=problems(404))
@@ -150,7 +151,7 @@ async def run(run_id: InPath, scope: SignedIn, service: TheService) -> WholeRun:
     end = next((event for event in reversed(await events_so_far(service, scope, row)) if isinstance(event, RunEnd) and event.run_id == run_id), None)
     usage = Usage() if info is None else info.usage
     return WholeRun(
-        **await _head(service, row),
+        **await _head(service, scope, row),
         text="" if end is None else end.text,
         output=None if end is None or end.output == end.text else end.output,
         usage=TokensUsed.model_validate(usage, from_attributes=True),
@@ -195,7 +196,6 @@ async def _kill(service: Service, scope: Scope, run_id: str) -> None:
     info = await service.runtime.kill(run_id)
     if info.status == "finished" and (live := service.live.get(run_id) or await settle(service, scope, run_id)) is not None:
         await live.over.wait()
-    service.live.channels.end(run_id)
 
 
 @router.post("/{run_id}/approvals/{call_id}", status_code=202, responses=problems(404, 409))
@@ -216,11 +216,14 @@ async def _own(service: Service, scope: Scope, run_id: str) -> ServedRun:
     return await service.database.read(scope, work)
 
 
-async def _head(service: Service, row: ServedRun) -> dict[str, Any]:
+async def _head(service: Service, scope: Scope, row: ServedRun) -> dict[str, Any]:
     info = await info_of(service, row.run_id)
+    if info is not None and info.status == "finished" and info.queue is not None and row.finished_at is None:
+        await settled(service, scope, row.run_id)  # a worker drove it, and knows of no row
+        row = await _own(service, scope, row.run_id)
     live = service.live.get(row.run_id) is not None
     status = ("running" if live else "stopped") if info is None else info.status
-    if live and status == "stopped":
+    if live and status in ("stopped", "queued"):
         status = "running"
     return {
         "run_id": row.run_id,

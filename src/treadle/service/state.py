@@ -13,11 +13,13 @@ from treadle.database.database import Database
 from treadle.model import Model
 from treadle.runtime import Runtime
 from treadle.service.accounts import Accounts
+from treadle.service.elsewhere import Elsewhere
 from treadle.service.limits import Limits
 from treadle.service.live import LiveRuns
 from treadle.service.metrics import Metrics
 from treadle.service.readiness import Readiness
 from treadle.service.tokens import Tokens
+from treadle.telemetry.workers import QueueDepths
 from treadle.types import now
 
 if TYPE_CHECKING:
@@ -52,7 +54,7 @@ class Service:
         self.model = model
         self.agents = tuple(agents)
         self.tokens = Tokens(key)
-        self.metrics = Metrics()
+        self.metrics = Metrics(QueueDepths(runtime.journal.queue))
         self.limits = Limits(self.settings.limits, database, self.metrics)
         self.accounts = Accounts(database, self.tokens)
         self.journal = journal
@@ -64,6 +66,7 @@ class Service:
         self.stopping = anyio.Event()
         """Set when the service is about to end: open streams close, and tell their readers to come again; no run begins."""
         self.live = LiveRuns(self.stopping, grace_s=self.settings.grace_s, let_go=runtime.let_go)
+        self.elsewhere = Elsewhere(self)
         self.metrics.running.set_function(lambda: len(self.live))
         self.tools: MCPToolServer
         self.runner: AgentRunner

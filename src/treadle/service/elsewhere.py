@@ -1,0 +1,229 @@
+"""Runs that are read here and driven elsewhere: by another replica, by a worker, or by nobody yet. One follower for each, shared by all its readers.
+
+A reader has read the journal up to somewhere before it watches, and passes over what it has: however followers and drivers of this process take turns,
+it is given everything once. Not here: following itself (following.py of the library), who reads (fan_out.py). Entry: `Elsewhere`.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Awaitable, Callable
+from dataclasses import replace
+from functools import partial
+from typing import TYPE_CHECKING, Final
+
+import anyio
+import msgspec
+from anyio import lowlevel
+from anyio.abc import TaskGroup
+from sqlmodel import Session
+
+from treadle.database.scope import Scope
+from treadle.database.tables import ServedRun
+from treadle.errors import AgentError, ErrorKind
+from treadle.events import ChildStart, Event, ToolCallEnd
+from treadle.service.conversation_store import ConversationStore
+from treadle.service.fan_out import Frame, Position
+from treadle.service.live import LiveRun, Reply
+from treadle.service.sse import frame_of, position_of, said
+from treadle.tasks.agent import NAME
+from treadle.tasks.view import ReplyView
+
+if TYPE_CHECKING:
+    from treadle.service.state import Service
+
+logger = logging.getLogger("treadle.service")
+
+AGAIN_S: Final = 0.5
+"""Before the journal, or the database, is looked at once more."""
+DEPTH_MOST: Final = 4
+"""Of runs that runs have started."""
+AT_ONCE: Final = 32
+"""Frames that are told before their readers may take them."""
+
+
+class Elsewhere:
+    """Of one service, while it is open."""
+
+    def __init__(self, service: Service) -> None:
+        self._service = service
+        self._watched: dict[str, _Watch] = {}
+        service.live.on_start = self.stop
+        service.live.on_let_go = self._let_go
+
+    def watch(self, scope: Scope, run: ServedRun, after: Position | None) -> None:
+        """Its readers are told what comes behind `after`, until nobody reads it, or it is driven here. Where it is watched already, or driven here: nothing."""
+        if run.run_id in self._watched or self._service.live.get(run.run_id) is not None:
+            return
+        watch = self._watched[run.run_id] = _Watch(self._service, scope, run, after)
+        self._service.live.spawn(partial(self._told, watch))
+
+    def stop(self, run_id: str) -> None:
+        """Nothing more is told of it from elsewhere, from now on. Idempotent."""
+        if (watch := self._watched.pop(run_id, None)) is not None:
+            watch.stop()
+
+    def left(self, run_id: str) -> None:
+        """Somebody reads it no more."""
+        if not self._service.live.channels.is_read(run_id):
+            self.stop(run_id)
+
+    def __len__(self) -> int:
+        return len(self._watched)
+
+    async def _told(self, watch: _Watch) -> None:
+        try:
+            await watch.tell_all()
+        finally:
+            if self._watched.get(watch.run_id) is watch:
+                del self._watched[watch.run_id]
+
+    def _let_go(self, live: LiveRun) -> None:
+        if self._service.live.channels.is_read(live.run_id):
+            self._service.live.spawn(partial(self._again, live))
+
+    async def _again(self, live: LiveRun) -> None:
+        run = await self._service.database.read(live.scope, partial(_row, live.scope, live.run_id))
+        if run is not None and self._service.live.channels.is_read(live.run_id):
+            self.watch(live.scope, run, live.told)
+        elif run is None:
+            self._service.live.channels.end(live.run_id)
+
+
+class _Watch:
+    """One run's follower."""
+
+    def __init__(self, service: Service, scope: Scope, run: ServedRun, after: Position | None) -> None:
+        self.run_id = run.run_id
+        self._service, self._scope, self._run, self._after = service, scope, run, after
+        self._cancel = anyio.CancelScope()
+        self._is_over = False
+        self._told = 0
+        self._children: dict[str, anyio.Event] = {}
+        """Runs that it has started, by id: set once all of one was told."""
+
+    def stop(self) -> None:
+        self._is_over = True
+        self._cancel.cancel()
+
+    async def tell_all(self) -> None:
+        """To its end, whatever is wrong with the journal meanwhile."""
+        with self._cancel:
+            follow = self._follow_reply if self._run.agent == NAME else self._follow_run
+            while not await self._tried(follow):  # noqa: ASYNC110  the journal is what must answer again
+                await anyio.sleep(AGAIN_S)
+            if self._run.conversation_id is not None:
+                await self._tell_reply()
+            if not self._is_over:
+                self._service.live.channels.end(self.run_id)
+
+    async def _tried(self, follow: Callable[[], Awaitable[None]]) -> bool:
+        """Whether it came to the run's end."""
+        try:
+            await follow()
+        except AgentError as e:
+            if e.kind is not ErrorKind.INVALID:
+                logger.warning("run %s cannot be followed now: %s", self.run_id, e.message)
+                return False
+            run = await self._service.database.read(self._scope, partial(_row, self._scope, self.run_id))
+            return run is None or run.finished_at is not None  # it never began, or is gone
+        return True
+
+    # ------------------------------------------------------------ any run
+
+    async def _follow_run(self) -> None:
+        """With those that it starts."""
+        failed: AgentError | None = None
+        async with anyio.create_task_group() as group:
+            try:
+                await self._follow_tree(self.run_id, None, DEPTH_MOST, group)
+            except AgentError as e:  # the group would wrap it
+                failed = e
+            group.cancel_scope.cancel()
+        if failed is not None:
+            raise failed
+
+    async def _follow_tree(self, run_id: str, parent: str | None, depth: int, group: TaskGroup) -> None:
+        own = run_id == self.run_id
+        last: Position = (self._after if own else None) or (0, -1)
+        after = f"{last[0]}.{last[1]}" if own and self._after is not None else None
+        async with self._service.runtime.follow(run_id, after=after) as events:
+            async for event in events:
+                if depth and isinstance(event, ChildStart):
+                    self._begin_child(event.child_run_id, run_id, depth, group)
+                if depth and isinstance(event, ToolCallEnd):
+                    await self._tell_children(run_id, depth, group)
+                frame = frame_of(event if parent is None else _under(event, parent), self.run_id)
+                if frame.position is None:
+                    frame = replace(frame, run_id=run_id, before=(last[0], last[1] + 1))
+                else:
+                    last = frame.position
+                await self._tell(frame)
+                if own:
+                    self._after = last
+
+    def _begin_child(self, child: str, parent: str, depth: int, group: TaskGroup) -> anyio.Event:
+        if (over := self._children.get(child)) is None:
+            over = self._children[child] = anyio.Event()
+            group.start_soon(self._follow_child, child, parent, depth, group)
+        return over
+
+    async def _follow_child(self, child: str, parent: str, depth: int, group: TaskGroup) -> None:
+        try:
+            await self._follow_tree(child, parent, depth - 1, group)
+        except AgentError as e:
+            logger.info("run %s, which run %s has started, cannot be followed: %s", child, parent, e.message)
+        finally:
+            self._children[child].set()
+
+    async def _tell_children(self, run_id: str, depth: int, group: TaskGroup) -> None:
+        """Those that are over are told before the call that started them is said to have ended."""
+        for info in await self._service.runtime.journal.children(run_id):
+            over = self._begin_child(info.run_id, run_id, depth, group)
+            if info.status == "finished":
+                await over.wait()
+
+    # ------------------------------------------------------------ the task assistant's
+
+    async def _follow_reply(self) -> None:
+        """From its beginning, each time: what is shown depends on all that was before."""
+        view = ReplyView(self._scope.user_id)
+        async with self._service.runtime.follow(self.run_id, deltas=False) as events:
+            async for event in events:
+                at = position_of(event.id) if isinstance(event.id, str) else None
+                for seen in view.take(event):
+                    frame = frame_of(seen, self.run_id)
+                    await self._tell(frame if frame.position is not None else replace(frame, run_id=self.run_id, before=at))
+
+    async def _tell_reply(self) -> None:
+        """Whoever drives the run stores it when the run is over."""
+        while not self._is_over:
+            if (reply := await self._service.database.read(self._scope, partial(reply_of, self._scope, self.run_id))) is not None:
+                await self._tell(said("reply", reply.shown, last=True))
+                return
+            await anyio.sleep(AGAIN_S)
+
+    async def _tell(self, frame: Frame) -> None:
+        if self._is_over:  # somebody drives it here, and tells
+            await lowlevel.checkpoint()
+            return
+        self._service.live.channels.tell(self.run_id, frame)
+        self._told += 1
+        if self._told % AT_ONCE == 0:
+            await lowlevel.checkpoint()
+
+
+def reply_of(scope: Scope, run_id: str, session: Session) -> Reply | None:
+    """The stored one to the message that a run is to answer; None where there is none yet, or will be none."""
+    asked = ConversationStore(session, scope).asked(run_id)
+    if asked is None or asked.answer is None:
+        return None
+    return Reply(asked.answer.content, asked.conversation_id, tuple(asked.answer.tool_calls))
+
+
+def _row(scope: Scope, run_id: str, session: Session) -> ServedRun | None:
+    return ConversationStore(session, scope).run(run_id)
+
+
+def _under(event: Event, parent_run_id: str) -> Event:
+    return event if isinstance(event.parent_run_id, str) else msgspec.structs.replace(event, parent_run_id=parent_run_id)
