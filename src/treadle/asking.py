@@ -57,6 +57,10 @@ class Deny:
             raise AgentError("invalid", f"Deny({self.reason!r}): give the reason as a text, or nothing")
 
 
+class Unanswered(Exception):
+    """Raised by an approver: nobody is there now. The call waits, and its run is let go once nothing else is to be done."""
+
+
 Approver: TypeAlias = Callable[[ApprovalRequest], Awaitable[Approve | Deny]]
 """Asked about one call after the other. What it raises leaves the call open, and the run waits (`approval_needed`)."""
 

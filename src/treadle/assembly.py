@@ -97,12 +97,13 @@ class Assembly:
         options: RunOptions,
         *,
         caller: Caller | None = None,
+        submits: bool = False,
     ) -> Plan:
-        """Of a new run. `caller`: what starts it, where that is a call of another run."""
+        """Of a new run. `caller`: what starts it, where that is a call of another run. `submits`: another process will drive it, and has what that needs."""
         past = [] if session_id is None else list(await self.journal.messages(session_id))
         cut = window(past)
         state = RunState(past if cut is None else cut.of(past))
-        plan = await self._plan(agent, prompt, session_id, options, state=state, fresh=not past, caller=caller)
+        plan = await self._plan(agent, prompt, session_id, options, state=state, caller=caller, submits=submits)
         return plan if session_id is None else _but(plan, window=cut, past=len(past))
 
     async def forked(self, agent: Agent[Any, Any], fork: Fork, prompt: Message, session_id: str | None, options: RunOptions) -> Plan:
@@ -195,22 +196,23 @@ class Assembly:
         options: RunOptions,
         *,
         state: RunState,
-        fresh: bool = False,
         fork: Fork | None = None,
         caller: Caller | None = None,
+        submits: bool = False,
     ) -> Plan:
         _check_words(options)
         earlier = earlier_of(options.get("messages", ()), session_id)
         values, run_id = agent.values(options.get("inputs") or {}), run_id_of(options.get("run_id"))
-        await self.toolboxes.confining.check(agent)
+        if not submits:
+            await self.toolboxes.confining.check(agent)
         limits = _limits(options.get("limits"), agent)
-        asker = Asker(run_id, session_id, fork=fork)
+        asker = Asker(run_id, session_id, fork=fork, submits=submits)
         chosen = await self._choice.choose(agent.model or self.config.models.large, asker, limits)
         if "images" in chosen.model.refuses:
             prompt = prompt.with_parts(without_images(prompt.parts))
         wanted = options.get("settings", NOTHING_SET).over(_typed(agent))
         settings, warnings = _settings(wanted, agent.settings.over(self._settings), chosen.model)
-        more, missed = await self._more_tools(agent)
+        more, missed = ((), ()) if submits else await self._more_tools(agent)
         return Plan(
             run_id=run_id,
             session_id=session_id,
@@ -222,7 +224,7 @@ class Assembly:
             cwd=_directory(options.get("cwd")),
             state=state,
             prompt=prompt,
-            messages=(*(expand_message(m, values) for m in agent.messages), *earlier) if fresh else (),
+            messages=(*(expand_message(m, values) for m in agent.messages), *earlier) if fork is None and not state.past else (),
             inputs_json=encode_json(values).decode(),
             given_schema=_given(agent, settings),
             user_id=options.get("user_id"),

@@ -237,7 +237,7 @@ async def divided(journal: Journal, state: RunState, answers: Answers) -> tuple[
 async def close_children(journal: Journal, run_id: str) -> None:
     """Those that nobody drives."""
     for info in await journal.children(run_id):
-        if info.status in ("stopped", "waiting"):
+        if info.status in ("queued", "stopped", "waiting"):
             await close_run(journal, info.run_id, by="parent")
 
 

@@ -9,7 +9,7 @@ import logging
 from collections.abc import Callable, Mapping
 from typing import Any, TypeAlias, cast
 
-from treadle.asking import ApprovalRequest, Approve, Approver, Deny
+from treadle.asking import ApprovalRequest, Approve, Approver, Deny, Unanswered
 from treadle.entries import ApprovalAsked
 from treadle.events import Warned
 from treadle.feed import Feed
@@ -67,6 +67,8 @@ async def _answer(approver: Approver, plan: Plan, asked: ApprovalAsked, feed: Fe
         if isinstance(answer, Approve) and answer.arguments is not None:
             _json(answer.arguments)
         return answer
+    except Unanswered:
+        return None
     except Exception as e:  # anybody's code: the call stays open, and nothing is lost
         logger.exception("nobody could be asked about %s (call %s)", asked.name, asked.call_id)
         feed.say(Warned, {"text": f"nobody could be asked about {asked.name}: {type(e).__name__}: {e}", "call_id": asked.call_id})

@@ -29,6 +29,7 @@ STREAM_BUFFER = 1024
 """Events that may wait for a slow reader before neighbouring deltas are joined."""
 JOINED_CHARS = 16_384
 """A joined delta grows no longer than this: joining stays linear however slow the reader is."""
+_BEGINNINGS = (model.TextStart, model.ReasoningStart, model.ToolCallStart)
 _NO_ATTEMPT = Attempt(frozenset())
 
 
@@ -46,8 +47,8 @@ class EventStream:
 
     def put(self, event: Event) -> None:
         waiting = self._events
-        if len(waiting) >= STREAM_BUFFER and isinstance(event, events.DELTAS) and (joined := _join(waiting[-1], event)):
-            waiting[-1] = joined
+        if len(waiting) >= STREAM_BUFFER and isinstance(event, events.DELTAS) and (whole := joined(waiting[-1], event)):
+            waiting[-1] = whole
             return
         if len(waiting) >= STREAM_BUFFER and isinstance(event, events.ToolProgress):
             _drop_older(waiting, event)
@@ -83,7 +84,8 @@ def _drop_older(waiting: deque[Event], new: events.ToolProgress) -> None:
             return
 
 
-def _join(last: Event, new: Event) -> Event | None:
+def joined(last: Event, new: Event) -> Event | None:
+    """A delta with what goes on from it right behind; None where that is something else, or it is long enough."""
     match last, new:
         case (events.TextDelta(), events.TextDelta()) | (events.ReasoningDelta(), events.ReasoningDelta()):
             if last.message_id == new.message_id and last.attempt == new.attempt and len(last.text) < JOINED_CHARS:
@@ -130,6 +132,8 @@ class Feed:
         """Of the open part; None where no secrets are known."""
         self._open: type[Event] | None = None
         """What the deltas of the open part are."""
+        self._is_behind = False
+        """Nobody listened when the response began: what came since the last part began was told to nobody."""
         self._call = {"call_id": "", "name": ""}
         """The call whose arguments came last."""
         self._running_calls: set[str] = set()
@@ -155,16 +159,21 @@ class Feed:
 
         None: the journal would not take them; the same events, but not durable.
         """
+        if self._heard or self._hub.awaited:
+            self._note_calls(entries)
         if not self._heard:
             return
         self.cut()
         for seq, entry in enumerate(entries, first or 0):
+            for k, (kind, fields) in enumerate(events_of(entry)):
+                self.say(kind, fields, entry_id=None if first is None else f"{seq}.{k}")
+
+    def _note_calls(self, entries: Sequence[Entry]) -> None:
+        for entry in entries:
             if isinstance(entry, ToolStarted):
                 self._running_calls.add(entry.call_id)
             elif isinstance(entry, ToolFinished):
                 self._running_calls.discard(entry.result.call_id)
-            for k, (kind, fields) in enumerate(events_of(entry)):
-                self.say(kind, fields, entry_id=None if first is None else f"{seq}.{k}")
 
     def go_on(self, state: RunState, anew: Collection[str]) -> None:
         """With a run whose driver died: what it had begun has begun here too, so that every start has its end for those who listen now.
@@ -186,14 +195,26 @@ class Feed:
 
     def begin_message(self, message_id: str, attempt: Attempt) -> None:
         """What `hear` is told from now on belongs to this message."""
-        self._message_id, self._attempt, self._open = message_id, attempt, None
+        self._message_id, self._attempt, self._open, self._is_behind = message_id, attempt, None, False
         self._redactor = self._newest_redactor()
         self._masking = self._redactor.masking() if self._redactor else None
 
     @property
     def listener(self) -> Callable[[model.Delta], None] | None:
-        """What a response's deltas are told to; None where nobody listens when it begins."""
-        return self.hear if self._heard else None
+        """What a response's deltas are told to; None where nobody listens when it begins, and nobody may come meanwhile."""
+        if self._heard:
+            return self.hear
+        return self._hear_late if self._hub.awaited else None
+
+    def _hear_late(self, delta: model.Delta) -> None:
+        """Of a response that began when nobody listened: where secrets are known, from the beginning of a part on, so that none is told by half."""
+        if not self._heard:
+            if not self._is_behind:
+                self._is_behind, self._open = True, None
+                self._masking = self._redactor.masking() if self._redactor else None
+        elif not self._is_behind or self._masking is None or isinstance(delta, _BEGINNINGS):
+            self._is_behind = False
+            self.hear(delta)
 
     def hear(self, delta: model.Delta) -> None:
         """A delta of the open attempt, right after it was folded."""

@@ -125,6 +125,8 @@ class Hub:
     def __init__(self) -> None:
         self.agents = Broker()
         self.tools = Broker()
+        self.awaited = False
+        """Whether somebody may begin to listen while a response comes, and then wants what is left of it."""
 
     @property
     def heard(self) -> bool:

@@ -16,14 +16,17 @@ from treadle.costs import By, Costs, Spent
 from treadle.entries import Entry, Fork, Record, RunStarted, ToolFinished, ToolLate, ToolStarted, read_entry
 from treadle.errors import AgentError
 from treadle.message import Message
+from treadle.notifier import Notifier
+from treadle.run_queue import RunQueue
 from treadle.run_state import RunState
 from treadle.session_store import Sessions, is_id, title_of
 from treadle.types import Mode, Outcome, Spending, Time, Usage, Value
 
 T = TypeVar("T")
 
-RunStatus: TypeAlias = Literal["running", "waiting", "stopped", "finished"]
-"""running: a living process drives it; waiting: for a person's approval; stopped: its process died, or closed, before its end."""
+RunStatus: TypeAlias = Literal["queued", "running", "waiting", "stopped", "finished"]
+"""queued: it waits for a worker, also after one that drove it died; running: a living process drives it; waiting: for a person's approval; stopped: its
+process died, or closed, before its end, and it is in no queue, or is parked there."""
 
 
 class RunInfo(Value, frozen=True, kw_only=True):
@@ -54,6 +57,11 @@ class RunInfo(Value, frozen=True, kw_only=True):
     """What these two are made of; empty where an older version wrote the run's end."""
     entries: int
     """How many there are, and the sequence of the last."""
+    queue: str | None = None
+    """In which it waits for a worker, or waited; None: in none."""
+    tenant: str | None = None
+    parked: str | None = None
+    """Why no worker gets it any more, until it is woken."""
 
 
 class Holder(Value, frozen=True, kw_only=True):
@@ -111,6 +119,16 @@ class Journal(Protocol):
     @property
     def sessions(self) -> Sessions:
         """The conversations that these runs make up."""
+        ...
+
+    @property
+    def queue(self) -> RunQueue:
+        """Those of these runs that wait for a worker."""
+        ...
+
+    @property
+    def notifier(self) -> Notifier:
+        """Tells that a run has more entries, and that one became ready; closed with the journal."""
         ...
 
     async def begin(self, started: RunStarted) -> RunWriter:
@@ -172,6 +190,14 @@ class Journal(Protocol):
 
     async def runs(self, *, limit: int | None = None, session_id: str | None = None) -> list[RunInfo]:
         """Newest first."""
+        ...
+
+    async def under_way(self, *, limit: int) -> list[RunInfo]:
+        """Those that a living process drives, the one whose last entry is oldest first."""
+        ...
+
+    async def left_behind(self, *, limit: int) -> list[str]:
+        """Ids of those whose driver died or closed before their end, newest first: in no queue, waiting for nobody, and started by no other run."""
         ...
 
     async def holder(self, session_id: str) -> Holder | None:

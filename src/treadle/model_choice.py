@@ -44,6 +44,8 @@ class Asker(NamedTuple):
     state: RunState | None = None
     """Of a run that goes on."""
     fork: Fork | None = None
+    submits: bool = False
+    """Another process will ask, with a key of its own."""
 
 
 class ModelChoice:
@@ -90,6 +92,8 @@ class ModelChoice:
     async def _named(self, asked: str, asker: Asker) -> tuple[str, Model]:
         scope = asker.session_id or asker.run_id
         name, place = from_anywhere(asked), 0
+        if asker.submits:
+            return name, self._models.described(name)
         if self._models.plays(name, scope=scope):
             run_id = asker.run_id if asker.state is not None else None
             place = await used_up(self._journal, name, run_id, asker.session_id, asker.fork)

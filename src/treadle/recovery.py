@@ -103,6 +103,11 @@ async def recover(
     return entries, still_open
 
 
+def answered(state: RunState, answers: Answers) -> list[Entry]:
+    """What was said of its open calls, for whoever drives it next: `recover` then goes by the journal."""
+    return [entry for call in state.open_calls for entry in _answer(call, state.starts.get(call.id), answers, _why(call, state, answers))]
+
+
 def as_run(call: ToolCall, state: RunState, answers: Answers) -> ToolCall:
     """With the arguments that it has started with, or that a person gave it or was shown; the message that asked for it stays."""
     if call.id not in answers.arguments and (started := state.starts.get(call.id)) is not None:

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 from treadle.abilities import UNKNOWN, Abilities
 from treadle.config import Config, Endpoint
 from treadle.entries import Fork
-from treadle.errors import AgentError
+from treadle.errors import AgentError, ErrorKind
 from treadle.journal import Journal
 from treadle.model import Model
 from treadle.run_state import RunState
@@ -49,6 +49,29 @@ class Models:
                 return self._recorder(name, model_id, scope)
             case _:
                 return self._from_provider(provider, name, model_id)
+
+    def described(self, name: str) -> Model:
+        """The same model for one that is not asked from here: it needs no key, and nothing is kept of it. Raises AgentError(invalid)."""
+        provider, model_id = self._config.split(name)
+        match provider:
+            case "script" | "tape":
+                return _player(provider, Path(model_id), self._clean, 0)
+            case "record":
+                reason = "what a worker asks is recorded nowhere: leave record: out, or run it here instead of submitting it"
+                raise AgentError("invalid", f"{name!r}: {reason}")
+            case _:
+                return self._keyless(provider, name, model_id)
+
+    def _keyless(self, provider: str, name: str, model_id: str) -> Model:
+        try:
+            return self._from_provider(provider, name, model_id)
+        except AgentError as e:
+            if e.kind is not ErrorKind.AUTH:
+                raise
+        from treadle.providers.wires import connect_to, wire_of  # noqa: PLC0415  as below
+
+        endpoint = self._config.endpoint(provider, api_key="none-is-needed")
+        return wire_of(endpoint.type).model_over(connect_to(endpoint), endpoint, model_id, abilities_of(self._config, endpoint, model_id))
 
     def plays(self, name: str, *, scope: str) -> bool:
         """Whether this is a script or a tape that has not begun yet in this process."""

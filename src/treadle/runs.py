@@ -28,6 +28,7 @@ from treadle.loop import Run
 from treadle.message import Part
 from treadle.plan import Ending, Plan, Resumption, ending_of
 from treadle.prompt import prompt_of
+from treadle.relay import Place, Relay
 from treadle.result import Out, RunResult
 from treadle.retry import RetryPolicy
 from treadle.run_state import RunState
@@ -72,6 +73,7 @@ class Runs:
         self._jobs: dict[str, Job[Any]] = {}
         """Under way, by run id."""
         self._children = Children(assembly.journal, self)
+        self._relay = Relay(hub, assembly.journal.notifier)
         self._late: dict[str, Run] = {}
         """Ended runs of which a sync tool still runs in its thread."""
         self.ran = False
@@ -167,6 +169,23 @@ class Runs:
         await self._store_late()
         make = partial(self._assembly.plan, agent, prompt, session_id, options, caller=parent.caller if parent else None)
         return await self._claimed(session_id, agent, make, deps, options, stream, parent=parent)
+
+    async def submit(self, agent: Agent[Any, Any], text: str | Sequence[Part], options: RunOptions, add: Callable[[Plan], Awaitable[None]]) -> str:
+        """The same of a run that somebody else drives: `add` makes it out of its plan. Nobody needs a key for it, a sandbox or a server of tools."""
+        self._check(options, RunOptions)
+        _check_agent(agent)
+        prompt, session_id = prompt_of(text), _session_id(options.get("session"))
+        await self._store_late()
+        if session_id is not None:
+            self._claim(session_id)
+        try:
+            plan = await self._assembly.plan(agent, prompt, session_id, options, submits=True)
+            await add(plan)
+        finally:
+            if session_id is not None:
+                self._let_go(session_id)
+        self._agents[agent.name] = agent
+        return plan.run_id
 
     async def fork(
         self,
@@ -300,6 +319,7 @@ class Runs:
         self.ran = True
         self._agents[agent.name] = agent
         self._jobs[plan.run_id] = job
+        self._relay.begin(plan.run_id, partial(_place_of, run))
         return job
 
     async def _run_child(self, parent: Plan, feed: Feed, call_id: str, repeated: bool, agent: Agent[Any, Out], text: str, **options: Any) -> RunResult[Out]:
@@ -345,6 +365,7 @@ class Runs:
     def _release(self, job: Job[Any]) -> None:
         plan = job.run.plan
         self._jobs.pop(plan.run_id, None)
+        self._relay.end(plan.run_id)
         if abandoned_calls(plan.run_id) or job.run.state.unknown_calls:
             self._late[plan.run_id] = job.run
         job.over.set()
@@ -371,6 +392,11 @@ class Runs:
             active = self._active.pop(session_id, None)
             if active is not None and active.run is not None and active.run.room.wanted:
                 self._long.add(session_id)
+
+
+def _place_of(run: Run) -> Place:
+    writer = getattr(run.pen, "writer", None)  # not set before the run is in the journal
+    return Place(0 if writer is None else writer.fence, run.state.seq)
 
 
 async def _after_run(plan: Plan, result: RunResult[Any]) -> None:

@@ -8,9 +8,9 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Awaitable, Callable, Coroutine, Sequence
+from collections.abc import Awaitable, Callable, Collection, Mapping, Sequence
 from functools import partial
-from typing import TYPE_CHECKING, Any, Literal, NoReturn, Self
+from typing import TYPE_CHECKING, Any, Literal, Self
 
 import anyio
 from anyio import to_thread
@@ -18,21 +18,23 @@ from typing_extensions import Unpack
 
 from treadle.agent import Agent, Deps
 from treadle.agent_registry import AgentRegistry
-from treadle.assembly import Assembly, checked_mode
+from treadle.assembly import Assembly, answers_of, checked_mode
 from treadle.callbacks import Listeners
 from treadle.children import close_run
 from treadle.clock import Clock
 from treadle.config import Config, load
 from treadle.config.readers import span_of
 from treadle.difference import RunDiff, compare
+from treadle.engine import Engine
 from treadle.entries import Record, RunStarted
-from treadle.errors import AgentError
+from treadle.errors import AgentError, ErrorKind
 from treadle.events import Event
-from treadle.feed import EventStream, Feed
+from treadle.feed import EventStream
+from treadle.following import Follow, Projection
 from treadle.hooks import Hook, checked_hooks
 from treadle.hub import Hub
 from treadle.journal import Journal, RunInfo
-from treadle.journals import open_journal
+from treadle.journals import LEASE_S, open_journal
 from treadle.journals.memory import MemoryJournal
 from treadle.loop import Run
 from treadle.message import Message, Part
@@ -40,13 +42,15 @@ from treadle.plan import ending_of, unfinished
 from treadle.registry import Models
 from treadle.result import Out, RunResult
 from treadle.retry import RetryPolicy
+from treadle.run_queue import DEFAULT_QUEUE, Place
 from treadle.run_stream import Job, RunStream, check_steering
 from treadle.runs import Runs, result_of
 from treadle.session import ForkOptions, ResumeOptions, RunOptions, Session
 from treadle.session_store import Sessions
+from treadle.submission import changed, check_queue, place_of, refuse_what_lives_here, wake
 from treadle.telemetry.configured import Telemetry
 from treadle.tracing import Tracer
-from treadle.types import Mode, now
+from treadle.types import Mode, Time, now
 
 if TYPE_CHECKING:
     from treadle.tools.mcp import Standing
@@ -56,13 +60,6 @@ logger = logging.getLogger("treadle")
 PRUNE_GRACE_S = 5.0
 STOP_GRACE_S = 10.0
 """How long `kill` waits for the process that drives the run."""
-
-
-def _later(name: str) -> Callable[..., Coroutine[Any, Any, NoReturn]]:
-    async def method(*_: object, **__: object) -> NoReturn:
-        raise AgentError("invalid", f"Runtime.{name} comes in a later version")
-
-    return method
 
 
 class Runtime:
@@ -86,6 +83,8 @@ class Runtime:
         self.hub = Hub()
         self.agents = AgentRegistry()
         """Found here by name when a run of theirs is resumed or forked without `agent=`."""
+        self.engine: Engine | None = None
+        """What delivers queued runs in this process, where a worker works in it."""
         clock = clock or Clock()
         self._assembly = Assembly(config if config is not None else load(files=False), self.journal, clock)
         self._assembly.hooks = checked_hooks(hooks)
@@ -103,13 +102,14 @@ class Runtime:
         tracer: Tracer | None = None,
         hooks: Sequence[Hook] = (),
     ) -> Self:
-        """A runtime over the journal at `url`: `memory:` or `sqlite:///FILE` (`sqlite:////FILE` from the root).
+        """A runtime over the journal at `url`: `memory:`, `sqlite:///FILE` (`sqlite:////FILE` from the root) or `postgresql://USER@HOST/DATABASE`.
 
         `durability`: what an acknowledged entry survives: the death of the process, or (slower) of the power too. The start of a
         once-call survives both. `tracer`: follows runs from outside, as `treadle.telemetry.otel_tracer()` does. `hooks`: of all runs, before
         those of their agents. Raises AgentError(invalid) for a journal that cannot be opened.
         """
-        return cls(config=config, journal=open_journal(url, durability=durability), tracer=tracer, hooks=hooks)
+        lease_s = LEASE_S if config is None else config.workers.lease_s
+        return cls(config=config, journal=open_journal(url, durability=durability, lease_s=lease_s), tracer=tracer, hooks=hooks)
 
     @property
     def config(self) -> Config:
@@ -200,12 +200,17 @@ class Runtime:
     async def events(self, run_id: str) -> list[Event]:
         """The durable events of a run, as they were, out of its journal."""
         records = await self.journal.read(run_id)
-        stream = EventStream()
-        feed = Feed(run_id, _session_of(records), Hub(), stream, redactor=lambda: self._assembly.redactor)
-        for record in records:
-            feed.appended([record.entry], record.seq)
-        stream.close()
-        return [event async for event in stream]
+        projection = Projection(run_id, _session_of(records), lambda: self._assembly.redactor)
+        return [event for record in records for event in projection.of(record)]
+
+    def follow(self, run_id: str, *, after: str | None = None, deltas: bool = True) -> Follow:
+        """A run's events from any process over its journal, while it is driven anywhere: `async with rt.follow(…) as events: async for event in events: …`.
+
+        Durable events come exactly once and in order, those behind `after` (the `id` of one), through waits and takeovers, until after run_end; what has
+        no id (`deltas`) is gathered for a moment, and may be lost. For a queued run it waits. Raises AgentError(invalid) for an `after` that is no id; the
+        rest is raised by the first event.
+        """
+        return Follow(self.journal, run_id, lambda: self._assembly.redactor, after=after, deltas=deltas)
 
     async def fork(
         self,
@@ -258,7 +263,17 @@ class Runtime:
                 raise AgentError("busy", f"the process that drives run {run_id} does not answer: end that process, or take the run away from it {by_force}")
             if found.status == "finished":
                 return found
-        await close_run(self.journal, run_id, by="kill", force=force)
+        try:
+            await close_run(self.journal, run_id, by="kill", force=force)
+        except AgentError as e:
+            if e.kind is not ErrorKind.BUSY or found.status == "running":
+                raise
+            return await self.kill(run_id, force=force)  # a worker has just begun with it
+        if self.engine is not None and found.queue is not None:
+            try:
+                await self.engine.cancel(run_id)
+            except AgentError as e:
+                logger.info("run %s is over, and may be delivered all the same: %s", run_id, e.message)
         return await self.journal.info(run_id)
 
     def session(self, session_id: str | None = None, *, agent: Agent[Deps, Out]) -> Session[Deps, Out]:
@@ -267,7 +282,50 @@ class Runtime:
             session_id = self.sessions.create(session_id=session_id).id
         return Session(session_id, agent, self)
 
-    submit = _later("submit")
+    # ------------------------------------------------------------ elsewhere
+
+    async def submit(
+        self,
+        agent: Agent[Any, Any],
+        text: str | Sequence[Part],
+        *,
+        queue: str = DEFAULT_QUEUE,
+        priority: int = 0,
+        tenant: str | None = None,
+        at: Time | None = None,
+        **options: Unpack[RunOptions],
+    ) -> str:
+        """Hands a run to whatever worker takes it from the queue (`treadle worker`), and gives its id: it is in the journal when this returns.
+
+        The higher `priority` (-1000 to 1000) goes first, of equals the older; not before `at`. `tenant`: for whom, as limits count it; None: `user_id`. What
+        lives in this process (deps, callbacks, on_event, on_approval) is not taken; keys and servers of tools are the worker's. Raises AgentError: invalid
+        for what is wrong with the run or its queue, busy where the session has a run that is not finished, or `run_id` is taken.
+        """
+        refuse_what_lives_here(options)
+        place = place_of(self.config.queue_names, queue, priority=priority, tenant=tenant if tenant is not None else options.get("user_id"), at=at)
+        return await self._runs.submit(agent, text, options, lambda plan: self.journal.queue.add([plan.started(), *plan.compacted()], place))
+
+    async def wake(
+        self,
+        run_id: str,
+        *,
+        approve: Collection[str] = (),
+        deny: Mapping[str, str] | None = None,
+        results: Mapping[str, str] | None = None,
+        arguments: Mapping[str, Mapping[str, Any]] | None = None,
+        at: Time | None = None,
+        place: Place | None = None,
+    ) -> RunInfo:
+        """Puts a run into its queue again (`place`: into another, or the first one), now or at a time: one that waits for a person, is parked, or was stopped.
+
+        Answers are as for `resume`, and `arguments` are what approved calls are to be called with instead; they are in the journal when this returns, and
+        whichever worker takes the run goes by them. Raises AgentError: invalid for an unknown or finished run, one in no queue, and an answer to a call that
+        is not open; busy where a living process drives it.
+        """
+        answers = changed(answers_of({"approve": approve, "deny": deny or {}, "results": results or {}}), arguments or {})
+        if place is not None:
+            check_queue(self.config.queue_names, place.queue)
+        return await wake(self.journal, run_id, answers, at=at, place=place)
 
     def set_credentials(self, provider: str, *, api_key: str | None = None, auth_token: str | None = None) -> None:
         """Another key for a provider, from the next request on; sessions and their histories stay.

@@ -72,6 +72,9 @@ def test_runs_are_listed_with_the_newest_first(cli: Cli) -> None:
         "tool_calls": 0,
         "usage": {},
         "cost_usd": None,
+        "queue": None,
+        "tenant": None,
+        "parked": None,
     }
 
 

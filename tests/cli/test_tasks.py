@@ -73,6 +73,10 @@ class Terminal:
     def type(self, text: str) -> None:
         os.write(self._screen, text.encode())
 
+    def moves(self, within: float) -> bool:
+        """Something comes before so many seconds have gone."""
+        return bool(select.select([self._screen], [], [], within)[0])
+
     def until(self, text: str) -> str:
         """All that came up to that."""
         while text not in self.shown:
@@ -110,7 +114,11 @@ def test_a_person_types_one_message_after_the_other_and_ends_with_ctrl_d(cli: Cl
         screen.type("add milk\n")
         screen.until("Added 'milk' to your list. Anything else?")
         screen.until("> ")
-        screen.type("delete everything\x03")  # thought better of it
+        screen.type("delete everything")
+        screen.until("everything")  # Ctrl-C drops what the terminal still holds, so it must have been read
+        screen.type("\x03")  # thought better of it
+        while not screen.moves(within=2):  # a signal between two looks of CPython's line editor waits for the next key
+            screen.type("\x03")
         screen.until("> ")
         screen.type("\x1b[A\n")  # what was typed before
         assert screen.until("Anything else?").count("Added 'milk'") == 1

@@ -18,6 +18,7 @@ COMMANDS = {
     "runs": ("treadle.cli.runs.group:runs", "List, show, resume, replay, fork and keep runs."),
     "sessions": ("treadle.cli.sessions:sessions", "List, show, search and keep conversations."),
     "models": ("treadle.cli.models:models", "List models: which providers answer, sizes, prices, abilities."),
+    "worker": ("treadle.cli.worker:worker", "Drive runs that wait in queues, on any number of machines."),
     "serve": ("treadle.cli.serve:serve", "Serve the task assistant over HTTP: a web page, accounts, chat and tasks."),
     "mcp": ("treadle.cli.mcp:mcp", "Serve agents as tools to a client of the Model Context Protocol."),
     "agents": ("treadle.cli.agents:agents", "List, show and check agents that are defined in files."),
@@ -34,8 +35,11 @@ COMMANDS = {
 
 _LATER = "it comes in a later version"
 ELSEWHERE = {
-    **{name: f"it is `treadle runs {name}`" for name in ("list", "show", "resume", "replay", "fork", "diff", "kill", "undo", "cost", "export", "prune")},
-    **dict.fromkeys(("worker", "acp"), _LATER),
+    **{
+        name: f"it is `treadle runs {name}`"
+        for name in ("list", "show", "resume", "replay", "fork", "diff", "kill", "undo", "cost", "export", "prune", "top", "follow", "wake")
+    },
+    "acp": _LATER,
     "help": "it is `treadle --help`",
     "version": "it is `treadle --version`",
     "login": "set ANTHROPIC_API_KEY, or `treadle config set providers.anthropic.api_key -`",

@@ -7,7 +7,6 @@ import os
 import platform
 import shutil
 import sys
-from collections import Counter
 from collections.abc import Callable, Iterator
 from dataclasses import asdict, dataclass
 from importlib.util import find_spec
@@ -18,21 +17,18 @@ import anyio
 import click
 
 from treadle import __version__
+from treadle.cli.doctor_journal import journal_findings
 from treadle.cli.doctor_sandbox import sandbox_findings
 from treadle.cli.doctor_servers import server_findings
 from treadle.cli.help import HELP
-from treadle.cli.journal_option import journal_file, journal_url
 from treadle.config import Config, config_files, load
 from treadle.errors import AgentError, ErrorKind
-from treadle.journal import RunInfo
-from treadle.journals import open_journal
 from treadle.message import Message
 from treadle.model import ModelRequest, fold_stream
 from treadle.plain import plain
 from treadle.redaction import Redactor
 from treadle.runtime import Runtime
 from treadle.types import Settings
-from treadle.units import count, size
 
 CONNECT_WITHIN_S = 15.0
 
@@ -79,53 +75,14 @@ def _findings(offline: bool, *, full: bool) -> Iterator[Finding]:
         yield Finding("configuration", "note", warning)
     yield from _model(config, offline)
     yield from _small_model(config)
-    yield _journal(config)
+    for what, state, text in journal_findings(config):
+        yield Finding(what, state, text)
     yield _program("bash", "the bash tool cannot work without it", needed=True)
     yield _program("rg", "grep uses its own, slower search: install ripgrep, or pip install 'treadle[ripgrep]'", needed=False)
     for state, text in sandbox_findings(config, full=full):
         yield Finding("sandbox", state, text)
     for state, text in server_findings(config, full=full, offline=offline):
         yield Finding("mcp", state, text)
-
-
-def _journal(config: Config) -> Finding:
-    """Where runs are kept, opened as a run opens it; where there is none yet, none is made."""
-    url = journal_url(config, None)
-    file = journal_file(url)
-    if file is None:
-        in_memory = url == "memory:"
-        return Finding("journal", "note" if in_memory else "bad", "in memory: runs are gone with the process" if in_memory else "PostgreSQL comes later")
-    if not file.exists():
-        return _place(file)
-    try:
-        runs = anyio.run(_runs, url)
-    except AgentError as e:
-        return Finding("journal", "bad", e.message)
-    from treadle.journals.sqlite.schema import VERSION  # noqa: PLC0415  only who looks into a journal needs it
-
-    not_finished = Counter(info.status for info in runs if info.status != "finished")
-    counts = (count(len(runs), "run"), *(f"{number} {status}" for status, number in not_finished.items()))
-    return Finding("journal", "ok", f"{file}: {', '.join([f'version {VERSION}', size(file.stat().st_size), *counts])}")
-
-
-async def _runs(url: str) -> list[RunInfo]:
-    journal = open_journal(url)
-    try:
-        return await journal.runs()
-    finally:
-        await journal.aclose()
-
-
-def _place(file: Path) -> Finding:
-    """Whether a journal could be made there."""
-    from treadle.journals.sqlite.places import NETWORK, mount_kind  # noqa: PLC0415  likewise
-
-    folder = next(parent for parent in file.parents if parent.exists())
-    if not folder.is_dir() or not os.access(folder, os.W_OK | os.X_OK):
-        return Finding("journal", "bad", f"{file} cannot be made: {folder} is not a directory that you can write. Set TREADLE_HOME or TREADLE_JOURNAL")
-    if (kind := mount_kind(folder.resolve())) in NETWORK:
-        return Finding("journal", "bad", f"{file} would lie on a network file system ({kind}), where locks cannot be trusted: set TREADLE_JOURNAL")
-    return Finding("journal", "ok", f"{file}: not there yet, the first run makes it")
 
 
 def _environment() -> dict[str, str]:

@@ -26,7 +26,11 @@ T = TypeVar("T")
 
 _SQLITE: Final = "sqlite:///"
 
-journal_option = click.option("--journal", metavar="URL", help="Where runs are kept: sqlite:///FILE. Default: TREADLE_JOURNAL, else journal.db in ~/.treadle.")
+journal_option = click.option(
+    "--journal",
+    metavar="URL",
+    help="Where runs are kept: sqlite:///FILE or postgresql://USER@HOST/NAME. Default: TREADLE_JOURNAL, else journal.db in ~/.treadle.",
+)
 
 
 def journal_url(config: Config, given: str | None) -> str:
@@ -48,17 +52,33 @@ def journal_file(url: str) -> Path | None:
     return Path(os.path.abspath(os.path.expanduser(name))) if name and name != url else None
 
 
+def shown_url(url: str) -> str:
+    """Of a journal or a database, for people: without a password and without options."""
+    scheme, slashes, rest = url.partition("://")
+    if not slashes or scheme.startswith("sqlite"):
+        return url
+    authority, slash, path = rest.partition("?")[0].partition("/")
+    user, at, host = authority.rpartition("@")
+    return f"{scheme}://{user.partition(':')[0]}{at}{host}{slash}{path}"
+
+
+def opened_journal(config: Config, url: str) -> Journal:
+    """Raises AgentError(invalid) for one that cannot be opened."""
+    from treadle.journals import open_journal  # noqa: PLC0415  the help of a command needs it not
+
+    return open_journal(url, lease_s=config.workers.lease_s)
+
+
 def open_runtime(config: Config, url: str, *, otherwise: str = "", hooks: Sequence[Hook] = ()) -> Runtime:
     """A runtime over the journal at `url`, which is made where there is none. Raises Failed, with exit code 2, where it cannot be opened.
 
     `otherwise`: what a person could do without that journal. `hooks`: of all its runs.
     """
-    from treadle.journals import open_journal  # noqa: PLC0415  the help of a command needs neither
-    from treadle.runtime import Runtime  # noqa: PLC0415  likewise
+    from treadle.runtime import Runtime  # noqa: PLC0415  the help of a command needs it not
 
     with failing():
         try:
-            journal = open_journal(url)
+            journal = opened_journal(config, url)
         except AgentError as e:
             raise AgentError(e.kind, e.message + otherwise) from e
         return Runtime(config=config, journal=journal, hooks=hooks)
@@ -69,6 +89,8 @@ class Place(NamedTuple):
 
     journal: Journal
     secrets: Redactor
+    url: str
+    config: Config
 
 
 def on_journal(given: str | None, work: Callable[[Place], Awaitable[T]], *, absent: Callable[[Redactor], T]) -> T:
@@ -82,14 +104,12 @@ def on_journal(given: str | None, work: Callable[[Place], Awaitable[T]], *, abse
     url = journal_url(config, given)
     if (file := journal_file(url)) is not None and not file.exists():
         return absent(secrets)
-    import anyio  # noqa: PLC0415  the help of a command needs neither
-
-    from treadle.journals import open_journal  # noqa: PLC0415  likewise
+    import anyio  # noqa: PLC0415  as above
 
     async def main() -> T:
-        journal = open_journal(url)
+        journal = opened_journal(config, url)
         try:
-            return await work(Place(journal, secrets))
+            return await work(Place(journal, secrets, url, config))
         finally:
             await journal.aclose()
 

@@ -52,6 +52,11 @@ async def next_steps(runs: Journal, state: RunState, *, journal: str | None = No
     return [f"{show} tells what happened; {_command('run', '--session', started.session_id, *there, *elsewhere)} … goes on"]
 
 
+def follow_command(run_id: str, journal: str | None) -> str:
+    """What follows a run that another process drives."""
+    return _command("runs", "follow", run_id, *(() if journal is None else ("--journal", journal)))
+
+
 async def _waiting(runs: Journal, state: RunState) -> list[_Waiting]:
     """A call that waits only for the run that it started is left out: that one's calls are there."""
     if not state.asked:

@@ -24,14 +24,17 @@ from treadle.cli.journal_option import journal_url, open_runtime
 from treadle.cli.next_steps import next_steps
 from treadle.cli.output_file import OutputFile
 from treadle.cli.render import renderer
+from treadle.cli.run_detached import check_detached, detached
 from treadle.cli.run_options import OUTPUT, check_directory, configured, run_options, settings_of
 from treadle.config import Config
 from treadle.errors import AgentError
 from treadle.events import Event
 from treadle.message import Part
+from treadle.model_choice import from_anywhere
 from treadle.plain import plain
 from treadle.redaction import Redactor
 from treadle.result import RunResult
+from treadle.run_queue import DEFAULT_QUEUE
 from treadle.run_stream import RunStream
 from treadle.runtime import Runtime
 from treadle.types import OnAsk, OnUnknown, Outcome, Settings, new_id
@@ -61,6 +64,9 @@ class Wish:
     on_unknown: OnUnknown
     journal_option: str | None
     """What was said of it on the command line: the next command about this run needs it too."""
+    queue: str
+    """Of a run that is detached; likewise the next."""
+    priority: int
 
 
 @click.command(context_settings=HELP)
@@ -72,6 +78,9 @@ class Wish:
 @click.option("--output", type=click.Choice(["text", "json", "stream-json"]), default="text", show_default=True, help=OUTPUT)
 @click.option("-o", "output_file", type=click.Path(path_type=Path), metavar="FILE", help="Write the answer to FILE instead of standard output.")
 @click.option("--ephemeral", is_flag=True, help="Keep nothing: the run is gone with the process.")
+@click.option("--detach", is_flag=True, help="Put the run into a queue for `treadle worker`, print its id, and end.")
+@click.option("--queue", metavar="NAME", help="With --detach: into this queue. Default: `default`.")
+@click.option("--priority", type=click.IntRange(-1000, 1000), metavar="N", help="With --detach: the higher goes first. Default: 0.")
 @click.option("-q", "quiet", is_flag=True, help="Only the answer, without progress and warnings.")
 @click.option("-v", "verbose", is_flag=True, help="Also the model's reasoning and the results of tools.")
 def run(prompt: str, attached: tuple[Path, ...], output_file: Path | None, **options: Any) -> None:
@@ -81,18 +90,25 @@ def run(prompt: str, attached: tuple[Path, ...], output_file: Path | None, **opt
 
     The defaults are those of an empty configuration; `treadle config show` prints yours.
 
+    With --detach a worker drives it: `treadle worker` on any machine over the same journal.
+
     Exits with 0 when completed, 1 on an error, 2 on wrong use, 3 at a limit, 4 where an approval was needed, 75 where
     trying again later may help, 130 when stopped.
     """
-    _check(options)
+    _check(options | {"output_file": output_file})
     parts = read_prompt(prompt, attached)
     with failing():
+        if options["detach"] and options["model"]:
+            options["model"] = from_anywhere(options["model"])
         config = configured(options, cwd=options["cwd"])
         wish = _wish(config, parts, options)
         chosen = chosen_agent(config, wish.cwd, options)
         if not wish.quiet:
             for warning in (*config.warnings, *chosen.warnings):
                 click.echo(f"! {plain(Redactor(config.secrets()).exact(warning))}", err=True)
+        if options["detach"]:
+            detached(config, wish, chosen)
+            return
         with OutputFile(output_file) if output_file else nullcontext(sys.stdout.buffer) as out:
             result = anyio.run(_run, config, wish, chosen, out)
             if isinstance(out, OutputFile):
@@ -103,6 +119,7 @@ def run(prompt: str, attached: tuple[Path, ...], output_file: Path | None, **opt
 def _check(options: dict[str, Any]) -> None:
     """What contradicts itself is refused, and not decided in silence."""
     check_directory(options["cwd"])
+    check_detached(options)
     if options["goes_on"] and options["session"] is not None:
         raise Failed("--continue goes on with the last conversation and --session with the one that it names: use one of them")
     waits = [f"{flag} wait" for flag, name in (("--on-ask", "on_ask"), ("--on-unknown", "on_unknown")) if options[name] == "wait"]
@@ -118,6 +135,8 @@ def _wish(config: Config, parts: list[Part], options: dict[str, Any]) -> Wish:
         cwd=options["cwd"].resolve(),
         journal=MEMORY if options["ephemeral"] else journal_url(config, options["journal"]),
         journal_option=options["journal"],
+        queue=options["queue"] or DEFAULT_QUEUE,
+        priority=options["priority"] or 0,
         **{name: options[name] for name in ("output", "quiet", "verbose", "session", "goes_on", "on_ask", "on_unknown")},
     )
 
@@ -126,7 +145,7 @@ async def _run(config: Config, wish: Wish, chosen: Chosen, out: IO[bytes]) -> Ru
     typed, secrets = chosen.agent.answer is not None, Redactor(config.secrets())
     show = renderer(wish.output, out, secrets, quiet=wish.quiet, verbose=wish.verbose, typed=typed).show
     async with open_runtime(config, wish.journal, otherwise=EPHEMERAL, hooks=module_hooks(config)) as runtime:
-        session = await _last_here(runtime, wish.cwd) if wish.goes_on else new_id("session") if wish.session is None else wish.session
+        session = await last_here(runtime, wish.cwd) if wish.goes_on else new_id("session") if wish.session is None else wish.session
         for other in (chosen.agent, *chosen.others):
             runtime.agents.register(other)
         stream = runtime.stream(
@@ -159,7 +178,7 @@ async def _tell_next_steps(runtime: Runtime, wish: Wish, run_id: str) -> None:
         click.echo(plain(runtime.redact(line)), err=True)
 
 
-async def _last_here(runtime: Runtime, cwd: Path) -> str:
+async def last_here(runtime: Runtime, cwd: Path) -> str:
     """The newest conversation whose last run worked in `cwd`. Raises Failed where there is none."""
     for limit in (NEWEST_RUNS, None):
         seen: set[str] = set()

@@ -6,27 +6,25 @@ import hashlib
 import logging
 import os
 import platform
-import sys
 from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING
-from urllib.parse import urlsplit, urlunsplit
+from urllib.parse import urlsplit
 
 import click
-from typing_extensions import override
 
 from treadle.cli.database_option import database_option
 from treadle.cli.exits import failing
 from treadle.cli.help import HELP
 from treadle.cli.journal_option import journal_option
+from treadle.cli.logs import log_to_stderr
 from treadle.plain import plain
 
 if TYPE_CHECKING:
     import socket
 
     from treadle.config import Config
-    from treadle.redaction import Redactor
     from treadle.runtime import Runtime
 
 HOST, PORT = "127.0.0.1", 8000
@@ -41,7 +39,10 @@ HOST, PORT = "127.0.0.1", 8000
 @journal_option
 @database_option
 @click.option("--agent", "agents", metavar="NAME", multiple=True, help="Serve this agent beside the task assistant; repeatable.")
-def serve(host: str, port: int, model: str | None, journal: str | None, database: str | None, agents: tuple[str, ...]) -> None:
+@click.option(
+    "--queue", metavar="NAME", help="Runs of agents go into this queue, for `treadle worker` to drive. Default: service.queue, else they are driven here."
+)
+def serve(host: str, port: int, model: str | None, journal: str | None, database: str | None, agents: tuple[str, ...], queue: str | None) -> None:
     """Serve the task assistant to many people: a web page, chat, tasks and runs over HTTP.
 
     Needs no key and no set-up: accounts and tasks are kept in SQLite, and rules answer where there is no model. Limits, names and
@@ -54,9 +55,15 @@ def serve(host: str, port: int, model: str | None, journal: str | None, database
 
     with failing():
         require_service()
+        from msgspec import structs  # noqa: PLC0415  likewise
+
         from treadle.config import load  # noqa: PLC0415  likewise
+        from treadle.submission import check_queue  # noqa: PLC0415  likewise
 
         config = load(flags={"--model": model} if model else {})
+        if queue is not None:
+            check_queue(config.queue_names, queue)
+            config = structs.replace(config, service=structs.replace(config.service, queue=queue))
         beside = tuple(name for name in dict.fromkeys((*config.service.agents, *agents)) if name != "tasks")  # it is served anyway
         _serve(config, host, port, (journal, database), beside)
 
@@ -66,7 +73,7 @@ def _serve(config: Config, host: str, port: int, places: tuple[str | None, str |
 
     from treadle.cli.agent_option import module_hooks  # noqa: PLC0415  likewise
     from treadle.cli.database_option import database_url  # noqa: PLC0415  likewise
-    from treadle.cli.journal_option import journal_url, open_runtime  # noqa: PLC0415  likewise
+    from treadle.cli.journal_option import journal_url, open_runtime, shown_url  # noqa: PLC0415  likewise
     from treadle.cli.task_model import task_model  # noqa: PLC0415  likewise
     from treadle.config import home  # noqa: PLC0415  likewise
     from treadle.database.database import Database  # noqa: PLC0415  likewise
@@ -78,7 +85,8 @@ def _serve(config: Config, host: str, port: int, places: tuple[str | None, str |
     from treadle.service.tokens import signing_key  # noqa: PLC0415  likewise
 
     redactor = Redactor(config.secrets())
-    _log(redactor, requests=config.telemetry.logs != "off")
+    requests = logging.WARNING if config.telemetry.logs == "off" else logging.INFO
+    log_to_stderr(redactor, {"treadle": logging.WARNING, "treadle.service": requests, "uvicorn.error": logging.ERROR})
     key, model, own = signing_key(os.environ, home(os.environ)), task_model(config), is_loopback(host)
     journal, database = journal_url(config, places[0]), database_url(places[1])
     for warning in config.warnings:
@@ -93,7 +101,7 @@ def _serve(config: Config, host: str, port: int, places: tuple[str | None, str |
             runtime.models.get(model, scope="serve")
         service = Service(config, Database.open(database), runtime, key=key, model=model, agents=agents, on_loopback=own, journal=_name_of(key, journal))
         listening = bound(host, port)
-        told = [("database", _without_password(database)), ("journal", journal), ("model", model or "embedded, which needs no key")]
+        told = [("database", shown_url(database)), ("journal", shown_url(journal)), ("model", model or "embedded, which needs no key")]
         try:
             await serve_app(create_app(service), listening, ready=lambda: _tell(_address(listening), [*told, ("agents", ", ".join(("tasks", *agents)))]))
         finally:
@@ -103,8 +111,13 @@ def _serve(config: Config, host: str, port: int, places: tuple[str | None, str |
 
 
 def _name_of(key: bytes, journal: str) -> str:
-    """Of a journal, that no other machine or folder gives to its own."""
-    return hashlib.sha256(b"\0".join((key, journal.encode(), platform.node().encode()))).hexdigest()
+    """Of a journal: the same for all that share it, and one that no other machine or folder gives to its own."""
+    parts = urlsplit(journal)
+    if parts.scheme in ("postgresql", "postgres"):  # on whatever host, and as whoever
+        place = [(parts.hostname or "").encode(), str(parts.port or 5432).encode(), parts.path.encode(), parts.query.encode()]
+    else:
+        place = [journal.encode(), platform.node().encode()]
+    return hashlib.sha256(b"\0".join((key, *place))).hexdigest()
 
 
 def _register(config: Config, runtime: Runtime, names: Sequence[str]) -> None:
@@ -129,13 +142,6 @@ def _address(listening: socket.socket) -> str:
     return f"http://{f'[{host}]' if ':' in host else host}:{port}"
 
 
-def _without_password(url: str) -> str:
-    parts = urlsplit(url)
-    if parts.password is None:
-        return url
-    return urlunsplit(parts._replace(netloc=parts.netloc.replace(f":{parts.password}@", ":…@")))
-
-
 def _tell(address: str, rows: Sequence[tuple[str, str]]) -> None:
     """The address for programs, the rest for people."""
     click.echo(address)
@@ -145,19 +151,3 @@ def _tell(address: str, rows: Sequence[tuple[str, str]]) -> None:
 
 def _say(text: str) -> None:
     click.echo(f"! {plain(text)}", err=True)
-
-
-def _log(redactor: Redactor, *, requests: bool) -> None:
-    """What goes wrong, and where logs are wanted each request, on standard error; without a secret."""
-
-    class Clean(logging.Formatter):
-        @override
-        def format(self, record: logging.LogRecord) -> str:
-            return redactor.text(super().format(record))
-
-    handler = logging.StreamHandler(sys.stderr)
-    handler.setFormatter(Clean("%(asctime)s %(levelname)s %(message)s"))
-    for name, level in (("treadle", logging.WARNING), ("treadle.service", logging.INFO if requests else logging.WARNING), ("uvicorn.error", logging.ERROR)):
-        logging.getLogger(name).setLevel(level)
-    for name in ("treadle", "uvicorn.error"):
-        logging.getLogger(name).addHandler(handler)

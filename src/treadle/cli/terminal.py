@@ -71,12 +71,21 @@ class Ink:
 
 
 def table(
-    head: Sequence[str], rows: Iterable[Sequence[str]], *, right: frozenset[str] = frozenset(), ink: Ink, style: Callable[[int, str], Style]
+    head: Sequence[str],
+    rows: Iterable[Sequence[str]],
+    *,
+    right: frozenset[str] = frozenset(),
+    ink: Ink,
+    style: Callable[[int, str], Style],
+    most: int | None = None,
 ) -> list[str]:
-    """The last column takes what is left of the width. `right`: the columns of numbers; `style(column, text)`: the colour of a cell."""
+    """The last column takes what is left of the width. `right`: the columns of numbers; `style(column, text)`: the colour of a cell.
+
+    `most`: columns to fill; None: `width()`.
+    """
     cells = [list(row) for row in rows]
     widths = [max(columns(row[n]) for row in (list(head), *cells)) for n in range(len(head))]
-    widths[-1] = min(widths[-1], max(width() - sum(widths[:-1]) - 2 * (len(head) - 1), 8))
+    widths[-1] = min(widths[-1], max((most or width()) - sum(widths[:-1]) - 2 * (len(head) - 1), 8))
 
     def line(row: Sequence[str], colour: Callable[[int, str], Style]) -> str:
         shown: list[str] = []

@@ -79,6 +79,9 @@ class _Drawing:
             "began": local(self._began) + took,
             "spent": f"{spent} ({tokens(usage.total_input_tokens)} in, {tokens(usage.output_tokens)} out){cost}",
         }
+        if info.queue is not None:
+            tenant = "" if info.tenant is None else f", for {self._clean(info.tenant)}"
+            rows["queue"] = f"{self._clean(info.queue)}{tenant}" + ("" if info.parked is None else f", parked: {one_line(self._clean(info.parked))}")
         if started.fork is not None:
             rows["forked"] = f"from {started.fork.run_id} after turn {started.fork.turn}"
         if info.parent_run_id is not None:
@@ -273,7 +276,7 @@ class _Drawing:
         if (finished := self._story.finished) is not None:
             yield from self._finished(finished)
         else:
-            words = {"running": "… runs now", "waiting": "? waits for a person", "stopped": "✂ STOPPED: nobody drives it"}.get(self._info.status, "")
+            words = _NOT_OVER.get(self._info.status, "")
             yield self._line(self._info.updated_at, self._ink(words, style_of(self._info.status)), columns(words))
         for fork in self._relations.forks:
             yield self._under(f"⑂ forked into {fork.run_id} ({status_of(fork)})", "cyan")
@@ -316,6 +319,7 @@ class _Drawing:
         return one_line(self._clean(" ".join(f"{name}={value}" for name, value in arguments.items())), 400)
 
 
+_NOT_OVER = {"running": "… runs now", "waiting": "? waits for a person", "stopped": "✂ STOPPED: nobody drives it", "queued": "· waits for a worker"}
 _NOTES: dict[str, tuple[str, Style]] = {
     "person": (">", "bold"),
     "runtime": ("·", "dim"),

@@ -17,6 +17,8 @@ from treadle.cli.exits import Failed, failing
 from treadle.cli.help import HELP
 from treadle.cli.output_file import OutputFile
 from treadle.cli.run_options import check_directory, run_options
+from treadle.cli.terminal import put
+from treadle.units import count
 from treadle.work.batch import GATE_TIMEOUT_S
 
 OF_A_BATCH = {
@@ -30,6 +32,22 @@ OF_A_BATCH = {
     "output_schema": "--output-schema",
 }
 """What is settled when a batch begins."""
+
+
+def _check_workers(options: dict[str, Any]) -> None:
+    """Raises Failed for what counts where the runs are driven, and for what is for workers alone."""
+    by_workers = options["workers"] or options["detach"]
+    if options["queue"] is not None and not by_workers:
+        raise Failed("--queue is for runs that workers drive: add --workers")
+    for name, flag in (("allow", "--allow"), ("no_sandbox", "--no-sandbox")):
+        if options[name] and by_workers:
+            raise Failed(f"{flag} counts where the runs are driven: give it to `treadle worker`")
+    if options["detach"]:
+        for name, flag in (("batch", "--resume"), ("output_file", "-o")):
+            if options[name]:
+                raise Failed(f"--detach only queues a new batch, and so cannot be used with {flag}: leave one of them out")
+        if options["output"] != "text":
+            raise Failed("--detach ends before there is a report: leave out --output, and give it to --resume ID")
 
 
 def _finite(ctx: click.Context, parameter: click.Parameter, value: float) -> float:
@@ -61,6 +79,9 @@ def _finite(ctx: click.Context, parameter: click.Parameter, value: float) -> flo
     "--retries", type=click.IntRange(0), default=0, show_default=True, metavar="N", help="How many more attempts a prompt has where its run or a gate failed."
 )
 @click.option("--parallel", type=click.IntRange(1), default=1, show_default=True, metavar="N", help="How many prompts are worked at the same time.")
+@click.option("--workers", is_flag=True, help="Put the runs into a queue for `treadle worker`; this process waits, runs the gates and reports.")
+@click.option("--queue", metavar="NAME", help="With --workers or --detach: into this queue. Default: `default`.")
+@click.option("--detach", is_flag=True, help="Put them there, print the id of the batch, and end: --resume ID waits, runs the gates and reports.")
 @click.option("--resume", "batch", metavar="ID", help="Go on with a batch that was stopped: its id, the beginning of it, or `last`.")
 @agent_options
 @run_options
@@ -77,16 +98,26 @@ def work(ctx: click.Context, **options: Any) -> None:
 
     The defaults are those of an empty configuration; `treadle config show` prints yours.
 
+    With --workers, workers need what the runs need: the same folders, and so one machine or one file system; and rules and keys of their own.
+
     A batch that was stopped, or killed, goes on with --resume: what is done stays, runs that were under way go on.
 
     Exits with 0 when all prompts completed and passed their gates, 1 when one did not, 2 on wrong use, 130 when stopped.
     """
-    from treadle.cli.work_batch import Wish, worked  # noqa: PLC0415  it brings all that runs, and --help needs none
+    from treadle.cli.work_batch import Wish, detached, resume_command, worked  # noqa: PLC0415  it brings all that runs, and --help needs none
 
     wish = Wish(options=options, given=frozenset(name for name in options if ctx.get_parameter_source(name) is ParameterSource.COMMANDLINE))
     check_directory(options["cwd"])
     if options["batch"] is not None and (settled := [OF_A_BATCH[name] for name in OF_A_BATCH if wish.said(name)]):
         raise Failed(f"--resume goes on with a batch as it was begun, and so cannot be used with {settled[0]}: leave one of them out")
+    _check_workers(options)
+    if options["detach"]:
+        with failing():
+            batch, runs = anyio.run(detached, wish)
+        put(batch)
+        if not options["quiet"]:
+            click.echo(f"{count(runs, 'run')} queued; {resume_command(batch, options['journal'])} waits for them, runs the gates and reports", err=True)
+        return
     with failing(), OutputFile(options["output_file"]) if options["output_file"] else nullcontext() as out:
         report = anyio.run(worked, wish, out)
         if out is not None:

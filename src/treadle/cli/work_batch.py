@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hashlib
 import shlex
 import signal
 import sys
@@ -17,7 +18,7 @@ import msgspec
 from treadle.cli.agent_option import ASSISTANT, chosen_agent, module_hooks
 from treadle.cli.exits import Failed
 from treadle.cli.input import STDIN_BYTES_MAX, attachment
-from treadle.cli.journal_option import journal_file, journal_url, open_runtime
+from treadle.cli.journal_option import journal_file, journal_url, open_runtime, shown_url
 from treadle.cli.next_steps import next_steps
 from treadle.cli.run_options import configured, settings_of
 from treadle.cli.terminal import put_bytes
@@ -28,6 +29,7 @@ from treadle.json_text import encode_json
 from treadle.model_choice import from_anywhere
 from treadle.plain import plain
 from treadle.redaction import Redactor
+from treadle.run_queue import DEFAULT_QUEUE
 from treadle.runtime import Runtime
 from treadle.types import Limits, Settings
 from treadle.work.batch import Terms
@@ -83,6 +85,35 @@ async def worked(wish: Wish, out: IO[bytes] | None) -> Report:
         if not options["quiet"]:
             await _tell_next_steps(runtime, report, options["journal"])
     return report
+
+
+async def detached(wish: Wish) -> tuple[str, int]:
+    """Begins a batch whose runs are queued; gives its id, and how many there are. Raises Failed and AgentError."""
+    options = wish.options
+    prompts, config = _prompts(options), configured(options, cwd=options["cwd"])
+    shelf, secrets = _shelf(config, options["journal"]), Redactor(config.secrets())
+    async with (
+        open_runtime(config, journal_url(config, options["journal"]), hooks=module_hooks(config)) as runtime,
+        display(secrets, quiet=options["quiet"], verbose=False) as watcher,
+    ):
+        for warning in config.warnings:
+            watcher.warns(warning)
+        terms = _terms(config, options)
+        logbook = await begin(shelf, prompts, terms, secrets=config.secrets(), watcher=watcher)
+        async with logbook:
+            watcher.begins(logbook.batch, done=[])
+            crew = Crew(logbook, runtime, watcher, [attachment(Path(path)) for path in terms.attached])
+            try:
+                await crew.detach()
+            except AgentError:
+                if not crew.has_runs:
+                    logbook.discard()
+                raise
+    return logbook.batch.id, len(prompts)
+
+
+def resume_command(batch: str, journal: str | None) -> str:
+    return shlex.join(["treadle", "work", "--resume", batch, *(() if journal is None else ("--journal", journal))])
 
 
 async def _followed(crew: Crew, logbook: Logbook, *, is_new: bool) -> Report:
@@ -155,8 +186,19 @@ def _terms(config: Config, options: dict[str, Any]) -> Terms:
         attached=tuple(str(path.absolute()) for path in options["attached"]),
         gate_timeout_s=options["gate_timeout"],
         sandbox=options["no_sandbox"],
+        queue=_queue(config, options),
         **{name: options[name] for name in ("on_ask", "on_unknown", "allow", "worktree", "gates", "retries", "parallel")},
     )
+
+
+def _queue(config: Config, options: dict[str, Any]) -> str | None:
+    """Raises Failed for one that there is not."""
+    if not (options["workers"] or options["detach"]):
+        return None
+    queue = options["queue"] or DEFAULT_QUEUE
+    if queue not in config.queue_names:
+        raise Failed(f"there is no queue {queue!r}: known are {', '.join(config.queue_names)}; add it under queues in the configuration")
+    return queue
 
 
 def _allowed_before(options: dict[str, Any], terms: Terms) -> dict[str, Any]:
@@ -168,6 +210,8 @@ def _changed(terms: Terms, config: Config, options: dict[str, Any], wish: Wish) 
     """The terms of a batch under what was typed now."""
     changes: dict[str, Any] = {name: options[name] for name in ("on_ask", "on_unknown", "gates", "retries", "parallel") if wish.said(name)}
     changes |= {"allow": options["allow"], "sandbox": options["no_sandbox"]}
+    if wish.said("workers"):
+        changes["queue"] = _queue(config, options)
     if wish.said("gate_timeout"):
         changes["gate_timeout_s"] = options["gate_timeout"]
     if wish.said("model"):
@@ -181,10 +225,12 @@ def _changed(terms: Terms, config: Config, options: dict[str, Any], wish: Wish) 
 
 
 def _shelf(config: Config, journal: str | None) -> Path:
-    """Where batches are kept: beside the journal of their runs."""
+    """Where batches are kept: beside the journal of their runs, or on this machine where that is a server's."""
     file = journal_file(url := journal_url(config, journal))
+    if file is None and config.home is not None and url != "memory:":
+        return Path(config.home) / "work" / hashlib.sha256(shown_url(url).encode()).hexdigest()[:16]
     if file is None:
-        raise Failed(f"--journal {url!r}: a batch is kept, so that it can go on; use sqlite:///FILE")
+        raise Failed(f"--journal {shown_url(url)!r}: a batch is kept, so that it can go on; use sqlite:///FILE or postgresql://…")
     return file.with_name(f"{file.name}-work")
 
 
@@ -223,6 +269,4 @@ async def _tell_next_steps(runtime: Runtime, report: Report, journal: str | None
                 for line in await next_steps(runtime.journal, state, journal=journal):
                     click.echo(plain(runtime.redact(line)), err=True)
     if report.pending:
-        there = () if journal is None else ("--journal", journal)
-        command = shlex.join(["treadle", "work", "--resume", report.id, *there])
-        click.echo(plain(runtime.redact(f"{command} goes on with it")), err=True)
+        click.echo(plain(runtime.redact(f"{resume_command(report.id, journal)} goes on with it")), err=True)

@@ -6,7 +6,7 @@ Where files lie and which layer wins is layers.py's. Entry: `SCHEMA`, `read_sett
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Collection, Iterator
+from collections.abc import Iterator
 from typing import TYPE_CHECKING, Literal, NamedTuple, TypeAlias, get_args
 
 import msgspec
@@ -17,35 +17,43 @@ from treadle.config.readers import (
     addresses,
     age,
     any_text,
+    anything,
     base_url,
     command,
     credential,
+    cron,
     efforts,
     fallback_kinds,
     file_path,
     grace,
     header,
+    host_and_port,
     host_names,
     journal,
+    lease,
     max_tokens,
     model_name,
     model_names,
     modules,
     nearest,
     one_of,
+    poll,
     positive,
     price,
     rules,
+    seconds,
     temperature,
     text,
     texts,
     thinking,
+    timezone,
     url,
     whole,
     yes_or_no,
 )
+from treadle.config.workspace import CLOSED, TIGHT_TO_LOOSE, UNKNOWN_YET, Rule, free, lower, own_provider, tighter
 from treadle.redaction import Secret
-from treadle.types import Effort, Mode
+from treadle.types import Effort
 
 if TYPE_CHECKING:
     from treadle.config.document import Node, Plain
@@ -56,40 +64,6 @@ STAND_INS = ("script", "tape", "record")
 """Prefixes of models that are files."""
 
 KeyPath: TypeAlias = tuple[str, ...]
-
-
-# ---------------------------------------------------------------- what a workspace may say
-
-
-Rule: TypeAlias = Callable[[object, object, Collection[str]], str | None]
-"""(the workspace's value, the present one, the providers that the user knows) -> why it is ignored, or None."""
-
-
-CLOSED = {"never": "a workspace may not set it, only your own configuration", "when trusted": "a workspace that is not trusted may not set it"}
-UNKNOWN_YET = "this version has nothing of the kind"
-
-
-def free(new: object, now: object, providers: Collection[str]) -> str | None:
-    return None
-
-
-def own_provider(new: object, now: object, providers: Collection[str]) -> str | None:
-    """A stand-in is no provider: who writes a script's calls would write the workspace's commands."""
-    known = str(new).partition(":")[0] in providers
-    return None if known else "a workspace may only name a provider that your own configuration knows"
-
-
-def lower(new: object, now: object, providers: Collection[str]) -> str | None:
-    fits = isinstance(new, int | float) and (now is None or (isinstance(now, int | float) and new <= now))
-    return None if fits else f"a workspace may only lower it, and it is {now} already"
-
-
-TIGHT_TO_LOOSE: tuple[Mode, ...] = ("plan", "ask", "accept-edits", "full")
-
-
-def tighter(new: object, now: object, providers: Collection[str]) -> str | None:
-    order: tuple[object, ...] = TIGHT_TO_LOOSE
-    return None if order.index(new) <= order.index(now) else f"a workspace may only tighten it, and it is {now!r} already"
 
 
 # ---------------------------------------------------------------- the keys
@@ -111,6 +85,8 @@ class Names(msgspec.Struct, frozen=True):
 
     pattern: re.Pattern[str]
     inner: Schema
+    bare: str | None = None
+    """The key that is null where a name stands there with nothing said of it: that it is there says something."""
 
 
 Schema: TypeAlias = "Key | Names | dict[str, Schema]"
@@ -202,7 +178,38 @@ SCHEMA: dict[str, Schema] = {
         "proxies": Key(addresses),
         "open_docs": Key(yes_or_no),
         "grace_s": Key(grace),
+        "queue": Key(text),
     },
+    "queues": Names(
+        NAME,
+        {
+            "concurrency": Key(whole, nullable=True),
+            "per_tenant": Key(whole, nullable=True),
+            "rate": Key(whole, nullable=True),
+            "period_s": Key(positive),
+        },
+        bare="concurrency",
+    ),
+    "workers": {
+        "engine": Key(one_of("local", "dbos")),
+        "lease_s": Key(lease),
+        "slots": Key(whole),
+        "grace_s": Key(seconds),
+        "poll_s": Key(poll),
+        "metrics": Key(host_and_port),
+    },
+    "schedules": Names(
+        NAME,
+        {
+            "agent": Key(text),
+            "prompt": Key(text),
+            "cron": Key(cron),
+            "queue": Key(text),
+            "inputs": Names(VARIABLE, Key(anything, nullable=True)),
+            "timezone": Key(timezone),
+        },
+        bare="agent",
+    ),
     "agents": Key(modules, "when trusted"),
     "journal": Key(journal),
     "keep_runs": Key(age),
@@ -277,7 +284,10 @@ class _Walk:
             else:
                 self._wrong(line, str(e.args[0]))
         else:
+            before = len(self.reading.found), len(self.reading.wrong)
             self.visit(node, inner, (*path, name), line)
+            if isinstance(schema, Names) and schema.bare and before == (len(self.reading.found), len(self.reading.wrong)):
+                self.reading.found.append(Found((*path, name, schema.bare), None, line))
 
     def _read(self, node: Node, key: Key, path: KeyPath, line: int) -> None:
         if node.value is None and not key.nullable:

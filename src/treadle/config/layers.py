@@ -20,7 +20,7 @@ from treadle.config.keys import VENDORS, Found, KeyPath, dotted, find_key, read_
 from treadle.config.places import CONFIG_NAME, ConfigFile, config_files, home, project_of
 from treadle.config.readers import ALIASES, Wrong
 from treadle.config.trust import Trust, trust_of
-from treadle.config.values import DEFAULT, Config, Origin, Setting, built, unknown_provider
+from treadle.config.values import DEFAULT, DEFAULT_QUEUE, Config, Origin, Setting, built, unknown_provider
 from treadle.errors import AgentError
 from treadle.redaction import Redactor, Secret, in_url, names_a_secret
 
@@ -246,6 +246,18 @@ class Layers:
             first = next(setting.origin for path, setting in self._settings.items() if path[:2] == ("mcp_servers", name))
             if (("mcp_servers", name, "command") in self._settings) == (("mcp_servers", name, "url") in self._settings):
                 self.problems.append(f"{first}: mcp_servers.{name} needs either a command or a url")
+        self._check_queues()
+
+    def _check_queues(self) -> None:
+        """What names a queue names one that there is; a schedule says what is run."""
+        names = {DEFAULT_QUEUE, *(path[1] for path in self._settings if path[0] == "queues")}
+        for path, (value, origin) in self._settings.items():
+            if path[0] in ("service", "schedules") and path[-1] == "queue" and len(path) < 4 and value is not None and value not in names:
+                self.problems.append(f"{origin}: {dotted(path)}: there is no queue {value!r}: known are {', '.join(sorted(names))}; add it under queues")
+        for name in dict.fromkeys(path[1] for path in self._settings if path[0] == "schedules"):
+            said = {path[2]: setting for path, setting in self._settings.items() if path[:2] == ("schedules", name)}
+            if missing := [key for key in ("agent", "prompt", "cron") if key not in said or said[key].value is None]:
+                self.problems.append(f"{next(iter(said.values())).origin}: {dotted(('schedules', name))} needs {' and '.join(missing)} too")
 
     def _check_provider(self, name: str) -> None:
         said = [setting.origin for path, setting in self._settings.items() if path[:2] == ("providers", name)]

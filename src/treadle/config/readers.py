@@ -175,7 +175,7 @@ JOURNAL = re.compile(r"memory:|sqlite:///.+|postgresql://.+")
 def journal(value: Plain) -> str:
     if not isinstance(value, str) or not JOURNAL.fullmatch(value):
         is_path = isinstance(value, str) and value != "" and ":" not in value
-        raise Wrong("memory: or sqlite:///FILE", hint=f": use 'sqlite:///{value}'" if is_path else "")
+        raise Wrong("memory:, sqlite:///FILE or postgresql://HOST/DATABASE", hint=f": use 'sqlite:///{value}'" if is_path else "")
     return value
 
 
@@ -227,6 +227,74 @@ GRACE_MOST_S = 8
 def grace(value: Plain) -> float:
     if isinstance(value, bool) or not isinstance(value, int | float) or not 0 <= value <= GRACE_MOST_S:
         raise Wrong(f"seconds from 0 to {GRACE_MOST_S}")
+    return value
+
+
+LEASE_LEAST_S, LEASE_MOST_S = 1, 3600
+POLL_LEAST_S, POLL_MOST_S = 0.05, 60
+GRACE_OF_WORKERS_MOST_S = 86_400
+
+
+def _between(least: float, most: float) -> Reader:
+    def read(value: Plain) -> float:
+        if isinstance(value, bool) or not isinstance(value, int | float) or not least <= value <= most:
+            raise Wrong(f"seconds from {least} to {most}")
+        return value
+
+    return read
+
+
+lease, poll, seconds = _between(LEASE_LEAST_S, LEASE_MOST_S), _between(POLL_LEAST_S, POLL_MOST_S), _between(0, GRACE_OF_WORKERS_MOST_S)
+
+HOST_AND_PORT = re.compile(r"(?:\[([0-9A-Fa-f:.]+)\]|([A-Za-z0-9._-]{1,253})):(\d{1,5})")
+
+
+def host_and_port(value: Plain) -> str:
+    found = HOST_AND_PORT.fullmatch(value) if isinstance(value, str) else None
+    if found is None or int(found[3]) > 65535:
+        raise Wrong("HOST:PORT, like 127.0.0.1:9464")
+    return found[0]
+
+
+def split_address(text: str) -> tuple[str, int]:
+    """Of a `host_and_port`. Raises ValueError where the text is none."""
+    found = HOST_AND_PORT.fullmatch(text)
+    if found is None or int(found[3]) > 65535:
+        raise ValueError(text)
+    return found[1] or found[2], int(found[3])
+
+
+CRON_FIELDS = 5
+"""cronsim takes a sixth, seconds: nobody is to begin a run each second by a slip."""
+
+
+def cron(value: Plain) -> str:
+    expected = Wrong("minute, hour, day of the month, month and day of the week, like 0 3 * * *")
+    if not isinstance(value, str) or len(value.split()) != CRON_FIELDS:
+        raise expected
+    from datetime import UTC, datetime  # noqa: PLC0415  here and below: only who has schedules needs it
+
+    from cronsim import CronSim, CronSimError  # noqa: PLC0415  likewise
+
+    try:
+        next(CronSim(value, datetime(2026, 1, 1, tzinfo=UTC)))
+    except CronSimError as e:
+        raise Wrong(expected.expected, hint=f": {str(e)[:1].lower()}{str(e)[1:]}") from e
+    except StopIteration as e:
+        raise Wrong(expected.expected, hint=": there is no such day") from e
+    return " ".join(value.split())
+
+
+def timezone(value: Plain) -> str:
+    from zoneinfo import ZoneInfo  # noqa: PLC0415  as in cron
+
+    try:
+        return ZoneInfo(text(value)).key
+    except (ValueError, OSError, KeyError) as e:  # ZoneInfoNotFoundError is a KeyError
+        raise Wrong("a time zone, like Europe/Vienna") from e
+
+
+def anything(value: Plain) -> object:
     return value
 
 

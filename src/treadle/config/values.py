@@ -6,7 +6,7 @@ Who may say what, and which layer wins, is layers.py's. Entry: `Config`.
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Literal, NamedTuple, cast
+from typing import Any, Literal, NamedTuple, cast
 
 import msgspec
 from typing_extensions import override
@@ -37,6 +37,8 @@ class Origin(msgspec.Struct, frozen=True):
 
 
 DEFAULT = Origin("default")
+DEFAULT_QUEUE = "default"
+"""There always is one of this name: `run_queue.DEFAULT_QUEUE`."""
 
 
 class Setting(NamedTuple):
@@ -129,6 +131,46 @@ class Service(msgspec.Struct, frozen=True, kw_only=True):
     """Whether /openapi.json and /metrics need no token; None: only where nobody but this machine reaches the service."""
     grace_s: float = 8
     """How long runs may go on when it is stopped; those that are left are resumed at the next start."""
+    queue: str | None = None
+    """Where runs of served agents are submitted, for workers; None: they are driven by the service itself."""
+
+
+class Queue(msgspec.Struct, frozen=True, kw_only=True):
+    """What a queue allows; None: no limit. As `engine.Lane` has it."""
+
+    concurrency: int | None = None
+    per_tenant: int | None = None
+    rate: int | None = None
+    """Deliveries in `period_s` seconds."""
+    period_s: float = 60
+
+
+class Workers(msgspec.Struct, frozen=True, kw_only=True):
+    """Of `treadle worker`; the lease is that of every process over a journal that has leases."""
+
+    engine: Literal["local", "dbos"] = "local"
+    lease_s: float = 15
+    """How long a process that says nothing counts as living, where the journal is PostgreSQL."""
+    slots: int = 8
+    """Runs at once."""
+    grace_s: float = 30
+    """How long runs may go on when a worker is stopped; those that are left go on elsewhere."""
+    poll_s: float = 1
+    """How often it looks for runs when nobody tells of any."""
+    metrics: str | None = None
+    """HOST:PORT where Prometheus finds them; None: nowhere."""
+
+
+class Schedule(msgspec.Struct, frozen=True, kw_only=True):
+    """A run at each tick."""
+
+    agent: str
+    prompt: str
+    cron: str
+    """Minute, hour, day of the month, month, day of the week."""
+    queue: str | None = None
+    inputs: dict[str, Any] = msgspec.field(default_factory=dict[str, Any])
+    timezone: str = "UTC"
 
 
 class Telemetry(msgspec.Struct, frozen=True, kw_only=True):
@@ -171,6 +213,10 @@ class Config(Guarded, frozen=True, kw_only=True):
     permissions: Permissions = Permissions()
     mcp_servers: dict[str, McpServer] = msgspec.field(default_factory=dict[str, McpServer])
     service: Service = Service()
+    queues: dict[str, Queue] = msgspec.field(default_factory=dict[str, Queue])
+    """Beside `default`, which there always is; ask `queue_names`."""
+    workers: Workers = Workers()
+    schedules: dict[str, Schedule] = msgspec.field(default_factory=dict[str, Schedule])
     agents: tuple[str, ...] = ()
     journal: str | None = None
     keep_runs: str | None = None
@@ -189,6 +235,11 @@ class Config(Guarded, frozen=True, kw_only=True):
         """Of a key, like `origin("limits", "turns")`; the default's where nobody set it."""
         setting = self.settings.get(path)
         return setting.origin if setting else DEFAULT
+
+    @property
+    def queue_names(self) -> tuple[str, ...]:
+        """Every queue that there is."""
+        return tuple(dict.fromkeys((DEFAULT_QUEUE, *self.queues)))
 
     def rows(self) -> list[Row]:
         """Every key in the order of the manual, as it may be shown."""

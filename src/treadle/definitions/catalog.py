@@ -16,8 +16,9 @@ import msgspec
 from treadle.agent import Agent
 from treadle.config import Config, project_of
 from treadle.config.file import Broken
-from treadle.config.keys import STAND_INS, lower
+from treadle.config.keys import STAND_INS
 from treadle.config.readers import nearest
+from treadle.config.workspace import lower
 from treadle.definitions.inputs import missing
 from treadle.definitions.keys import Definition, read_keys
 from treadle.definitions.modules import Modules, import_modules

@@ -78,6 +78,8 @@ class Reopening:
             await self._look_on(run)
         elif run.status == "waiting":
             await self._offer(run, "The last run waits for an answer of yours. Go on with it?")
+        elif run.status == "queued":
+            await self._offer(run, "The last run waits for a worker. Go on with it here?")
         else:
             await self._offer(run, "The last run was cut off before its end. Go on with it? Nothing that may not happen twice is repeated unasked.")
 

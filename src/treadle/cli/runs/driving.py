@@ -5,7 +5,7 @@ from __future__ import annotations
 import sys
 from collections.abc import Awaitable, Callable, Iterable
 from contextlib import nullcontext
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from pathlib import Path
 from typing import IO, Any, TypeVar, get_args
 
@@ -14,9 +14,10 @@ import click
 from msgspec import UNSET
 
 from treadle.agent import Agent
-from treadle.cli.agent_option import ASSISTANT, defined_agent, module_hooks
+from treadle.cli.agent_of_run import agent_of_run, schema_of
+from treadle.cli.agent_option import ASSISTANT, module_hooks
 from treadle.cli.exits import Failed, exit_code, failing, unwritable
-from treadle.cli.journal_option import journal_file, journal_option, journal_url
+from treadle.cli.journal_option import journal_file, journal_option, journal_url, opened_journal
 from treadle.cli.next_steps import next_steps
 from treadle.cli.output_file import OutputFile
 from treadle.cli.render import renderer
@@ -26,9 +27,7 @@ from treadle.cli.runs.finding import find_run, no_runs
 from treadle.config import Config, load
 from treadle.errors import AgentError
 from treadle.events import Event, RunEnd
-from treadle.journal import Journal, RunInfo
-from treadle.journals import open_journal
-from treadle.json_text import decode_json
+from treadle.journal import RunInfo
 from treadle.plain import plain
 from treadle.plan import error_info
 from treadle.redaction import Redactor
@@ -112,29 +111,12 @@ class Opened:
         """The run's, found by its name. Raises Failed where it is not there any more, AgentError(invalid) where something is wrong with it."""
         if self.drive.cwd is None and not Path(self.info.cwd).is_dir():
             raise Failed(f"the directory {self.info.cwd!r} of run {self.info.run_id} is not there any more: name another one with --cwd")
-        cwd = self.drive.cwd or Path(self.info.cwd)
-        agent, warnings = self._assistant(cwd) if self.info.agent == ASSISTANT else self._defined(cwd)
-        for warning in warnings:
-            self.warn(warning)
-        differs = self.schema is not None and (agent.answer is None or self.schema not in (agent.output, agent.answer.schema))
-        return replace(agent, output=self.schema) if differs else agent
-
-    def _assistant(self, cwd: Path) -> tuple[Agent[Any, Any], tuple[str, ...]]:
-        from treadle.coding import coding_agent  # noqa: PLC0415  as in agent_option.py
-
-        return coding_agent(self.config, cwd, moved=cwd.resolve() != Path(self.info.cwd))
-
-    def _defined(self, cwd: Path) -> tuple[Agent[Any, Any], tuple[str, ...]]:
-        from treadle.definitions import Catalog  # noqa: PLC0415  likewise
-
-        name, catalog = self.info.agent, Catalog(self.config, cwd)
-        if name not in catalog.names() and not catalog.modules.problems:
-            elsewhere = "resume or fork it in its own program, with Runtime.resume or Runtime.fork"
-            raise Failed(f"the agent {name!r} of run {self.info.run_id} is not defined in {str(cwd)!r}: {elsewhere}")
-        chosen = defined_agent(self.config, catalog, name)
-        for other in (chosen.agent, *chosen.others):
+        found = agent_of_run(self.info, self.config, self.drive.cwd or Path(self.info.cwd), schema=self.schema)
+        for other in (found.agent, *found.others) if self.info.agent != ASSISTANT else ():
             self.runtime.agents.register(other)
-        return chosen.agent, chosen.warnings
+        for warning in found.warnings:
+            self.warn(warning)
+        return found.agent
 
     def warn(self, text: str) -> None:
         if not self.drive.quiet:
@@ -207,11 +189,11 @@ def driven(drive: Drive, work: Callable[[Opened], Awaitable[int]]) -> None:
 
 
 async def _main(drive: Drive, url: str, out: IO[bytes], work: Callable[[Opened], Awaitable[int]]) -> int:
-    journal = open_journal(url)
+    journal = opened_journal(load(), url)
     try:
         info = await find_run(journal, drive.run)
         config = load(cwd=drive.cwd or info.cwd, flags=drive.flags())
-        schema = await _schema_of(journal, info.run_id)
+        schema = await schema_of(journal, info.run_id)
         show = renderer(drive.output, out, Redactor(config.secrets()), quiet=drive.quiet, verbose=drive.verbose, typed=schema is not None).show
         async with Runtime(config=config, journal=journal, hooks=module_hooks(config)) as runtime:
             opened = Opened(info, runtime, config, show, drive, schema)
@@ -220,9 +202,3 @@ async def _main(drive: Drive, url: str, out: IO[bytes], work: Callable[[Opened],
             return await work(opened)
     finally:
         await journal.aclose()
-
-
-async def _schema_of(journal: Journal, run_id: str) -> dict[str, object] | None:
-    started = (await journal.load(run_id)).started
-    assert started is not None, "a run begins with run.started"
-    return started.settings.output_schema if started.output is None else decode_json(started.output.encode(), dict[str, object])

@@ -10,6 +10,9 @@ from treadle.cli.help import HELP
 COMMANDS = {
     "list": ("treadle.cli.runs.listing:list_", "List the newest runs."),
     "show": ("treadle.cli.runs.show:show", "Draw what happened in a run: turns, calls, crashes, what is unknown."),
+    "top": ("treadle.cli.runs.top:top", "Watch queues, workers, and runs that are stuck."),
+    "follow": ("treadle.cli.runs.follow:follow", "Follow a run that another process drives, to its end."),
+    "wake": ("treadle.cli.runs.wake:wake", "Put a run into a queue: one that waits, is parked, or was stopped."),
     "resume": ("treadle.cli.runs.resume:resume", "Go on with a run that was stopped, or that waits for a person."),
     "replay": ("treadle.cli.runs.replay:replay", "Print a run as it was. Asks no model, runs no tool."),
     "fork": ("treadle.cli.runs.fork:fork", "Begin a new run that goes on from a turn of another one."),

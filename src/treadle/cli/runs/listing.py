@@ -14,6 +14,7 @@ from treadle.cli.terminal import Ink, Style, put, put_json, table
 from treadle.journal import Journal, RunInfo
 from treadle.plain import cut, one_line
 from treadle.redaction import Redactor
+from treadle.run_queue import DEFAULT_QUEUE
 from treadle.units import ago, count, money, tokens
 
 MODEL_COLUMNS = 18
@@ -67,9 +68,14 @@ async def _newest(journal: Journal, limit: int | None, session: str | None) -> l
 def _print_table(found: list[RunInfo], secrets: Redactor) -> None:
     found, others = _few_of_each(found)
     id_chars = _telling(found)
-    head = ["run", "age", "status", "agent", "model", "turns", "calls", "tokens", "cost", "prompt"]
+    head = ["run", "age", "status", "queue", "tenant", "agent", "model", "turns", "calls", "tokens", "cost", "prompt"]
     rows = [_cells(info, secrets, id_chars) for info in found]
-    says_nothing = {"agent": all(info.agent == USUAL_AGENT for info in found), "cost": all(info.cost_usd is None for info in found)}
+    says_nothing = {
+        "queue": all(info.queue in (None, DEFAULT_QUEUE) for info in found),
+        "tenant": all(info.tenant is None for info in found),
+        "agent": all(info.agent == USUAL_AGENT for info in found),
+        "cost": all(info.cost_usd is None for info in found),
+    }
     for name in (name for name, empty in says_nothing.items() if empty):
         at = head.index(name)
         head, rows = head[:at] + head[at + 1 :], [row[:at] + row[at + 1 :] for row in rows]
@@ -100,7 +106,7 @@ def _telling(found: list[RunInfo]) -> int:
     return next((size for size in range(SHORT_CHARS, 40) if len({run_id[:size] for run_id in ids}) == len(ids)), 40)
 
 
-_STYLES: dict[str, Style] = {"run": "cyan", "age": "dim", "agent": "dim", "model": "dim"}
+_STYLES: dict[str, Style] = {"run": "cyan", "age": "dim", "queue": "dim", "tenant": "dim", "agent": "dim", "model": "dim"}
 
 
 def _cells(info: RunInfo, secrets: Redactor, id_chars: int) -> list[str]:
@@ -112,6 +118,8 @@ def _cells(info: RunInfo, secrets: Redactor, id_chars: int) -> list[str]:
         one_line(info.run_id.removeprefix(PREFIX)[:id_chars]),
         ago(info.started_at, datetime.now(UTC)),
         status_of(info),
+        cut(shown(info.queue or ""), AGENT_COLUMNS),
+        cut(shown(info.tenant or ""), AGENT_COLUMNS),
         cut(shown(info.agent), AGENT_COLUMNS),
         cut(shown(model_name(info.model)), MODEL_COLUMNS),
         str(info.turns),

@@ -26,7 +26,9 @@ def row_of(info: RunInfo, secrets: Redactor) -> dict[str, Any]:
 
 def status_of(info: RunInfo) -> str:
     """How it ended; where it has not, who is asked next."""
-    return info.status if info.outcome is None else info.outcome.value
+    if info.outcome is not None:
+        return info.outcome.value
+    return "parked" if info.parked is not None else info.status
 
 
 def style_of(status: str) -> Style:
@@ -35,7 +37,9 @@ def style_of(status: str) -> Style:
             return "green"
         case "running":
             return "cyan"
-        case "waiting" | "stopped" | Outcome.APPROVAL_NEEDED | Outcome.CANCELLED:
+        case "queued":
+            return ""
+        case "waiting" | "stopped" | "parked" | Outcome.APPROVAL_NEEDED | Outcome.CANCELLED:
             return "yellow"
         case _:
             return "red"

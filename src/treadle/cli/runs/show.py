@@ -73,6 +73,9 @@ async def _draw(place: Place, info: RunInfo, *, verbose: bool, journal: str | No
     ink, clean = Ink(), place.secrets.text
     for line in timeline(Story.of(records), info, relations, clean=clean, ink=ink, verbose=verbose):
         put(line)
+    if info.status == "queued":
+        put("")
+        put(ink("It waits for a worker: `treadle runs top` shows which there are, `treadle worker` starts one.", "bold"))
     if info.status in ("stopped", "waiting"):
         put("")
         for line in await next_steps(place.journal, await place.journal.load(info.run_id), journal=journal):

@@ -1,0 +1,68 @@
+"""Which agent goes on with a run: the one that its name means where the run works. Entry: `agent_of_run`.
+
+What may be said of it on the command line is agent_option.py's.
+"""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+from treadle.agent import Agent
+from treadle.cli.agent_option import ASSISTANT, defined_agent
+from treadle.cli.exits import Failed
+from treadle.config import Config
+from treadle.json_text import decode_json
+
+if TYPE_CHECKING:
+    from treadle.entries import RunStarted
+    from treadle.journal import Journal, RunInfo
+
+ELSEWHERE = "resume or fork it in its own program, with Runtime.resume or Runtime.fork"
+
+
+class Found(NamedTuple):
+    agent: Agent[Any, Any]
+    others: tuple[Agent[Any, Any], ...] = ()
+    """Found by name while it runs."""
+    warnings: tuple[str, ...] = ()
+
+
+def agent_of_run(info: RunInfo, config: Config, cwd: Path, *, schema: dict[str, object] | None = None) -> Found:
+    """`cwd`: where it goes on; `schema`: which its answer was to fit when it began. Blocks while it reads files.
+
+    Raises Failed where there is no such agent there any more, AgentError(invalid) where something is wrong with it.
+    """
+    found = _assistant(info, config, cwd) if info.agent == ASSISTANT else _defined(info, config, cwd)
+    agent = found.agent
+    differs = schema is not None and (agent.answer is None or schema not in (agent.output, agent.answer.schema))
+    return found._replace(agent=replace(agent, output=schema)) if differs else found
+
+
+def _assistant(info: RunInfo, config: Config, cwd: Path) -> Found:
+    from treadle.coding import coding_agent  # noqa: PLC0415  as in agent_option.py
+
+    made = coding_agent(config, cwd, moved=cwd.resolve() != Path(info.cwd))
+    return Found(made.agent, warnings=made.warnings)
+
+
+def _defined(info: RunInfo, config: Config, cwd: Path) -> Found:
+    from treadle.definitions import Catalog  # noqa: PLC0415  likewise
+
+    name, catalog = info.agent, Catalog(config, cwd)
+    if name not in catalog.names() and not catalog.modules.problems:
+        raise Failed(f"the agent {name!r} of run {info.run_id} is not defined in {str(cwd)!r}: {ELSEWHERE}")
+    chosen = defined_agent(config, catalog, name)
+    return Found(chosen.agent, chosen.others, chosen.warnings)
+
+
+async def schema_of(journal: Journal, run_id: str) -> dict[str, object] | None:
+    """Which the answer of a run was to fit when it began."""
+    started = (await journal.load(run_id)).started
+    assert started is not None, "a run begins with run.started"
+    return schema_when_begun(started)
+
+
+def schema_when_begun(started: RunStarted) -> dict[str, object] | None:
+    return started.settings.output_schema if started.output is None else decode_json(started.output.encode(), dict[str, object])

@@ -1,0 +1,28 @@
+"""What goes wrong in a process that runs for long, on standard error and without a secret. Entry: `log_to_stderr`."""
+
+from __future__ import annotations
+
+import logging
+import sys
+from collections.abc import Mapping
+
+from typing_extensions import override
+
+from treadle.redaction import Redactor
+
+
+def log_to_stderr(redactor: Redactor, levels: Mapping[str, int]) -> None:
+    """`levels`: what is told of which logger; one with a dot is heard by the one above it."""
+
+    class Clean(logging.Formatter):
+        @override
+        def format(self, record: logging.LogRecord) -> str:
+            return redactor.text(super().format(record))
+
+    handler = logging.StreamHandler(sys.stderr)
+    handler.setFormatter(Clean("%(asctime)s %(levelname)s %(message)s"))
+    for name, level in levels.items():
+        logging.getLogger(name).setLevel(level)
+    for name in levels:
+        if not any(name.startswith(f"{other}.") for other in levels):
+            logging.getLogger(name).addHandler(handler)

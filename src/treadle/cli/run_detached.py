@@ -1,0 +1,85 @@
+"""`treadle run --detach`: puts the run into a queue for a worker, instead of driving it. Entry: `detached`, `check_detached`."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+import anyio
+import click
+
+from treadle.cli.agent_option import Chosen, module_hooks
+from treadle.cli.exits import Failed
+from treadle.cli.journal_option import open_runtime
+from treadle.cli.next_steps import follow_command
+from treadle.cli.terminal import put, put_json
+from treadle.config import Config
+from treadle.redaction import Redactor
+from treadle.types import new_id
+
+if TYPE_CHECKING:
+    from treadle.cli.run import Wish
+
+HERE_ONLY = {
+    "output_file": ("-o", "there is no answer yet"),
+    "verbose": ("-v", "nothing is shown"),
+    "allow": ("--allow", "what is allowed is said where the run is driven: give it to `treadle worker`"),
+    "no_sandbox": ("--no-sandbox", "commands run where the run is driven: give it to `treadle worker`"),
+}
+"""What counts in the process that drives a run, and why it says nothing here."""
+
+
+def check_detached(options: dict[str, Any]) -> None:
+    """Raises Failed for what makes no sense with `--detach`, and for what makes none without it."""
+    if not options["detach"]:
+        if alone := [f"--{name}" for name in ("queue", "priority") if options[name] is not None]:
+            raise Failed(f"{alone[0]} is for a run in a queue: add --detach")
+        return
+    if options["ephemeral"]:
+        raise Failed("--detach leaves the run to a worker, and --ephemeral keeps it in this process: leave one of them out")
+    if options["output"] == "stream-json":
+        raise Failed("--detach ends before there is an event: leave out --output stream-json, and follow the run with `treadle runs follow ID`")
+    for name, (flag, why) in HERE_ONLY.items():
+        if options[name]:
+            raise Failed(f"--detach leaves the run to a worker, and so cannot be used with {flag}: {why}")
+
+
+def check_journal(url: str) -> None:
+    """Raises Failed for one that no other process sees."""
+    if url == "memory:":
+        raise Failed("no worker sees a journal in memory: name one with --journal sqlite:///FILE or postgresql://…")
+
+
+def detached(config: Config, wish: Wish, chosen: Chosen) -> None:
+    """Puts it there, and prints its id. Raises AgentError and Failed."""
+    check_journal(wish.journal)
+    session, run_id = anyio.run(_submitted, config, wish, chosen)
+    if wish.output == "json":
+        put_json({"run_id": run_id, "session_id": session, "queue": wish.queue, "status": "queued"}, Redactor(config.secrets()))
+    else:
+        put(run_id)
+    if not wish.quiet:
+        click.echo(f"queued in {wish.queue}; {follow_command(run_id, wish.journal_option)} follows it", err=True)
+
+
+async def _submitted(config: Config, wish: Wish, chosen: Chosen) -> tuple[str, str]:
+    from treadle.cli.run import last_here  # noqa: PLC0415  which imports this module
+
+    async with open_runtime(config, wish.journal, hooks=module_hooks(config)) as runtime:
+        session = await last_here(runtime, wish.cwd) if wish.goes_on else wish.session or new_id("session")
+        for other in (chosen.agent, *chosen.others):
+            runtime.agents.register(other)
+        run_id = await runtime.submit(
+            chosen.agent,
+            wish.prompt,
+            queue=wish.queue,
+            priority=wish.priority,
+            session=session,
+            inputs=chosen.inputs,
+            settings=wish.settings,
+            limits=chosen.limits,
+            mode=config.defaults.mode,
+            cwd=wish.cwd,
+            on_ask=wish.on_ask,
+            on_unknown=wish.on_unknown,
+        )
+    return session, run_id

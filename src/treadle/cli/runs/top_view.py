@@ -1,0 +1,145 @@
+"""A frame of `treadle runs top` as lines of a terminal, narrow ones too. Entry: `lines_of`."""
+
+from __future__ import annotations
+
+import shutil
+from collections.abc import Callable, Iterator, Sequence
+
+from treadle.cli.runs.row import PREFIX, SHORT_CHARS
+from treadle.cli.runs.top_frame import Frame, Stuck
+from treadle.cli.terminal import WIDTH_MIN, Ink, Style, table
+from treadle.journal import RunInfo
+from treadle.plain import columns, cut, one_line, wrapped
+from treadle.redaction import Redactor
+from treadle.run_queue import Backlog, WorkerInfo
+from treadle.units import ago, count, local
+
+NAME_COLUMNS = 20
+STUCK_SHOWN = 8
+NUMBERS = frozenset({"ready", "later", "sent", "running", "waiting", "parked", "oldest", "pid", "runs", "seen", "age", "last", "turns"})
+STATES = ("ready", "later", "sent", "running", "waiting", "parked")
+
+
+def lines_of(frame: Frame, secrets: Redactor, ink: Ink, *, title: str, room: int | None = None) -> list[str]:
+    """`room`: lines at most; what is cut then are runs under way, and what is stuck goes first."""
+    view = _View(frame, secrets, ink)
+    head = [*view.title(title), *view.queues(), *view.workers()]
+    stuck = list(view.stuck())
+    left = None if room is None else room - len(head) - len(stuck)
+    return [*head, *stuck, *view.under_way(left)][:room]
+
+
+class _View:
+    def __init__(self, frame: Frame, secrets: Redactor, ink: Ink) -> None:
+        self._frame, self._secrets, self._ink = frame, secrets, ink
+
+    def title(self, text: str) -> Iterator[str]:
+        rates = self._frame.rates
+        told = [local(self._frame.at)]
+        if rates is not None:
+            told += [f"{rates.runs_ended:g} runs ended a minute", f"{rates.entries:g} entries a minute"]
+        yield self._ink(cut(text, _width()), "bold")
+        yield from (self._ink(line, "dim") for line in _joined(told))
+
+    def queues(self) -> Iterator[str]:
+        yield ""
+        if not self._frame.queues:
+            yield "No run waits in a queue: treadle run --detach adds one."
+            return
+        states = [state for state in STATES if state in ("ready", "running") or any(getattr(queue, state) for queue in self._frame.queues)]
+        rows = [[self._shown(q.queue), *(str(getattr(q, state)) for state in states), self._oldest(q)] for q in self._frame.queues]
+        style: Callable[[str, str], Style] = lambda name, text: "yellow" if name == "parked" and text != "0" else "dim" if text == "0" else ""  # noqa: E731
+        yield from self._table(["queue", *states, "oldest"], rows, style)
+
+    def _oldest(self, backlog: Backlog) -> str:
+        return "" if backlog.oldest_ready_at is None else ago(backlog.oldest_ready_at, self._frame.at)
+
+    def workers(self) -> Iterator[str]:
+        yield ""
+        if not self._frame.workers:
+            yield "No worker lives: treadle worker starts one."
+            return
+        rows = [self._worker(info) for info in self._frame.workers]
+        style: Callable[[str, str], Style] = lambda name, text: _STATE_STYLES.get(text, "") if name == "state" else ""  # noqa: E731
+        yield from self._table(["worker", "state", "runs", "seen", "queues", "engine", "version", "pid", "host"], rows, style)
+
+    def _worker(self, info: WorkerInfo) -> list[str]:
+        card = info.card
+        state = "dead" if not info.alive else "draining" if info.draining else "working" if info.running else "idle"
+        used = f"{info.running}/{card.slots}"
+        seen = ago(info.seen_at, self._frame.at)
+        return [self._shown(card.name), state, used, seen, self._shown(",".join(card.queues)), card.engine, card.version, str(card.pid), self._shown(card.host)]
+
+    def stuck(self) -> Iterator[str]:
+        if not self._frame.stuck:
+            return
+        yield ""
+        for each in self._frame.stuck[:STUCK_SHOWN]:
+            yield from self._stuck(each)
+        if (more := len(self._frame.stuck) - STUCK_SHOWN) > 0:
+            yield self._ink(f"! and {more} more: --json has them all", "yellow")
+
+    def _stuck(self, each: Stuck) -> Iterator[str]:
+        what = f"queue {each.queue}" if each.run_id is None else each.run_id
+        for line in wrapped(one_line(self._secrets.text(f"! {what}: {each.why}"), 400), _width()):
+            yield self._ink(line, "yellow")
+        yield from (f"  {line}" for line in wrapped(one_line(self._secrets.text(each.advice), 600), _width() - 2))
+
+    def under_way(self, room: int | None) -> Iterator[str]:
+        runs = self._frame.under_way
+        if not runs:
+            return
+        yield ""
+        most = len(runs) if room is None else max(room - 3, 1)
+        style: Callable[[str, str], Style] = lambda name, text: "cyan" if name == "run" else "dim" if name in ("agent", "age") else ""  # noqa: E731
+        yield from self._table(["run", "last", "age", "turns", "agent", "prompt"], [self._run(info) for info in runs[:most]], style)
+        if len(runs) > most:
+            yield self._ink(f"and {count(len(runs) - most, 'more run')} under way", "dim")
+
+    def _run(self, info: RunInfo) -> list[str]:
+        at = self._frame.at
+        prompt = self._shown(self._secrets.shortened(info.prompt), 200)
+        return [
+            info.run_id.removeprefix(PREFIX)[:SHORT_CHARS],
+            ago(info.updated_at, at),
+            ago(info.started_at, at),
+            str(info.turns),
+            self._shown(info.agent),
+            prompt,
+        ]
+
+    def _shown(self, text: str, most: int = NAME_COLUMNS) -> str:
+        return cut(one_line(self._secrets.text(text)), most)
+
+    def _table(self, head: Sequence[str], rows: Sequence[Sequence[str]], style: Callable[[str, str], Style]) -> list[str]:
+        """Columns that do not fit are left out, the last first; but for a prompt, which takes what is left."""
+        kept = list(head)
+        while len(kept) > 2 and _needed(kept, head, rows) > _width():
+            kept.pop(-2 if kept[-1] == "prompt" else -1)
+        at = [head.index(name) for name in kept]
+        return table(kept, [[row[n] for n in at] for row in rows], right=NUMBERS, ink=self._ink, style=lambda n, text: style(kept[n], text), most=_width())
+
+
+_STATE_STYLES: dict[str, Style] = {"dead": "red", "draining": "yellow", "working": "green", "idle": "dim"}
+_PROMPT_LEAST = 16
+
+
+def _needed(kept: Sequence[str], head: Sequence[str], rows: Sequence[Sequence[str]]) -> int:
+    at = [(name, head.index(name)) for name in kept]
+    return sum(_PROMPT_LEAST if name == "prompt" else max(columns(text) for text in (name, *(row[n] for row in rows))) for name, n in at) + 2 * (len(kept) - 1)
+
+
+def _width() -> int:
+    return max(min(shutil.get_terminal_size((100, 24)).columns, 140), WIDTH_MIN)
+
+
+def _joined(parts: Sequence[str]) -> list[str]:
+    """On as few lines as fit."""
+    lines = [""]
+    for part in parts:
+        longer = f"{lines[-1]} · {part}" if lines[-1] else part
+        if columns(longer) > _width() and lines[-1]:
+            lines.append(part)
+        else:
+            lines[-1] = longer
+    return lines

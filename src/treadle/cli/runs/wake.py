@@ -1,0 +1,61 @@
+"""`treadle runs wake`: puts a run into its queue, with a person's answers where it waits for some; a worker goes on with it. Entry: `wake`."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import anyio
+import click
+
+from treadle.cli.exits import failing
+from treadle.cli.help import HELP
+from treadle.cli.journal_option import journal_file, journal_option, journal_url, open_runtime
+from treadle.cli.next_steps import follow_command
+from treadle.cli.runs.answers import check_once, reasons, texts
+from treadle.cli.runs.finding import find_run, no_runs, run_argument
+from treadle.cli.runs.row import row_of, status_of
+from treadle.cli.terminal import put, put_json
+from treadle.config import Config, load
+from treadle.journal import RunInfo
+from treadle.redaction import Redactor
+from treadle.run_queue import Place
+
+
+@click.command(context_settings=HELP)
+@run_argument
+@click.option("--approve", metavar="CALL", multiple=True, help="This call may run; repeatable. One that had begun is run again.")
+@click.option("--deny", metavar="CALL[=REASON]", multiple=True, help="This call may not run, and the model is told so; repeatable.")
+@click.option("--result", metavar="CALL=TEXT", multiple=True, help="What this call gave, where you found out; it is not run; repeatable.")
+@click.option("--queue", metavar="NAME", help="Into this queue. Default: the one in which it was; `default` for a run that was in none.")
+@click.option("--priority", type=click.IntRange(-1000, 1000), metavar="N", help="The higher goes first.")
+@click.option("--json", "as_json", is_flag=True, help="As JSON: the run as `runs list` has it.")
+@journal_option
+def wake(run: str, queue: str | None, priority: int | None, as_json: bool, journal: str | None, **said: tuple[str, ...]) -> None:
+    """Put a run into a queue, for a worker to go on with: one that waits for a person, with the answers; one that is parked; one that was stopped.
+
+    `treadle runs resume` goes on with a run in its own process instead.
+    """
+    answers: dict[str, Any] = {"approve": said["approve"], "deny": reasons("--deny", said["deny"]), "results": texts("--result", said["result"])}
+    check_once(approve=answers["approve"], deny=answers["deny"], result=answers["results"])
+    with failing():
+        config = load()
+        url = journal_url(config, journal)
+        if (file := journal_file(url)) is not None and not file.exists():
+            no_runs(run)
+        info = anyio.run(_woken, config, url, run, {name: value for name, value in answers.items() if value}, (queue, priority))
+    if as_json:
+        secrets = Redactor(config.secrets())
+        put_json(row_of(info, secrets), secrets)
+    else:
+        put(f"{info.run_id}: {status_of(info)}")
+        click.echo(f"{follow_command(info.run_id, journal)} follows it", err=True)
+
+
+async def _woken(config: Config, url: str, run: str, answers: dict[str, Any], where: tuple[str | None, int | None]) -> RunInfo:
+    async with open_runtime(config, url) as runtime:
+        info = await find_run(runtime.journal, run)
+        queue, priority = where
+        place = None
+        if queue is not None or priority is not None or info.queue is None:
+            place = Place(queue=queue or info.queue or "default", priority=priority or 0, tenant=info.tenant)
+        return await runtime.wake(info.run_id, place=place, **answers)

@@ -1,0 +1,214 @@
+"""`treadle worker`: drives runs that wait in queues. What a worker does with them is treadle.worker's, what delivers them an engine's. Entry: `worker`."""
+
+from __future__ import annotations
+
+import logging
+import os
+import signal
+import socket
+from collections.abc import AsyncGenerator, Generator
+from contextlib import asynccontextmanager, contextmanager
+from dataclasses import dataclass
+from importlib.util import find_spec
+from typing import TYPE_CHECKING, Any, Final
+
+import click
+
+from treadle.cli.exits import Failed, failing
+from treadle.cli.help import HELP
+from treadle.cli.journal_option import journal_option
+from treadle.cli.run_options import permission_options
+from treadle.cli.worker_lines import Told
+from treadle.config.readers import split_address
+from treadle.errors import AgentError, ErrorKind
+from treadle.units import count, lasting
+
+if TYPE_CHECKING:
+    from treadle.config import Config
+    from treadle.engine import Engine
+    from treadle.runtime import Runtime
+    from treadle.worker import Worker
+
+ENGINES: Final = ("local", "dbos")
+METRICS_NEED: Final = "metrics need a library that is not installed: pip install 'treadle[metrics]'"
+
+
+def _rules(command: Any) -> Any:
+    for option in reversed(permission_options):
+        command = option(command)
+    return command
+
+
+@click.command(context_settings=HELP)
+@click.option("--queue", "queues", metavar="NAME", multiple=True, help="Take runs of this queue; repeatable. Default: all queues of the configuration.")
+@click.option("--slots", type=click.IntRange(1, 10_000), metavar="N", help="Drive so many runs at once, at most. Default: 8.")
+@click.option("--name", metavar="NAME", help="What this worker is called; no other that lives has it. Default: of the host and the process.")
+@click.option("--engine", type=click.Choice(ENGINES), help="What delivers runs: local, or dbos, whose limits count over all workers. Default: local.")
+@click.option("--metrics", metavar="HOST:PORT", help="Serve metrics for Prometheus there. Default: nowhere.")
+@click.option("--agent", "agents", metavar="NAME", multiple=True, help="Drive runs of this agent as this folder defines it, wherever they began; repeatable.")
+@_rules
+@click.option("-q", "quiet", is_flag=True, help="Only what is wrong.")
+@click.option("-v", "verbose", is_flag=True, help="Also a line for each run that begins and ends here.")
+@journal_option
+def worker(**options: Any) -> None:
+    """Drive runs that wait in queues: those of `treadle run --detach`, of `treadle work --workers`, of the service, of programs, and of schedules.
+
+    Any number of workers, on any number of machines, may work on one journal: each run is driven by one of them at a time, and when one dies another
+    goes on with its runs. Workers of one machine may share a SQLite journal; for several machines it is PostgreSQL.
+
+    An agent is found as `treadle runs resume` finds it: in the directory of the run, which must be there. Rules, keys and the sandbox are this worker's.
+
+    SIGTERM, or Ctrl-C, drains it: it takes no more, its runs get workers.grace_s seconds to end, and what is left goes on elsewhere. A second one ends
+    it at once. Exits with 0 then, with 2 where it cannot start.
+    """
+    import anyio  # noqa: PLC0415  --help needs none of it
+
+    from treadle.cli.journal_option import journal_url  # noqa: PLC0415  likewise
+    from treadle.cli.logs import log_to_stderr  # noqa: PLC0415  likewise
+    from treadle.config import load  # noqa: PLC0415  likewise
+    from treadle.redaction import Redactor  # noqa: PLC0415  likewise
+
+    flags = {"--allow": options["allow"] or None, "--no-sandbox": options["no_sandbox"]}
+    with failing():
+        config = load(flags=flags)
+        url = journal_url(config, options["journal"])
+        wish = _wish(config, url, options, flags)
+        secrets = Redactor(config.secrets())
+        log_to_stderr(secrets, {"treadle": logging.INFO if options["verbose"] else logging.WARNING})
+        tell = Told(secrets, quiet=options["quiet"], verbose=options["verbose"])
+        for warning in config.warnings:
+            tell.warn(warning)
+        anyio.run(_work, config, wish, tell)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Wish:
+    url: str
+    queues: tuple[str, ...]
+    engine: str
+    slots: int
+    name: str
+    agents: tuple[str, ...]
+    metrics: tuple[str, int] | None
+    flags: dict[str, Any]
+
+
+def _wish(config: Config, url: str, options: dict[str, Any], flags: dict[str, Any]) -> _Wish:
+    """Raises Failed for what contradicts the configuration."""
+    if url == "memory:":
+        raise Failed(
+            "a worker takes runs of other processes, and no other process sees a journal in memory: name one with --journal sqlite:///FILE or postgresql://…"
+        )
+    known = config.queue_names
+    if unknown := [name for name in options["queues"] if name not in known]:
+        raise Failed(f"there is no queue {unknown[0]!r}: known are {', '.join(known)}; add it under queues in the configuration")
+    address = options["metrics"] or config.workers.metrics
+    if address is not None and find_spec("prometheus_client") is None:
+        raise Failed(METRICS_NEED)
+    try:
+        metrics = None if address is None else split_address(address)
+    except ValueError:
+        raise Failed(f"--metrics must be HOST:PORT, like 127.0.0.1:9464, not {address!r}") from None
+    queues = tuple(dict.fromkeys(options["queues"])) or known
+    return _Wish(
+        url=url,
+        queues=queues,
+        engine=options["engine"] or config.workers.engine,
+        slots=options["slots"] or config.workers.slots,
+        name=options["name"] or f"{socket.gethostname()}-{os.getpid()}",
+        agents=options["agents"],
+        metrics=metrics,
+        flags=flags,
+    )
+
+
+async def _work(config: Config, wish: _Wish, tell: Told) -> None:
+
+    from treadle.cli.agent_option import module_hooks  # noqa: PLC0415  likewise
+    from treadle.cli.journal_option import open_runtime, shown_url  # noqa: PLC0415  likewise
+    from treadle.cli.worker_agents import Agents  # noqa: PLC0415  likewise
+    from treadle.worker import Worker  # noqa: PLC0415  likewise
+
+    async with _engine(wish) as engine, open_runtime(config, wish.url, hooks=module_hooks(config)) as runtime:
+        agents = Agents(config, runtime, wish.flags)
+        agents.register(wish.agents)
+        tell.follow(runtime, agents, counted=wish.metrics is not None)
+        made = Worker(
+            runtime,
+            engine,
+            name=wish.name,
+            queues=wish.queues,
+            slots=wish.slots,
+            agent_of=tell.agent_of,
+            grace_s=config.workers.grace_s,
+            poll_s=config.workers.poll_s,
+            schedules=agents.schedules(tell.warn),
+        )
+        with _metrics(wish, made, runtime, tell) as address:
+            told = [f"journal {shown_url(wish.url)}", f"queues {', '.join(wish.queues)}", f"engine {wish.engine}", count(wish.slots, "slot")]
+            first = " · ".join([f"treadle worker {wish.name}", *told, *([] if address is None else [f"metrics {address}"])])
+            await _worked(made, config.workers.grace_s, first, tell)
+
+
+async def _worked(made: Worker, grace_s: float, first: str, tell: Told) -> None:
+    """To its end. Raises Failed where its name is taken, AgentError for what else keeps it from beginning."""
+    import anyio  # noqa: PLC0415  as above
+
+    async def begins() -> None:
+        await made.registered.wait()
+        tell.say(first)
+
+    wrong: AgentError | None = None
+    async with made, anyio.create_task_group() as group:
+        group.start_soon(begins)
+        group.start_soon(_drain_on_signals, made, grace_s, tell)
+        try:
+            await made.work()
+        except AgentError as e:  # raised outside, where no task group wraps it
+            wrong = e
+        group.cancel_scope.cancel()
+    if wrong is not None:
+        raise Failed(wrong.message) if wrong.kind is ErrorKind.BUSY else wrong
+    left = await tell.left()
+    tell.say(f"drained: {count(left, 'run')} left for other workers" if left else "drained: no run is left here")
+
+
+@contextmanager
+def _metrics(wish: _Wish, working: Worker, runtime: Runtime, tell: Told) -> Generator[str | None]:
+    """Gives the address; None where nobody asked for any. Raises AgentError(invalid) where nothing can listen there."""
+    if wish.metrics is None:
+        yield None
+        return
+    from treadle.telemetry.workers import QueueDepths, WorkerMetrics, served  # noqa: PLC0415  only where somebody asks for it
+
+    tell.metrics = WorkerMetrics(working, QueueDepths(runtime.journal.queue), lambda: getattr(runtime.journal, "renewals_missed", 0))
+    with served(tell.metrics, *wish.metrics) as address:
+        yield address
+
+
+@asynccontextmanager
+async def _engine(wish: _Wish) -> AsyncGenerator[Engine | None]:
+    """None: the worker's own. Raises AgentError(invalid) where its library is not installed."""
+    if wish.engine == "local":
+        yield None
+        return
+    from treadle.engines.dbos import DbosEngine  # noqa: PLC0415  it needs an extra
+
+    async with DbosEngine.open(wish.url) as engine:
+        yield engine
+
+
+async def _drain_on_signals(working: Worker, grace_s: float, tell: Told) -> None:
+    """The first signal drains, the second ends it at once, the third ends the process where it stands."""
+    import anyio  # noqa: PLC0415  as above
+
+    with anyio.open_signal_receiver(signal.SIGINT, signal.SIGTERM) as signals:
+        heard = 0
+        async for number in signals:
+            heard += 1
+            working.drain(at_once=heard > 1)
+            if heard == 1:
+                runs = f"{count(working.running, 'run')} under way, which get {lasting(grace_s)} to end; again ends it at once"
+                tell.say(f"stopping: {runs if working.running else 'no run is under way'}")
+            else:
+                signal.signal(number, signal.SIG_DFL)

@@ -1,0 +1,72 @@
+"""What `treadle worker` says on standard error, and what it counts of its runs. Entry: `Told`."""
+
+from __future__ import annotations
+
+from contextlib import suppress
+from typing import TYPE_CHECKING, Any
+
+import click
+
+from treadle.errors import AgentError
+from treadle.plain import one_line, plain
+
+if TYPE_CHECKING:
+    from treadle.agent import Agent
+    from treadle.cli.worker_agents import Agents
+    from treadle.events import Event
+    from treadle.journal import RunInfo
+    from treadle.redaction import Redactor
+    from treadle.runtime import Runtime
+    from treadle.telemetry.workers import WorkerMetrics
+
+
+class Told:
+    """What a worker says on standard error, and what it counts of its runs."""
+
+    def __init__(self, secrets: Redactor, *, quiet: bool, verbose: bool) -> None:
+        self._secrets, self._quiet, self._verbose = secrets, quiet, verbose
+        self._under_way: dict[str, str] = {}
+        """The agents of runs that began here and have not ended, by run."""
+        self.metrics: WorkerMetrics | None = None
+
+    def follow(self, runtime: Runtime, agents: Agents, *, counted: bool) -> None:
+        """`counted`: each end is, so that it is listened for."""
+        self._runtime, self._agents = runtime, agents
+        if counted or self._verbose:
+            runtime.hub.agents.add(self)
+
+    async def left(self) -> int:
+        """Runs that began here, and that nobody drives now."""
+        number = 0
+        for run_id in self._under_way:
+            with suppress(AgentError):
+                number += (await self._runtime.journal.info(run_id)).status in ("queued", "stopped")
+        return number
+
+    def say(self, text: str) -> None:
+        if not self._quiet:
+            click.echo(plain(self._secrets.text(text)), err=True)
+
+    def warn(self, text: str) -> None:
+        click.echo(f"! {plain(self._secrets.text(text))}", err=True)
+
+    async def agent_of(self, info: RunInfo) -> Agent[Any, Any] | None:
+        agent = await self._agents.of(info)
+        self._under_way[info.run_id] = info.agent
+        if self._verbose:
+            self.say(f"> {info.run_id} {info.agent}: {one_line(self._secrets.shortened(info.prompt), 80)}")
+        return agent
+
+    def put(self, event: Event) -> None:
+        """Of the hub."""
+        from treadle.cli.render import summary  # noqa: PLC0415  as in worker.py
+        from treadle.events import RunEnd  # noqa: PLC0415  likewise
+
+        if isinstance(event, RunEnd) and (agent := self._under_way.pop(event.run_id, None)) is not None:
+            if self.metrics is not None:
+                self.metrics.ended(agent, event)
+            if self._verbose:
+                self.say(f"< {event.run_id} {summary(event)}")
+
+    def close(self) -> None:
+        pass

@@ -1,0 +1,38 @@
+"""What a workspace's file may say of a key: rules by which it only tightens. Which key has which is keys.py's. Entry: `Rule`."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Collection
+from typing import TypeAlias
+
+from treadle.types import Mode
+
+Rule: TypeAlias = Callable[[object, object, Collection[str]], str | None]
+"""(the workspace's value, the present one, the providers that the user knows) -> why it is ignored, or None."""
+
+
+CLOSED = {"never": "a workspace may not set it, only your own configuration", "when trusted": "a workspace that is not trusted may not set it"}
+UNKNOWN_YET = "this version has nothing of the kind"
+
+
+def free(new: object, now: object, providers: Collection[str]) -> str | None:
+    return None
+
+
+def own_provider(new: object, now: object, providers: Collection[str]) -> str | None:
+    """A stand-in is no provider: who writes a script's calls would write the workspace's commands."""
+    known = str(new).partition(":")[0] in providers
+    return None if known else "a workspace may only name a provider that your own configuration knows"
+
+
+def lower(new: object, now: object, providers: Collection[str]) -> str | None:
+    fits = isinstance(new, int | float) and (now is None or (isinstance(now, int | float) and new <= now))
+    return None if fits else f"a workspace may only lower it, and it is {now} already"
+
+
+TIGHT_TO_LOOSE: tuple[Mode, ...] = ("plan", "ask", "accept-edits", "full")
+
+
+def tighter(new: object, now: object, providers: Collection[str]) -> str | None:
+    order: tuple[object, ...] = TIGHT_TO_LOOSE
+    return None if order.index(new) <= order.index(now) else f"a workspace may only tighten it, and it is {now!r} already"

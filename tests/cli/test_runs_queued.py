@@ -1,0 +1,178 @@
+"""Queued runs from the command line: followed, woken, killed, and watched by `treadle runs top`."""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import subprocess
+import sys
+from datetime import timedelta
+from pathlib import Path
+
+import pytest
+
+from tests.cli.conftest import Cli
+from tests.cli.test_worker import detached, held
+from tests.cli.workers import a_worker
+from treadle.cli.runs.top_frame import Frame, Stuck
+from treadle.cli.runs.top_view import lines_of
+from treadle.cli.terminal import Ink
+from treadle.plain import columns
+from treadle.redaction import Redactor
+from treadle.run_queue import Backlog, WorkerCard, WorkerInfo
+from treadle.types import now
+
+
+def test_a_queued_run_is_killed_where_it_waits(cli: Cli) -> None:
+    run_id = detached(cli, "x", "--model", cli.script({"text": "ok"}))
+    assert cli("runs", "kill", run_id).out == f"{run_id}: cancelled\n"
+    followed = cli("runs", "follow", run_id)
+    assert (followed.code, followed.out) == (130, "")
+    shown = cli("runs", "show", run_id).out
+    assert "queue    default" in shown
+
+
+def test_following_ends_with_the_code_of_the_run(cli: Cli) -> None:
+    call = {"tool_calls": [{"name": "ls", "arguments": {"path": "."}}]}
+    run_id = detached(cli, "x", "--max-turns", "1", "--model", cli.script(call, {"text": "never"}))
+    with a_worker(cli):
+        assert cli("runs", "follow", run_id).code == 3
+    assert cli("runs", "follow", "nothing").code == 2
+
+
+def test_following_from_behind_the_end_is_wrong_use(cli: Cli) -> None:
+    run_id = cli("run", "x", "--output", "json", "--model", cli.script({"text": "ok"})).json["run_id"]
+    followed = cli("runs", "follow", run_id, "--after", "999.0")
+    assert (followed.code, followed.out) == (2, "")
+    assert f"run {run_id} has 4 entries, and nothing after 999: follow it from an id that it gave" in followed.err, followed
+
+
+def test_ctrl_c_ends_the_following_and_not_the_run(cli: Cli) -> None:
+    run_id = detached(cli, "x", "--mode", "full", "--model", cli.script(held(cli, "call"), {"text": "done"}))
+    command = [sys.executable, "-m", "treadle", "runs", "follow", run_id]
+    with a_worker(cli) as worker:
+        following = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, cwd=cli.workspace, env=cli.environment())
+        assert following.stderr is not None
+        assert any("• bash" in line for line in following.stderr)
+        following.send_signal(signal.SIGINT)
+        _, err = following.communicate(timeout=20)
+        assert following.returncode == 130
+        assert f"treadle runs follow {run_id} follows it again" in err
+        (cli.workspace / "call.go").touch()
+        worker.until(f"< {run_id} completed")
+
+
+def test_a_run_that_waits_for_a_person_is_woken_with_the_answer(cli: Cli) -> None:
+    call = {"tool_calls": [{"name": "write", "arguments": {"path": "a.txt", "content": "a"}, "id": "call_1"}]}
+    run_id = detached(cli, "x", "--on-ask", "wait", "--model", cli.script(call, {"text": "written"}))
+    command = [sys.executable, "-m", "treadle", "runs", "follow", run_id]
+    with a_worker(cli):
+        following = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, cwd=cli.workspace, env=cli.environment())
+        assert following.stderr is not None
+        assert any("call_1" in line and "waits" in line for line in following.stderr)
+        woken = cli("runs", "wake", run_id, "--approve", "call_1")
+        assert woken.code == 0, woken
+        out, _ = following.communicate(timeout=30)
+        assert (following.returncode, out) == (0, "written\n")
+    assert (cli.workspace / "a.txt").read_text() == "a"
+    again = cli("runs", "wake", run_id)
+    assert again.code == 2
+    assert "finished" in again.err
+
+
+def test_following_a_run_that_nobody_will_drive_says_what_to_do(cli: Cli) -> None:
+    model = cli.script({"text": "a", "delay_ms": 60_000})
+    command = [sys.executable, "-m", "treadle", "run", "x", "--model", model, "--session", "s"]
+    process = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, cwd=cli.workspace, env=cli.environment())
+    while not (rows := json.loads(cli("runs", "list", "--json").out)):
+        pass
+    run_id = rows[0]["run_id"]
+    process.kill()
+    process.communicate()
+    followed = cli("runs", "follow", run_id)
+    assert (followed.code, followed.out) == (1, "")
+    assert f"nobody drives it. treadle runs resume {run_id} goes on with it" in followed.err
+    woken = cli("runs", "wake", run_id, "--json")
+    assert (woken.json["status"], woken.json["queue"]) == ("queued", "default")
+
+
+# ---------------------------------------------------------------- top
+
+
+def test_top_shows_queues_workers_and_what_is_under_way(cli: Cli) -> None:
+    assert "There are no runs yet" in cli("runs", "top").out
+    run_id = detached(cli, "first", "--mode", "full", "--model", cli.script(held(cli, "call"), {"text": "done"}))
+    detached(cli, "second", "--model", cli.script({"text": "ok"}))
+    waiting = cli("runs", "top").out
+    assert "No worker lives: treadle worker starts one." in waiting
+    with a_worker(cli, "--slots", "1", "--name", "ada") as worker:
+        worker.until(f"> {run_id}")
+        shown = cli("runs", "top").out
+        frame = json.loads(cli("runs", "top", "--json").out)
+        (cli.workspace / "call.go").touch()
+        worker.until(f"< {run_id}")
+    assert "ada     working   1/1" in shown
+    assert [(info["name"], info["running"], info["slots"], info["pid"]) for info in frame["workers"]] == [("ada", 1, 1, worker.process.pid)]
+    assert [info["run_id"] for info in frame["under_way"]] == [run_id]
+    assert [(queue["queue"], queue["running"], queue["ready"] + queue["sent"]) for queue in frame["queues"]] == [("default", 1, 1)]
+    assert (frame["stuck"], frame["rates"]) == ([], None)
+
+
+def frame_of(workers: int = 1) -> Frame:
+    at = now()
+    card = {"host": "a-host-with-a-long-name.example.org", "pid": 4711, "version": "0.1.0", "engine": "local", "queues": ("default", "emails"), "slots": 8}
+    infos = [
+        WorkerInfo(worker=f"w{n}", card=WorkerCard(name=f"worker-{n}", **card), since=at, seen_at=at, alive=n == 0, draining=n == 0, running=3)  # pyright: ignore[reportArgumentType]  of a mapping
+        for n in range(workers)
+    ]
+    backlog = Backlog(queue="emails", ready=12_000, later=3, sent=2, running=8, waiting=1, parked=1, oldest_ready_at=at - timedelta(minutes=3))
+    stuck = Stuck(
+        run_id="run_01a1fd561490de1f1d87e829af", queue="emails", why="parked: \x1b[31mno key sk-ant-secret-1", since=at, advice="mend that, then wake it"
+    )
+    return Frame(at=at, queues=(backlog,), workers=tuple(infos), under_way=(), stuck=(stuck,) * 12, rates=None)
+
+
+@pytest.mark.parametrize("width", [40, 60, 80, 120, 200])
+def test_a_frame_fits_the_terminal_and_holds_no_escape_and_no_secret(width: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("COLUMNS", str(width))
+    lines = lines_of(frame_of(workers=3), Redactor(["sk-ant-secret-1"]), Ink(colour=False), title="treadle · sqlite:////a/b/c.db")
+    assert max(columns(line) for line in lines) <= width
+    text = "\n".join(lines)
+    assert "\x1b" not in text
+    assert "sk-ant-secret-1" not in text
+    assert "12000" in text
+    assert "dead" in text
+    assert "and 4 more" in text
+
+
+def test_a_frame_is_cut_to_the_lines_that_there_are(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("COLUMNS", "80")
+    assert len(lines_of(frame_of(workers=30), Redactor([]), Ink(colour=False), title="t", room=20)) == 20
+
+
+@pytest.mark.skipif(sys.platform == "win32", reason="needs a pseudo terminal")
+def test_on_a_terminal_it_is_drawn_anew_until_q(cli: Cli) -> None:
+    import pty
+
+    detached(cli, "x", "--model", cli.script({"text": "ok"}))
+    master, slave = pty.openpty()
+    command = [sys.executable, "-m", "treadle", "runs", "top", "--interval", "0.1"]
+    process = subprocess.Popen(command, stdin=slave, stdout=slave, stderr=slave, cwd=cli.workspace, env=cli.environment(TERM="xterm", COLUMNS="80", LINES="24"))
+    os.close(slave)
+    seen = b""
+    while seen.count(b"default") < 2:
+        seen += os.read(master, 65_536)
+    os.write(master, b"q")
+    while b"\x1b[?1049l" not in seen:
+        seen += os.read(master, 65_536)
+    assert process.wait(timeout=20) == 0
+    os.close(master)
+    assert b"runs ended a minute" in seen
+
+
+def test_the_journal_is_named_without_its_password() -> None:
+    from treadle.cli.journal_option import shown_url
+
+    assert shown_url("postgresql://ada:ge:heim@h:5432/x?password=y") == "postgresql://ada@h:5432/x"
+    assert shown_url("sqlite:////a/b:c@d.db") == f"sqlite:///{Path('/a/b:c@d.db')}"

@@ -1,0 +1,55 @@
+"""`treadle worker` as a process beside a command line."""
+
+from __future__ import annotations
+
+import os
+import signal
+import subprocess
+import sys
+from collections.abc import Generator
+from contextlib import contextmanager
+
+from tests.cli.conftest import Cli
+
+
+class WorkerProcess:
+    def __init__(self, process: subprocess.Popen[str]) -> None:
+        self.process, self.said = process, ""
+
+    def until(self, said: str) -> str:
+        """Reads what it says until that stands in a line, which is given."""
+        assert self.process.stderr is not None
+        for line in self.process.stderr:
+            self.said += line
+            if said in line:
+                return line
+        raise AssertionError(f"it never said {said!r}, but: {self.said}")
+
+    def send(self, number: int) -> None:
+        os.kill(self.process.pid, number)
+
+    def ended(self) -> int:
+        """Its exit code; what is left of its words is in `said`."""
+        _, rest = self.process.communicate(timeout=30)
+        self.said += rest
+        return self.process.returncode
+
+    def drained(self) -> int:
+        self.send(signal.SIGTERM)
+        return self.ended()
+
+
+@contextmanager
+def a_worker(cli: Cli, *arguments: str, **environment: str) -> Generator[WorkerProcess]:
+    """One that has begun to take runs."""
+    command = [sys.executable, "-m", "treadle", "worker", "-v", *arguments]
+    pipes = {"stdin": subprocess.DEVNULL, "stdout": subprocess.DEVNULL, "stderr": subprocess.PIPE}
+    process = subprocess.Popen(command, **pipes, text=True, cwd=cli.workspace, env=cli.environment(**environment))  # pyright: ignore[reportCallIssue, reportArgumentType]  what Popen takes is not said of a mapping
+    worker = WorkerProcess(process)
+    try:
+        worker.until("treadle worker ")
+        yield worker
+    finally:
+        if process.poll() is None:
+            process.kill()
+        process.communicate()
