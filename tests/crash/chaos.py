@@ -1,6 +1,7 @@
 """`make chaos`: every crash, every cut and every lock, and workers killed at random for as long as one likes. Exits with 1 where anything is violated.
 
-`make chaos CHAOS="--only kills --runs 32 --turns 200 --workers 4 --seconds 600"`. The suite has a few seconds of each. Entry: `main`.
+`make chaos CHAOS="--only kills --runs 32 --turns 200 --workers 4 --seconds 600"`. `postgres` is the same for workers that share a PostgreSQL server, which is
+killed too. The suite has a few seconds of each. Entry: `main`.
 """
 
 from __future__ import annotations
@@ -14,13 +15,18 @@ import time
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
+from typing import Any
 
 import msgspec
 
 from tests.crash.command_line import COMMANDS, sweep_commands
+from tests.crash.crew import chaos_of_workers, said
+from tests.crash.crew_worker import AWAKE, ENGINES, OF_FILES, Plan
 from tests.crash.faults import Locked, cuts
 from tests.crash.nursery import Ended, Nursery
-from tests.crash.random_kills import Plan, random_kills
+from tests.crash.postgres import ChaosServer
+from tests.crash.random_kills import Plan as Kills
+from tests.crash.random_kills import random_kills
 from tests.crash.stories import STORIES
 from tests.crash.sweep import MOST, Stage, Swept, sweep, sweep_twice
 from tests.crash.zombies import Sleeper
@@ -37,6 +43,7 @@ def main(arguments: Sequence[str]) -> int:
     parser.add_argument("--turns", type=int, default=100)
     parser.add_argument("--workers", type=int, default=4)
     parser.add_argument("--seconds", type=float, default=300, help="of killing; of stopping as much again")
+    parser.add_argument("--engine", action="append", choices=ENGINES, help="of `postgres`; repeatable")
     parser.add_argument("--seed", type=int, default=int(time.time()))
     options = parser.parse_args(arguments)
     violations = 0
@@ -74,20 +81,30 @@ def _row(name: str, swept: Swept) -> None:
     print(f"| {name} | {swept.points} | {swept.unknown} | {swept.had_happened} | {swept.again} | {len(swept.violations)} |", flush=True)
 
 
-def _boundaries(folder: Path, options: argparse.Namespace) -> int:
+def _boundaries(folder: Path, options: argparse.Namespace, server: ChaosServer | None = None) -> int:
     def one(story: str, folder: Path) -> Swept:
         with Nursery() as nursery:
-            return sweep(nursery, folder, story)
+            return sweep(nursery, folder, story, server=server)
 
     return _swept(folder, STORIES, one)
 
 
-def _twice(folder: Path, options: argparse.Namespace) -> int:
+def _twice(folder: Path, options: argparse.Namespace, server: ChaosServer | None = None) -> int:
     def one(story: str, folder: Path) -> Swept:
         with Nursery() as nursery:
-            return sweep_twice(nursery, folder, story)
+            return sweep_twice(nursery, folder, story, server=server)
 
     return _swept(folder, TWICE, one)
+
+
+def _postgres_boundaries(folder: Path, options: argparse.Namespace) -> int:
+    with ChaosServer() as server:
+        return _boundaries(folder, options, server)
+
+
+def _postgres_twice(folder: Path, options: argparse.Namespace) -> int:
+    with ChaosServer() as server:
+        return _twice(folder, options, server)
 
 
 def _commands(folder: Path, options: argparse.Namespace) -> int:
@@ -104,7 +121,7 @@ def _commands(folder: Path, options: argparse.Namespace) -> int:
 
 def _kills(folder: Path, options: argparse.Namespace, *, stops: bool = False) -> int:
     folder.mkdir()
-    plan = Plan(runs=options.runs, turns=options.turns, workers=options.workers, seconds=options.seconds, seed=options.seed, stops=stops, pause_s=0.01)
+    plan = Kills(runs=options.runs, turns=options.turns, workers=options.workers, seconds=options.seconds, seed=options.seed, stops=stops, pause_s=0.01)
     print(f"{plan}\n", flush=True)
     outcome = random_kills(folder, plan)
     print(outcome.table())
@@ -115,6 +132,36 @@ def _kills(folder: Path, options: argparse.Namespace, *, stops: bool = False) ->
 
 def _stops(folder: Path, options: argparse.Namespace) -> int:
     return _kills(folder, options, stops=True)
+
+
+# ---------------------------------------------------------------- workers
+
+
+def _crew(folder: Path, options: argparse.Namespace, **different: Any) -> int:
+    plan = Plan(runs=options.runs, turns=options.turns, workers=options.workers, seconds=options.seconds, seed=options.seed, peace_s=900)
+    plan = msgspec.structs.replace(plan, **different)
+    print(f"{plan}\n", flush=True)
+    outcome = chaos_of_workers(folder, plan)
+    print(outcome.table(), flush=True)
+    for rule, text in outcome.verdict.violations[:50]:
+        print(f"    {rule}: {text}")
+    if outcome.verdict.violations:
+        print(said(folder))
+    return len(outcome.verdict.violations) + (outcome.verdict.finished != plan.runs)
+
+
+def _postgres(folder: Path, options: argparse.Namespace) -> int:
+    """With each engine: all harm there is; then with nobody who sleeps or is robbed, where probes are an answer."""
+    violations = 0
+    for engine in options.engine or ENGINES:
+        print(f"\n### {engine}\n", flush=True)
+        violations += _crew(folder / engine, options, engine=engine)
+        violations += _crew(folder / f"{engine}-probes", options, engine=engine, harms=AWAKE, probes=True)
+    return violations
+
+
+def _sqlite_workers(folder: Path, options: argparse.Namespace) -> int:
+    return _crew(folder, options, store="sqlite", harms=OF_FILES, probes=True)
 
 
 # ---------------------------------------------------------------- faults
@@ -173,6 +220,10 @@ PARTS: Mapping[str, Callable[[Path, argparse.Namespace], int]] = {
     "commands": _commands,
     "kills": _kills,
     "stops": _stops,
+    "workers": _sqlite_workers,
+    "postgres": _postgres,
+    "postgres-boundaries": _postgres_boundaries,
+    "postgres-twice": _postgres_twice,
     "cuts": _cuts,
     "locks": _locks,
 }

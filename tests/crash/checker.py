@@ -1,6 +1,7 @@
 """Judges a journal by what the world saw: `python tests/crash/checker.py JOURNAL WITNESS` says what is wrong, and exits with 1 where something is.
 
-It reads the database by plain SQL, and shares no code with what it judges: the standard library is all that it imports. Entry: `check`.
+It reads the database by plain SQL, and shares no code with what it judges: the standard library is all that it imports, and psycopg where the
+journal is a PostgreSQL database, which is named by its URL. Entry: `check`.
 
 The witness is a text file that lies outside the journal, and that calls, models and listeners append to, a line at a time:
 
@@ -18,11 +19,12 @@ import re
 import sqlite3
 import sys
 from collections import Counter, defaultdict
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from contextlib import AbstractContextManager
 from dataclasses import dataclass, field
 from itertools import pairwise
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, Protocol
 
 MARK = re.compile(r"mark-[\w-]+")
 
@@ -114,11 +116,11 @@ class Verdict:
         return "\n".join(f"{rule}: {text}" for rule, text in self.violations) or "no violation"
 
 
-def check(journal: Path, witness: Path, *, open_runs: bool = False) -> Verdict:
-    """`open_runs`: some may not have ended yet, or wait for a person."""
+def check(journal: Path | str, witness: Path, *, open_runs: bool = False) -> Verdict:
+    """`journal`: a SQLite file, or the URL of a PostgreSQL database. `open_runs`: some runs may not have ended yet, or wait for a person."""
     verdict = Verdict()
-    with _Opened(journal) as db:
-        verdict.violations += [Violation("file", text) for text in _file(db)]
+    with _opened(journal) as db:
+        verdict.violations += [Violation("file", text) for text in (*db.broken(), *_file(db))]
         runs = _runs(db)
     seen = read_witness(witness)
     for run in runs:
@@ -134,28 +136,74 @@ def check(journal: Path, witness: Path, *, open_runs: bool = False) -> Verdict:
 # ---------------------------------------------------------------- reading
 
 
-class _Opened:
-    """For reading only; what a killed process left in the log is seen."""
+class _Database(AbstractContextManager["_Database"], Protocol):
+    """For reading only, all of it at one moment."""
+
+    def rows(self, statement: str) -> Iterable[tuple[Any, ...]]: ...
+
+    def broken(self) -> Iterator[str]:
+        """What the database says of itself."""
+        ...
+
+
+def _opened(journal: Path | str) -> _Database:
+    return _Postgres(journal) if str(journal).startswith("postgresql:") else _Sqlite(Path(journal))
+
+
+class _Sqlite:
+    """What a killed process left in the log is seen."""
 
     def __init__(self, journal: Path) -> None:
         self._db = sqlite3.connect(f"{journal.absolute().as_uri()}?mode=ro", uri=True, timeout=30)
 
-    def __enter__(self) -> sqlite3.Connection:
+    def __enter__(self) -> _Sqlite:
         self._db.execute("begin")
-        return self._db
+        return self
 
     def __exit__(self, *exc: object) -> None:
         self._db.close()
 
+    def rows(self, statement: str) -> Iterable[tuple[Any, ...]]:
+        return self._db.execute(statement)
 
-def _runs(db: sqlite3.Connection) -> list[Run]:
+    def broken(self) -> Iterator[str]:
+        found = [line for (line,) in self.rows("pragma integrity_check")]
+        if found != ["ok"]:
+            yield "; ".join(found[:5])
+
+
+class _Postgres:
+    def __init__(self, url: Path | str) -> None:
+        import psycopg
+
+        self._db = psycopg.connect(str(url))
+
+    def __enter__(self) -> _Postgres:
+        self._db.execute("set transaction isolation level repeatable read, read only")
+        self._db.execute("set local search_path = treadle, pg_catalog")
+        return self
+
+    def __exit__(self, *exc: object) -> None:
+        self._db.close()
+
+    def rows(self, statement: str) -> Iterable[tuple[Any, ...]]:
+        return self._db.execute(statement.encode())
+
+    def broken(self) -> Iterator[str]:
+        """Each of its own sums is looked at while the tables are read; what is left are its indexes."""
+        for (name,) in self.rows("select indexrelid::regclass::text from pg_index where not indisvalid or not indisready"):
+            yield f"the index {name} is not valid"
+
+
+def _runs(db: _Database) -> list[Run]:
     texts: dict[int, list[tuple[int, bytes]]] = defaultdict(list)
-    for place, at, text in db.execute("select place, at, blobs.body from cuts join blobs on blobs.num = cuts.blob order by place, at"):
+    for place, at, text in db.rows("select place, at, blobs.body from cuts join blobs on blobs.num = cuts.blob order by place, at"):
         texts[place].append((at, text))
     entries: dict[int, list[Entry]] = defaultdict(list)
-    for place, kind, call, body in db.execute("select place, type, call, body from entries order by place"):
-        entries[place >> 32].append(Entry(place & 0xFFFFFFFF, kind, call, json.loads(_whole(body, texts.get(place, [])))))
-    rows = db.execute("select num, id, head, fence, finished from runs order by num").fetchall()
+    for place, kind, call, body in db.rows("select place, type, call, body from entries order by place"):
+        column = call.decode("utf-8", "surrogatepass") if isinstance(call, bytes) else call
+        entries[place >> 32].append(Entry(place & 0xFFFFFFFF, kind, column, json.loads(_whole(body, texts.get(place, [])))))
+    rows = list(db.rows("select num, id, head, fence, finished from runs order by num"))
     return [Run(name, head, fence, finished, entries[num]) for num, name, head, fence, finished in rows]
 
 
@@ -166,16 +214,13 @@ def _whole(body: bytes, texts: Sequence[tuple[int, bytes]]) -> bytes:
     return body
 
 
-def _file(db: sqlite3.Connection) -> Iterator[str]:
-    found = [line for (line,) in db.execute("pragma integrity_check")]
-    if found != ["ok"]:
-        yield "; ".join(found[:5])
-    for number, digest, body in db.execute("select num, hash, body from blobs"):
+def _file(db: _Database) -> Iterator[str]:
+    for number, digest, body in db.rows("select num, hash, body from blobs"):
         if hashlib.sha256(body).digest() != digest:
             yield f"blob {number} is not what its hash says"
-    for (place,) in db.execute("select place from cuts where blob not in (select num from blobs)"):
+    for (place,) in db.rows("select place from cuts where blob not in (select num from blobs)"):
         yield f"entry {place} lacks a part of its body"
-    for (place,) in db.execute("select place from entries where place >> 32 not in (select num from runs)"):
+    for (place,) in db.rows("select place from entries where place >> 32 not in (select num from runs)"):
         yield f"entry {place} is of no run"
 
 
@@ -224,7 +269,9 @@ def _ends_once(run: Run) -> Iterator[str]:
 
 
 def _fences(run: Run) -> Iterator[str]:
-    fences = [1, *(entry.body["fence"] for entry in run.of("run.resumed"))]
+    """A run that was put into a queue has its first driver when it is first resumed."""
+    queued = [entry.type for entry in run.entries[1:2]] in ([], ["run.resumed"])
+    fences = [0 if queued else 1, *(entry.body["fence"] for entry in run.of("run.resumed"))]
     if any(later <= before for before, later in pairwise(fences)) or fences[-1] > run.fence:
         yield f"its fences are {fences}, and its row says {run.fence}"
 
@@ -389,6 +436,6 @@ def _count(verdict: Verdict, runs: Sequence[Run], seen: Witness) -> None:
 
 
 if __name__ == "__main__":
-    judged = check(Path(sys.argv[1]), Path(sys.argv[2]))
+    judged = check(sys.argv[1], Path(sys.argv[2]))
     print(judged)
     sys.exit(bool(judged.violations))

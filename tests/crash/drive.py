@@ -22,6 +22,8 @@ from tests.crash.stories import STORIES, Story, World, agent_of
 from treadle import Agent, AgentError, RunResult, Runtime
 from treadle.children import open_below
 from treadle.events import Event, ToolCallStart, ToolProgress
+from treadle.journal import Journal
+from treadle.journals import open_journal
 from treadle.journals.sqlite import SqliteJournal
 from treadle.run_stream import RunStream
 
@@ -32,6 +34,10 @@ class Task(msgspec.Struct, frozen=True, kw_only=True):
     journal: Path
     witness: Path
     story: str
+    url: str = ""
+    """Of a PostgreSQL database, which then is the journal; there is no file."""
+    lease_s: float = 15.0
+    """There."""
     do: Literal["start", "go on"] = "start"
     """`go on`: with what is left, as often as something is."""
     name: str = "x"
@@ -64,7 +70,7 @@ def task_of(text: str) -> Task:
 
 def drive(task: Task) -> None:
     """Prints a line for each run that it drove: its outcome, and its error; `refused`, where it could not begin."""
-    sabotage(task.without)
+    sabotage(task.without, postgres=bool(task.url))
     if task.fault:
         fail(task.fault)
     try:
@@ -75,13 +81,17 @@ def drive(task: Task) -> None:
 
 async def _main(task: Task) -> None:
     world, story = World(task.witness, stop_at=task.stop_at), STORIES[task.story]
-    runtime = Runtime(journal=SqliteJournal.open(task.journal, busy_timeout_s=task.busy_timeout_s))
+    runtime = Runtime(journal=_opened(task))
     stage = _Stage(task, story, world, runtime, agent_of(story, world))
     try:
         await (_start(stage) if task.do == "start" else _go_on(stage))
     finally:
         with suppress(*[apsw.Error] if task.fault else []):  # what a disk of ours raises comes out of closing too, where SQLite can live with it
             await runtime.aclose()
+
+
+def _opened(task: Task) -> Journal:
+    return open_journal(task.url, lease_s=task.lease_s) if task.url else SqliteJournal.open(task.journal, busy_timeout_s=task.busy_timeout_s)
 
 
 async def _start(stage: _Stage) -> None:

@@ -8,13 +8,17 @@ import os
 import resource
 import sqlite3
 import struct
+import sys
 from collections.abc import Iterator, Mapping
+from datetime import timedelta
 from pathlib import Path
+from typing import Any
 
 import apsw
 from typing_extensions import override
 
 from tests.journals.sqlite.failing_disk import FailingDisk
+from treadle import types
 
 FAULTS: Mapping[str, tuple[str, type[apsw.Error]]] = {
     "full": ("write", apsw.FullError),
@@ -31,15 +35,60 @@ def fail(fault: str) -> None:
     """`NAME:N` fails the N-th operation of its kind and all that follow; `NAME:N-M` the N-th to the M-th. From 1, for the whole process.
 
     `limit:N`: the system itself refuses what would make a file longer than N bytes. `powerless`: root may not write where others may not.
+    `clock:N`: the clock on the wall jumps by N hours each time that it is read. Of PostgreSQL: `answers` loses the connection after each append, before its
+    answer is there; `renewals` keeps the lease from being renewed but where somebody looks at it.
     """
     name, _, span = fault.partition(":")
     first, _, last = span.partition("-")
     if name == "powerless":
         _give_up_capabilities()
+    elif name == "answers":
+        _lose_answers()
+    elif name == "renewals":
+        _renew_nothing()
+    elif name == "clock":
+        _jump(int(span))
     elif name == "limit":
         resource.setrlimit(resource.RLIMIT_FSIZE, (int(first), resource.RLIM_INFINITY))
     else:
         _installed.append(_CountingDisk(name, range(int(first), int(last) + 1 if last else 1 << 40)))
+
+
+def _lose_answers() -> None:
+    import psycopg
+
+    from treadle.journals.postgres import lane
+
+    append_all, lost = lane.append_all, itertools.count()
+
+    def lose(db: Any, appends: Any) -> set[int]:
+        stood = append_all(db, appends)
+        if next(lost) % 2 == 0:
+            db.close()
+            raise psycopg.OperationalError("the connection was lost")
+        return stood
+
+    lane.append_all = lose
+
+
+def _renew_nothing() -> None:
+    from treadle.journals.postgres.workers import Workers
+
+    def live(self: Workers, me: str) -> None:
+        pass
+
+    Workers._live = live  # pyright: ignore[reportPrivateUsage]  what fails here is inside
+
+
+def _jump(hours: int) -> None:
+    """In every module that reads it."""
+    jumps, read = itertools.count(), types.now
+
+    def now() -> types.Time:
+        return read() + timedelta(hours=hours * next(jumps))
+
+    for module in [module for name, module in sys.modules.items() if name.startswith("treadle") and getattr(module, "now", None) is read]:
+        vars(module)["now"] = now
 
 
 def _give_up_capabilities() -> None:

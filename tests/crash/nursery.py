@@ -133,10 +133,12 @@ def _crash_at(number: int) -> None:
 
 
 def _load(modules: Sequence[str]) -> None:
+    """What is not installed here is not needed either."""
     import importlib
 
     for module in modules:
-        importlib.import_module(module)
+        with contextlib.suppress(ImportError):
+            importlib.import_module(module)
 
 
 if __name__ == "__main__":
@@ -150,6 +152,7 @@ if __name__ == "__main__":
             "treadle.cli.runs.group",
             "treadle.cli.runs.fork",
             "treadle.cli.runs.resume",
+            "treadle.journals.postgres",
             "treadle.journals.sqlite",
             "treadle.providers.anthropic.model",
             "treadle.providers.http",

@@ -25,6 +25,7 @@ import msgspec
 from tests.crash.checker import Verdict, check
 from tests.crash.nursery import ROOT
 from tests.crash.stories import Story, StoryModel, World, tools_of
+from tests.crash.turns import turns_of
 from treadle import Agent, AgentError, Runtime
 from treadle.journal import RunInfo
 from treadle.journals.sqlite import SqliteJournal
@@ -32,9 +33,6 @@ from treadle.types import Limits
 
 AT_ONCE = 4
 """Runs that a worker drives side by side."""
-FIRST_TURN, LATER_TURNS = ("charge", "look"), (("charge", "stamp", "look"), ("alone", "charge"), ("checked", "look"), ("charge", "charge"))
-WITHOUT_PROBE = tuple(turn for turn in LATER_TURNS if "checked" not in turn)
-"""Where runs are taken from the living, a probe is no answer: the one it was taken from may still do it."""
 
 
 class Plan(msgspec.Struct, frozen=True, kw_only=True):
@@ -57,11 +55,6 @@ class Share(msgspec.Struct, frozen=True, kw_only=True):
     taken: Path
     """A file that names workers, a process id a line, whose runs are to be taken by force."""
     plan: Plan
-
-
-def turns_of(plan: Plan) -> list[tuple[str, ...]]:
-    later = WITHOUT_PROBE if plan.stops else LATER_TURNS
-    return [FIRST_TURN, *(later[turn % len(later)] for turn in range(plan.turns - 1))]
 
 
 @dataclass(frozen=True, slots=True)
@@ -164,7 +157,7 @@ class Crew:
 
 async def work(share: Share, number: int) -> None:
     plan, world = share.plan, World(share.witness)
-    story = Story(turns=turns_of(plan), pause_s=plan.pause_s)
+    story = Story(turns=turns_of(plan.turns, probes=not plan.stops), pause_s=plan.pause_s)
     agent = Agent(name="story", model=StoryModel(story, world), tools=tools_of(world, plan.pause_s), limits=Limits(turns=10_000))
     async with Runtime(journal=SqliteJournal.open(share.journal)) as runtime:
         await _Worker(share, number, runtime, agent).work()

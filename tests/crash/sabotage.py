@@ -11,17 +11,22 @@ from typing import Any, Literal
 
 import apsw
 
+from tests.crash.sabotage_postgres import OF_POSTGRES
 from treadle import pen
 from treadle.entries import Entry, ToolFinished, ToolStarted
 from treadle.journals.sqlite import driving, journal, schema
 from treadle.journals.sqlite.database import cursor_of
 
-Guard = Literal["start", "fence", "index", "barrier"]
+Guard = Literal["start", "fence", "index", "barrier", "only fence", "only head", "only owner", "lease"]
+"""Those of PostgreSQL alone stand last. `fence` takes all away that says who appends: `only …`, one of the three."""
 
 
-def sabotage(guards: Sequence[Guard]) -> None:
+def sabotage(guards: Sequence[Guard], *, postgres: bool = False) -> None:
     for guard in guards:
-        _SABOTAGE[guard]()
+        if postgres and guard in OF_POSTGRES:
+            OF_POSTGRES[guard]()
+        else:
+            _SABOTAGE[guard]()
 
 
 def _without_starts() -> None:

@@ -101,6 +101,7 @@ STORIES = {
     "steering": Story(turns=[["charge"], ["charge"]], meanwhile="steer"),
     "fork": Story(turns=[["charge"], ["alone", "charge"]], fork=True),
     "zombie": Story(turns=[["look"], ["charge"], ["stamp"]]),
+    "slow check": Story(turns=[["checked"]], pause_s=1.3),
     "long": Story(turns=[["long"], ["charge", "long"]]),
     "helper": Story(turns=[["charge", "stamp"], ["look"]]),
     "delegation": Story(turns=[["helper"], ["charge"]], agents=["helper"]),

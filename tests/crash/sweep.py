@@ -14,6 +14,7 @@ import msgspec
 from tests.crash.checker import Verdict, Violation, check
 from tests.crash.drive import Task
 from tests.crash.nursery import Ended, Nursery
+from tests.crash.postgres import ChaosServer
 from tests.crash.sabotage import Guard
 from tests.crash.stories import STORIES
 
@@ -52,11 +53,19 @@ class Swept:
         return {violation.rule for _, violation in self.violations}
 
 
-def sweep(nursery: Nursery, folder: Path, story: str, *, without: tuple[Guard, ...] = (), at: Iterable[int] | None = None) -> Swept:
-    """One crash each: at the first boundary, at the second, and so on until the run survives. `at`: only at these."""
+def sweep(
+    nursery: Nursery,
+    folder: Path,
+    story: str,
+    *,
+    without: tuple[Guard, ...] = (),
+    at: Iterable[int] | None = None,
+    server: ChaosServer | None = None,
+) -> Swept:
+    """One crash each: at the first boundary, at the second, and so on until the run survives. `at`: only at these. `server`: over PostgreSQL."""
     swept = Swept()
     for number in at if at is not None else range(1, MOST):
-        stage = Stage(nursery, folder / f"{number}", story, without)
+        stage = Stage(nursery, folder / f"{number}", story, without, server)
         ended = stage.start(crash_at=number)
         swept.points += ended.killed
         stage.judge(swept, ended, crashes=int(ended.killed))
@@ -65,7 +74,7 @@ def sweep(nursery: Nursery, folder: Path, story: str, *, without: tuple[Guard, .
     return swept
 
 
-def sweep_twice(nursery: Nursery, folder: Path, story: str, *, at: Iterable[int] | None = None) -> Swept:
+def sweep_twice(nursery: Nursery, folder: Path, story: str, *, at: Iterable[int] | None = None, server: ChaosServer | None = None) -> Swept:
     """Two crashes each: the process that goes on is killed at its first boundary, at its second, and so on until it survives.
 
     `at`: where the first is killed, 0 for nowhere.
@@ -73,7 +82,7 @@ def sweep_twice(nursery: Nursery, folder: Path, story: str, *, at: Iterable[int]
     swept = Swept()
     for number in at if at is not None else range(MOST):
         for second in range(1, MOST):
-            stage = Stage(nursery, folder / f"{number}-{second}", story)
+            stage = Stage(nursery, folder / f"{number}-{second}", story, server=server)
             first = stage.start(crash_at=number)
             if number and not first.killed:
                 return swept
@@ -88,26 +97,31 @@ def sweep_twice(nursery: Nursery, folder: Path, story: str, *, at: Iterable[int]
 class Stage:
     """A folder with a journal and a witness, and the processes that work on it."""
 
-    def __init__(self, nursery: Nursery, folder: Path, story: str, without: tuple[Guard, ...] = ()) -> None:
+    def __init__(self, nursery: Nursery, folder: Path, story: str, without: tuple[Guard, ...] = (), server: ChaosServer | None = None) -> None:
+        """`server`: the journal is a database of its own there, and only the witness is in the folder."""
         folder.mkdir(parents=True)
         self.folder = folder
         self.journal, self.witness = folder / "journal.db", folder / "witness"
         self.story = STORIES[story]
-        self._nursery = nursery
-        self.task = Task(journal=self.journal, witness=self.witness, story=story, without=without)
+        self.url = "" if server is None else server.journal()
+        self._nursery, self._server = nursery, server
+        self.task = Task(journal=self.journal, witness=self.witness, story=story, without=without, url=self.url)
 
     def start(self, *, crash_at: int = 0) -> Ended:
         return self._nursery.drive(self.task, crash_at=crash_at)
 
-    def go_on(self, *, crash_at: int = 0) -> Ended:
-        return self._nursery.drive(msgspec.structs.replace(self.task, do="go on"), crash_at=crash_at)
+    def go_on(self, *, crash_at: int = 0, force: bool = False) -> Ended:
+        """Over PostgreSQL nobody's lease holds any more. `force`: runs are taken from processes that are alive."""
+        if self._server is not None:
+            self._server.expire(self.url)
+        return self._nursery.drive(msgspec.structs.replace(self.task, do="go on", force=force), crash_at=crash_at)
 
     def judge_open(self) -> Verdict:
         """As it stands, over or not."""
-        return check(self.journal, self.witness, open_runs=True)
+        return check(self.url or self.journal, self.witness, open_runs=True)
 
     def judge(self, swept: Swept, last: Ended, *, crashes: int) -> Verdict:
-        """Once everything has come to its end."""
+        """Once everything has come to its end; a database is gone afterwards."""
         place = self.folder.name
         for _ in range(STEPS_MOST):
             if last.code and not last.killed:
@@ -116,7 +130,9 @@ class Stage:
             last = self.go_on()
             if not last.said:
                 break
-        verdict = check(self.journal, self.witness)
+        verdict = check(self.url or self.journal, self.witness)
+        if self._server is not None:
+            self._server.drop(self.url)
         if verdict.asked > (paid := self.story.requests * (1 + self.story.fork) + crashes * self.story.at_once):
             swept.wrong(place, "paid", f"its model was asked {verdict.asked} times; {paid} are enough")
         swept.add(place, verdict)

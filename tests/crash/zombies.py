@@ -12,21 +12,22 @@ from typing import Self
 
 import msgspec
 
-from tests.crash.checker import Verdict, check
+from tests.crash.checker import Verdict
 from tests.crash.drive import Task, text_of
 from tests.crash.nursery import ROOT, Nursery
+from tests.crash.postgres import ChaosServer
 from tests.crash.sabotage import Guard
+from tests.crash.sweep import Stage
 
 
-def zombie(nursery: Nursery, folder: Path, stop_at: str, *, without: tuple[Guard, ...] = ()) -> tuple[Verdict, str]:
-    """What the checker says, and what the one that woke up says."""
-    folder.mkdir()
-    task = Task(journal=folder / "journal.db", witness=folder / "witness", story="zombie", without=without)
-    with Sleeper(msgspec.structs.replace(task, stop_at=stop_at)) as sleeper:
-        while said := nursery.drive(msgspec.structs.replace(task, do="go on", force=True)).said:
+def zombie(nursery: Nursery, folder: Path, stop_at: str, *, without: tuple[Guard, ...] = (), server: ChaosServer | None = None) -> tuple[Verdict, str]:
+    """What the checker says, and what the one that woke up says. `server`: over PostgreSQL, where its lease is over while it sleeps."""
+    stage = Stage(nursery, folder, "zombie", without, server)
+    with Sleeper(msgspec.structs.replace(stage.task, stop_at=stop_at)) as sleeper:
+        while said := stage.go_on(force=server is None).said:
             assert said == "completed\n", said
         said = sleeper.wake()
-    return check(task.journal, task.witness), said
+    return stage.judge_open(), said
 
 
 class Sleeper:

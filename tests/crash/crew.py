@@ -1,0 +1,286 @@
+"""Real workers on one journal, harmed at random while they drive queued runs; the checker judges what is left. Entry: `chaos_of_workers`.
+
+They are killed, stopped for longer than their lease, drained and replaced; over PostgreSQL their server is killed too, and what connects
+them to it is cut, torn and stalled. Everything is done by a process of its own, `python -m tests.crash.crew FOLDER`, of which the workers
+are children.
+"""
+
+from __future__ import annotations
+
+import logging
+import os
+import random
+import signal
+import sqlite3
+import subprocess
+import sys
+import time
+import traceback
+from collections import Counter
+from collections.abc import Awaitable, Callable
+from contextlib import ExitStack, closing, suppress
+from pathlib import Path
+from typing import Any, TypeVarTuple
+
+import anyio
+import msgspec
+
+from tests.crash.checker import Verdict, Violation, check
+from tests.crash.crew_worker import UNREACHED, WEIGHTS, Harm, Plan, Share, submit, wake, work
+from tests.crash.nursery import ROOT
+from tests.crash.postgres import ChaosServer, unsynced
+
+Told = TypeVarTuple("Told")
+
+
+class Outcome(msgspec.Struct, frozen=True, kw_only=True):
+    verdict: Verdict
+    harms: dict[str, int]
+    seconds: float
+    woken: int
+    """Runs that were parked, because one worker after the other died over them, and that somebody woke."""
+
+    def table(self) -> str:
+        v = self.verdict
+        cells = {
+            "runs": v.runs,
+            "calls": v.calls,
+            **{f"{name}s" if name != "cut" else "cuts": count for name, count in self.harms.items()},
+            "parked and woken": self.woken,
+            "taken over": v.drivers,
+            "unknown": v.unknown,
+            "of which had happened": v.had_happened,
+            "idempotent ones again": v.again,
+            "seconds": round(self.seconds),
+            "violations": len(v.violations),
+        }
+        return f"| {' | '.join(cells)} |\n|{'---|' * len(cells)}\n| {' | '.join(f'{value:,}' for value in cells.values())} |"
+
+
+def chaos_of_workers(folder: Path, plan: Plan) -> Outcome:
+    """Harm until every run has ended or the seconds are over; then the rest is run to its end in peace. `folder`: what they say is left in it."""
+    folder.mkdir(parents=True, exist_ok=True)
+    (folder / "plan.json").write_bytes(msgspec.json.encode(plan))
+    process = subprocess.Popen([sys.executable, "-m", "tests.crash.crew", str(folder)], cwd=ROOT)
+    try:
+        code = process.wait()
+    finally:
+        if process.poll() is None:
+            process.terminate()  # it ends its workers and its server
+            process.wait(60)
+    if code:
+        raise AssertionError(f"the crew ended with {code}: {said(folder)}")
+    return msgspec.json.decode((folder / "outcome.json").read_bytes(), type=Outcome)
+
+
+def said(folder: Path) -> str:
+    """The last of what workers said."""
+    log = folder / "log"
+    return log.read_text(encoding="utf-8", errors="replace")[-6000:] if log.exists() else ""
+
+
+# ---------------------------------------------------------------- the process that harms
+
+
+class Crew:
+    def __init__(self, folder: Path, plan: Plan, server: ChaosServer | None) -> None:
+        self._folder, self._plan, self._server = folder, plan, server
+        self.url = f"sqlite:///{folder / 'journal.db'}" if server is None else server.journal()
+        """As workers reach it."""
+        self.witness = folder / "witness"
+        self._share = Share(url=self.url, witness=self.witness, parent=os.getpid(), plan=plan)
+        self.harms: Counter[str] = Counter()
+        self.wrong: list[Violation] = []
+        self._chance = random.Random(plan.seed)
+        self._born = 0
+        self._workers: set[int] = set()
+        """Process ids of those that take runs, stopped ones too."""
+        self._asleep: dict[int, float] = {}
+        """Of the stopped ones: when each is woken."""
+        self._leaving: dict[int, float] = {}
+        """Of those that were told to drain: when they were."""
+        self._submitter = self._waker = 0
+        self._woken = 0
+        self._harms: list[Harm] = [harm for harm in plan.harms for _ in range(WEIGHTS[harm])]
+
+    def work(self) -> None:
+        begun = time.monotonic()
+        try:
+            self._submitter = self._child(submit, self._share)
+            for _ in range(self._plan.workers):
+                self._bear()
+            while time.monotonic() - begun < self._plan.seconds and not self._is_over():
+                time.sleep(self._chance.uniform(0.02, 0.3))
+                self._look_after()
+                self._harm(self._chance.choice(self._harms))
+            harmed_s = time.monotonic() - begun
+            self._come_to_an_end()
+        finally:
+            for pid in (*self._workers, *self._leaving, *filter(None, [self._submitter, self._waker])):
+                os.kill(pid, signal.SIGKILL)
+                os.waitpid(pid, 0)
+        verdict = check(self._folder / "journal.db" if self._server is None else self._server.past_the_proxy(self.url), self.witness)
+        verdict.violations += self.wrong
+        outcome = Outcome(verdict=verdict, harms=dict(sorted(self.harms.items())), seconds=harmed_s, woken=self._woken)
+        (self._folder / "outcome.json").write_bytes(msgspec.json.encode(outcome))
+
+    # ---- one harm
+
+    def _harm(self, harm: Harm) -> None:
+        awake = sorted(self._workers - self._asleep.keys())
+        match harm:
+            case "kill":
+                self._kill(self._chance.choice(sorted(self._workers)))
+            case "stop" if len(awake) > 1:
+                self._stop(self._chance.choice(awake))
+            case "drain" if awake:
+                self._drain(self._chance.choice(awake))
+                self._bear()
+            case "restart" if self._server is not None:
+                self._server.restart()
+            case "cut" if self._server is not None and self._server.proxy is not None:
+                self._server.proxy.cut()
+            case "tear" if self._server is not None and self._server.proxy is not None:
+                self._server.proxy.tear(self._chance.choice(("there", "back")), self._chance.randrange(1, 30))
+            case "jump" if self._server is not None:
+                self._server.expire(self.url)
+            case "stall" if self._server is not None and self._server.proxy is not None:
+                self._server.proxy.stall(self._chance.uniform(0.1, self._plan.lease_s * 1.5))
+            case _:
+                return
+        self.harms[harm] += 1
+
+    def _kill(self, pid: int) -> None:
+        os.kill(pid, signal.SIGKILL)
+        self._workers.discard(pid)
+        self._asleep.pop(pid, None)
+        self._note(pid, os.waitpid(pid, 0)[1], expected=(0, UNREACHED, -signal.SIGKILL))
+        self._bear()
+
+    def _stop(self, pid: int) -> None:
+        os.kill(pid, signal.SIGSTOP)
+        self._asleep[pid] = time.monotonic() + self._plan.lease_s * self._chance.uniform(0.5, 2.0)
+
+    def _drain(self, pid: int) -> None:
+        os.kill(pid, signal.SIGTERM)
+        self._workers.discard(pid)
+        self._leaving[pid] = time.monotonic()
+
+    # ---- what goes on meanwhile
+
+    def _look_after(self) -> None:
+        """Wakes up, and replaces those that ended; puts back what was parked, as a person would."""
+        if not self._waker and (parked := self._parked()):
+            self._woken += parked
+            self._waker = self._child(wake, self._share)
+        now = time.monotonic()
+        for pid in [pid for pid, at in self._asleep.items() if at <= now]:
+            os.kill(pid, signal.SIGCONT)
+            del self._asleep[pid]
+        for pid in [*self._workers, *self._leaving, *filter(None, [self._submitter, self._waker])]:
+            ended, status = os.waitpid(pid, os.WNOHANG)
+            if ended:
+                self._went(pid, status)
+
+    def _went(self, pid: int, status: int) -> None:
+        self._asleep.pop(pid, None)  # it had ended by then
+        if pid in (self._submitter, self._waker):
+            self._submitter, self._waker = (one if one != pid else 0 for one in (self._submitter, self._waker))
+            self._note(pid, status, expected=(0,))
+        elif pid in self._leaving:
+            del self._leaving[pid]
+            self._note(pid, status, expected=(0, UNREACHED, -signal.SIGTERM))  # it may not have got as far as listening
+        else:
+            self._workers.discard(pid)
+            self._note(pid, status, expected=(UNREACHED,))
+            self.harms["not reached"] += 1
+            self._bear()
+
+    def _note(self, pid: int, status: int, *, expected: tuple[int, ...]) -> None:
+        code = os.waitstatus_to_exitcode(status)
+        if code not in expected:
+            self.wrong.append(Violation("end", f"process {pid} ended with {code}"))
+
+    def _bear(self) -> None:
+        self._born += 1
+        self._workers.add(self._child(work, self._share, self._born))
+
+    def _child(self, does: Callable[[*Told], Awaitable[int]], *told: *Told) -> int:
+        signal.pthread_sigmask(signal.SIG_BLOCK, [signal.SIGTERM])  # it is not to do in the child what we do
+        pid = os.fork()
+        if pid:
+            signal.pthread_sigmask(signal.SIG_UNBLOCK, [signal.SIGTERM])
+            return pid
+        code = 1
+        try:
+            signal.signal(signal.SIGTERM, signal.SIG_DFL)
+            signal.pthread_sigmask(signal.SIG_UNBLOCK, [signal.SIGTERM])
+            log = os.open(self._folder / "log", os.O_WRONLY | os.O_CREAT | os.O_APPEND, 0o600)
+            os.dup2(log, 1)
+            os.dup2(log, 2)
+            logging.basicConfig(level=logging.WARNING, format="%(asctime)s %(process)d %(name)s %(message)s", force=True)
+            code = anyio.run(does, *told)
+        except BaseException:  # the edge of a process
+            traceback.print_exc()
+        os._exit(code)
+
+    # ---- the end
+
+    def _come_to_an_end(self) -> None:
+        self._asleep = dict.fromkeys(self._asleep, 0.0)
+        deadline = time.monotonic() + self._plan.peace_s
+        while not self._is_over():
+            self._look_after()
+            if time.monotonic() > deadline:
+                self.wrong.append(Violation("end", f"after {self._plan.peace_s:.0f} s of peace not every run has ended: {self._left()}"))
+                return
+            time.sleep(0.1)
+        for pid in list(self._workers):
+            self._drain(pid)
+        while self._leaving:
+            self._look_after()
+            if time.monotonic() > deadline + 30:
+                self.wrong.append(Violation("end", f"{len(self._leaving)} workers that were told to drain did not end"))
+                return
+            time.sleep(0.05)
+
+    def _parked(self) -> int:
+        found = self._ask("select count(*) from runs where finished is null and parked is not null")
+        return found[0][0] if found else 0
+
+    def _is_over(self) -> bool:
+        return self._ask("select count(*) from runs where finished is not null") == [(self._plan.runs,)]
+
+    def _left(self) -> object:
+        return self._ask("select id, owner, head, sent_to, deliveries, fruitless, parked from runs where finished is null order by num limit 5")
+
+    def _ask(self, statement: str) -> list[tuple[Any, ...]]:
+        if self._server is not None:
+            import psycopg
+
+            with suppress(psycopg.OperationalError):  # it is just starting
+                return self._server.sql_of(self.url, statement.replace(" runs ", " treadle.runs "))
+            return []
+        try:
+            with closing(sqlite3.connect(f"file:{self._folder / 'journal.db'}?mode=ro", uri=True, timeout=5)) as db:
+                return db.execute(statement).fetchall()
+        except sqlite3.Error:  # nobody has made it yet, or it is busy
+            return []
+
+
+def _main(folder: Path) -> None:
+    plan = msgspec.json.decode((folder / "plan.json").read_bytes(), type=Plan)
+    signal.signal(signal.SIGTERM, _told_to_end)
+    with ExitStack() as stack:
+        server = None
+        if plan.store == "postgres":
+            server = stack.enter_context(ChaosServer(proxied=True) if plan.synced else unsynced())
+        Crew(folder, plan, server).work()
+
+
+def _told_to_end(number: int, frame: object) -> None:
+    sys.exit(5)
+
+
+if __name__ == "__main__":
+    _main(Path(sys.argv[1]))

