@@ -42,6 +42,10 @@ benchmarks:
 	$(BIN)python benchmarks/hooks.py
 	$(BIN)python benchmarks/tui_drawing.py
 	$(BIN)python benchmarks/tui.py
+	$(BIN)python -m benchmarks.postgres
+	$(BIN)python -m benchmarks.workers
+	$(BIN)python -m benchmarks.capacity
+	$(BIN)python -m benchmarks.takeover
 
 # The pictures of the chat, out of the chat itself, in tmux; and of the web page, out of chromium.
 pictures:
