@@ -267,24 +267,6 @@ async def test_a_signal_around_the_commit_leaves_the_run_where_the_file_has_it(p
     await journal.aclose()
 
 
-async def test_a_result_between_a_cancellation_and_the_turn_of_its_task_is_not_lost() -> None:
-    write = writing._Write[int](lambda db: 0)
-    write.loop = asyncio.get_running_loop()
-    write.future = write.loop.create_future()
-    write.future.cancel()
-    write.result = 7
-    write.settle()
-    got: list[int] = []
-
-    async def go_on() -> None:
-        got.append(await writing._although_cancelled(write))
-
-    with anyio.fail_after(5):
-        async with anyio.create_task_group() as group:
-            group.start_soon(go_on)
-    assert got == [7]
-
-
 async def test_a_loop_that_is_closed_meanwhile_stops_nobody(path: Path) -> None:
     journal = SqliteJournal.open(path, busy_timeout_s=20)
     heard: list[str] = []

@@ -10,10 +10,10 @@ from typing import Final, LiteralString
 
 import psycopg
 
-from treadle.errors import AgentError
 from treadle.journals.postgres.database import call_of
 from treadle.journals.tables.bodies import whole
 from treadle.journals.tables.database import Cursor
+from treadle.journals.tables.driving import Hold
 from treadle.journals.tables.rows import Row, bodies
 
 _ADVANCED: Final[LiteralString] = """
@@ -54,22 +54,15 @@ _APPEND_PIECES: Final[LiteralString] = (
 """A blob that somebody else makes at the same moment is waited for, and its number told: hence the update that changes nothing."""
 
 
-class Mark:
-    """How far a driver has come in its run. Belongs to one of the writer's threads at a time."""
+class Mark(Hold):
+    """What a driver holds. Belongs to one of the writer's threads at a time."""
 
-    __slots__ = ("fence", "head", "lost", "num", "owner", "run_id")
+    __slots__ = ("lost",)
 
     def __init__(self, run_id: str, num: int, *, fence: int, head: int, owner: str) -> None:
-        self.run_id = run_id
-        self.num = num
-        self.fence = fence
-        self.head = head
-        self.owner = owner
+        super().__init__(run_id, num, fence=fence, head=head, owner=owner)
         self.lost = False
         """The last append failed because of the server, and nobody may know whether it stands: only another driver goes on."""
-
-    def not_held(self) -> AgentError:
-        return AgentError("busy", f"run {self.run_id} is not held by this driver any more: another one took it over, or it is over. Nothing was appended")
 
 
 class Append:

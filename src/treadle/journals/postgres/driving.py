@@ -11,25 +11,17 @@ from typing import Protocol, cast
 import anyio
 import anyio.to_thread
 
-from treadle.entries import Entry, RunFinished, RunResumed, RunStarted, ToolLate, ToolStarted
+from treadle.entries import Entry, RunStarted
 from treadle.errors import AgentError
 from treadle.journals.postgres.appending import Append, Mark
 from treadle.journals.postgres.workers import Workers
 from treadle.journals.postgres.writer import Writer
 from treadle.journals.tables.beginning import make_run
-from treadle.journals.tables.conversations import ran, recount
 from treadle.journals.tables.database import Cursor, Work
-from treadle.journals.tables.listing import summary_of
+from treadle.journals.tables.driving import Seen, add_late, finish, looked_over
 from treadle.journals.tables.queue import LET_GO
 from treadle.journals.tables.rows import bodies, check_id, find, insert, micros, read_stored, row_of
-from treadle.journals.tables.said import SaidCount
-from treadle.types import Time
 
-_ADVANCE_LATE = "update runs set head = head + ?, updated_at_us = ? where num = ? and fence = ? and head = ?"
-_FINISH = """
-update runs set head = head + ?, updated_at_us = ?, finished = ?, summary = coalesce(?, summary), counted = ?, owner = null, sent_to = null
-where num = ? and fence = ? and head = ? and owner = ?
-"""
 _RELEASE = f"""
 update runs set owner = null, waiting = ?, {LET_GO}, ready_at_us = case when queue is null then 0 else now_us() end
 where num = ? and fence = ? and owner = ? returning queue
@@ -55,43 +47,37 @@ class PostgresRun:
     """Appends to one run until another driver takes it over."""
 
     def __init__(self, writer: Writer, workers: Workers, started: RunStarted, mark: Mark, home: Home, *, begun: bool) -> None:
-        """`begun`: this object drives it from its beginning, and so has seen every entry."""
+        """`begun`: this object drives it from its beginning, and so sees every entry."""
         self.run_id = started.run_id
         self.num = mark.num
         self.fence = mark.fence
         self._writer = writer
         self._workers = workers
-        self._started = started
         self._mark = mark
         self._home = home
-        self._resumed: RunResumed | None = None
-        self._begun = begun
-        self._said = SaidCount(started) if begun and started.fork is None else None
-        """None: it is to be counted."""
+        self._seen = Seen(started, begun=begun)
         self._over = False
         """It was let go, or is finished."""
 
     async def append(self, entries: Sequence[Entry]) -> int:
         if not entries:
             return self._mark.head + 1
-        end, late, once = _looked_over(entries)
-        if end is not None and not late:
-            raise AgentError("invalid", f"after its end nothing but tool.late is appended to run {self.run_id}: nothing was appended")
+        end, late, once = looked_over(self.run_id, entries)
         append = Append(self._mark, micros(entries[-1].at), [row_of(entry) for entry in entries])
-        self._note(entries)
+        self._seen.note(entries)
         try:
             if once:
                 await self._be_sure()
             if end is not None:
-                first = await self._write(append, lambda db: self._finish(db, append, entries, end))
+                first = await self._write(append, lambda db: finish(db, self._mark, entries, end, self._seen))
             elif late:
-                first = await self._write(append, lambda db: self._add_late(db, append, entries[-1].at))
+                first = await self._write(append, lambda db: add_late(db, self._mark, entries))
             else:
                 first = await self._writer.append(append)
             if once:
                 await self._be_sure()
         except AgentError as e:
-            self._said = None  # it has counted what is not there
+            self._seen.forget_said()
             if e.kind == "busy":
                 self._home.let_go(self.num, self._released(waiting=False))
             raise
@@ -100,16 +86,6 @@ class PostgresRun:
             self._over = True
             self._home.let_go(self.num)
         return first
-
-    def _note(self, entries: Sequence[Entry]) -> None:
-        for entry in entries:
-            if type(entry) is RunResumed:
-                self._resumed = entry
-            elif self._said is not None:
-                try:
-                    self._said.add(entry)
-                except AgentError:  # a receipt of a newer version
-                    self._said = None
 
     async def _be_sure(self) -> None:
         """Nobody has taken the run over, nor will without force as long as the lease holds that was just looked at. Raises AgentError(busy)."""
@@ -145,23 +121,6 @@ class PostgresRun:
 
         return await self._writer.write(work, key=mark.num, stood=stood, adds=append)
 
-    def _add_late(self, db: Cursor, append: Append, at: Time) -> None:
-        """Also after its end, and after it was let go."""
-        recount(db, self.num, at)
-        db.execute(_ADVANCE_LATE, (len(append.rows), append.at_us, self.num, self.fence, self._mark.head))
-
-    def _finish(self, db: Cursor, append: Append, entries: Sequence[Entry], end: int) -> None:
-        """The end lets go of the run in the same transaction."""
-        finished = cast("RunFinished", entries[end])
-        summary = None  # a list folds its entries
-        if self._begun or self._resumed is not None:
-            summary = summary_of(self._started, self._resumed, finished)
-        db.execute("delete from stops where run = ?", (self.num,))
-        ran(db, self.num, finished.at, said=None if self._said is None else self._said.count)
-        mark = self._mark
-        changes = (len(entries), append.at_us, mark.head + end + 1, summary, int(summary is not None))
-        db.execute(_FINISH, (*changes, mark.num, mark.fence, mark.head, mark.owner))
-
     async def release(self, *, waiting: bool = False) -> None:
         if self._over:
             return
@@ -182,19 +141,6 @@ class PostgresRun:
             return row is not None and row[0] is not None
 
         return work
-
-
-def _looked_over(entries: Sequence[Entry]) -> tuple[int | None, bool, bool]:
-    """Where the run's end is among them; whether nothing but late results follows it, or is there at all; whether a once-call begins."""
-    end, late, once = None, True, False
-    for n, entry in enumerate(entries):
-        kind = type(entry)
-        if kind is RunFinished:
-            end, late = n, True
-        elif kind is not ToolLate:
-            late = False
-            once = once or (kind is ToolStarted and cast("ToolStarted", entry).effect == "once")
-    return end, late, once
 
 
 def _redone(db: Cursor) -> None:

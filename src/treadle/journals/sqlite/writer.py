@@ -5,24 +5,20 @@ What is written is the business of those who hand it in. Entry: `Writer.write`, 
 
 from __future__ import annotations
 
-import asyncio
-import concurrent.futures
 import contextlib
-import math
 import threading
 import time
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from queue import Empty, SimpleQueue
-from typing import Any, Generic, Protocol, TypeVar, cast
+from typing import Any, Protocol, TypeVar, cast
 
-import anyio
 import apsw
 
 from treadle.crash import boundary
 from treadle.errors import AgentError
-from treadle.journal import uninterrupted
 from treadle.journals.forks import abandon_in_children
+from treadle.journals.pending import Pending, outcome_of, settle_all
 from treadle.journals.sqlite.database import cursor_of
 from treadle.journals.sqlite.failures import translated
 from treadle.journals.tables.database import Cursor, Work
@@ -48,12 +44,13 @@ class Chores(Protocol):
         ...
 
 
-class _Write(Generic[T]):
+class _Write(Pending[T]):
     """One piece of work, and who waits for it."""
 
-    __slots__ = ("alone", "appends", "error", "future", "loop", "once", "result", "settled", "undo", "work")
+    __slots__ = ("alone", "appends", "once", "undo", "work")
 
     def __init__(self, work: Work[T], *, undo: Callable[[], None] | None = None, appends: bool = False, once: bool = False, alone: bool = False) -> None:
+        super().__init__()
         self.work = work
         self.undo = undo
         """Takes back what `work` changed in memory, where the transaction came to nothing."""
@@ -63,11 +60,6 @@ class _Write(Generic[T]):
         """It must outlive a loss of power."""
         self.alone = alone
         """Outside of any transaction."""
-        self.loop: asyncio.AbstractEventLoop | None = None
-        self.future: asyncio.Future[T] | concurrent.futures.Future[T] | None = None
-        self.result: T | None = None
-        self.error: BaseException | None = None
-        self.settled = False
 
     def failed(self, error: BaseException, *, undo: bool = True) -> None:
         if self.error is None:
@@ -82,16 +74,6 @@ class _Write(Generic[T]):
         if self.error is not None:
             raise self.error
         return cast("T", self.result)
-
-    def settle(self) -> None:
-        """In the event loop that waits for it, or in the writer's thread where a thread waits."""
-        self.settled = True
-        if self.future is None or self.future.done():  # it was cancelled, or nobody waits
-            return
-        if self.error is not None:
-            self.future.set_exception(self.error)
-        else:
-            self.future.set_result(cast("T", self.result))
 
 
 class Writer:
@@ -131,18 +113,14 @@ class Writer:
         write = _Write(work, undo=undo, appends=appends, once=once, alone=alone)
         if appends and not once and self._write_here(write):
             return write.outcome()
-        write.loop = asyncio.get_running_loop()
-        write.future = write.loop.create_future()
+        write.awaited()
         self._hand_in(write)
-        try:
-            return await write.future
-        except asyncio.CancelledError:
-            return await _although_cancelled(write)
+        return await outcome_of(write)
 
     def write_now(self, work: Work[T]) -> T:
         """The same for a caller that is no coroutine; its thread waits."""
         write = _Write(work)
-        write.future = future = concurrent.futures.Future[T]()
+        future = write.waited_for()
         self._hand_in(write)
         return future.result()
 
@@ -241,7 +219,7 @@ class Writer:
             for write in batch:
                 if write.alone:
                     self._work_alone(cursor, write)
-        _settle_all(batch)
+        settle_all(batch)
 
     def _commit(self, cursor: Cursor, batch: Sequence[_Write[Any]], *, begun: bool = False) -> None:
         """`begun`: the transaction is open."""
@@ -330,39 +308,3 @@ class Writer:
 
 def _nothing(db: Cursor) -> None:
     """To wake the thread."""
-
-
-async def _although_cancelled(write: _Write[T]) -> T:
-    """What `uninterrupted` does, where a cancellation really came: nearly every write is spared its price."""
-    task = asyncio.current_task()
-    assert task is not None, "there is a task that awaits"
-    assert write.loop is not None, "it awaits in the loop of its write"
-    assert write.future is not None, "and has its future from there"
-    if write.future.cancelled():
-        write.future = write.loop.create_future()
-        if write.settled:  # the result came between the cancellation and this task's turn
-            write.settle()
-    try:
-        return await uninterrupted(cast("asyncio.Future[T]", write.future))
-    finally:
-        if anyio.current_effective_deadline() != -math.inf:  # a cancelled scope goes on cancelling by itself
-            task.uncancel()
-            task.cancel()
-
-
-def _settle_all(batch: Iterable[_Write[Any]]) -> None:
-    """Each event loop is woken once."""
-    waiting: dict[asyncio.AbstractEventLoop, list[_Write[Any]]] = {}
-    for write in batch:
-        if write.loop is None:
-            write.settle()
-        else:
-            waiting.setdefault(write.loop, []).append(write)
-    for loop, writes in waiting.items():
-        with contextlib.suppress(RuntimeError):  # the loop is closed, and nobody waits
-            loop.call_soon_threadsafe(_settle, writes)
-
-
-def _settle(writes: Sequence[_Write[Any]]) -> None:
-    for write in writes:
-        write.settle()

@@ -1,0 +1,27 @@
+"""Who waits for the work of a thread gets what it gave, however often it is cancelled."""
+
+from __future__ import annotations
+
+import asyncio
+
+import anyio
+
+from treadle.journals.pending import Pending, outcome_of
+
+
+async def test_a_result_between_a_cancellation_and_the_turn_of_its_task_is_not_lost() -> None:
+    pending = Pending[int]()
+    pending.awaited()
+    assert isinstance(pending.future, asyncio.Future)
+    pending.future.cancel()
+    pending.result = 7
+    pending.settle()
+    got: list[int] = []
+
+    async def go_on() -> None:
+        got.append(await outcome_of(pending))
+
+    with anyio.fail_after(5):
+        async with anyio.create_task_group() as group:
+            group.start_soon(go_on)
+    assert got == [7]
