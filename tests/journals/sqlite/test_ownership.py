@@ -201,10 +201,11 @@ async def test_a_wish_to_stop_that_comes_while_the_run_is_being_begun_is_heard(j
         await journal._writer.write(lambda db: journal._chores(db, idle=False), alone=True)  # pyright: ignore[reportPrivateUsage]
         await anyio.lowlevel.checkpoint()
 
-    held = journal._held.pop(getattr(writer, "num"))  # noqa: B009  it is in the file, and not known here yet  # pyright: ignore[reportPrivateUsage]
+    num = getattr(writer, "num")  # noqa: B009
+    journal._held.remove(num)  # it is in the file, and not known here yet  # pyright: ignore[reportPrivateUsage]
     assert await other.ask_to_stop("run_2")
     await look_after()
-    journal._held[getattr(writer, "num")] = held  # noqa: B009  now it is  # pyright: ignore[reportPrivateUsage]
+    journal._held.add(num, "run_2")  # now it is  # pyright: ignore[reportPrivateUsage]
     await look_after()
     assert stopped == ["run_2"]
     await other.aclose()
@@ -295,7 +296,7 @@ def test_who_asks_whether_a_driver_lives_is_not_taken_for_it(tmp_path: Path) -> 
     (folder / "worker_dead.lock").write_text("123\n")
     with (folder / "worker_dead.lock").open() as asks:
         fcntl.flock(asks, fcntl.LOCK_SH | fcntl.LOCK_NB)
-        assert Workers(tmp_path / "journal.db").alive("worker_dead") is None
+        assert Workers(tmp_path / "journal.db").process("worker_dead") is None
 
 
 FORK = """
@@ -311,9 +312,9 @@ if child == 0:
     os.read(reads, 1)
     os._exit(0 if mine.me is None else 1)
 os.close(reads)
-assert others.alive(me) == str(os.getpid())
+assert others.process(me).pid == os.getpid()
 mine.leave()
-assert others.alive(me) is None
+assert others.process(me) is None
 os.close(writes)
 assert os.waitpid(child, 0)[1] == 0
 """
@@ -368,9 +369,9 @@ def test_the_files_of_the_dead_are_cleared_away(tmp_path: Path) -> None:
     folder.mkdir()
     (folder / "worker_dead.lock").write_text("123\n")
     workers = Workers(tmp_path / "journal.db")
-    assert workers.alive("worker_dead") is None
-    assert workers.alive("worker_unknown") is None
-    assert workers.alive("../../etc/passwd") is None
+    assert workers.process("worker_dead") is None
+    assert workers.process("worker_unknown") is None
+    assert workers.process("../../etc/passwd") is None
     me = workers.register()
     assert workers.register() == me
     assert [one.name for one in folder.iterdir()] == [f"{me}.lock"]
@@ -379,15 +380,17 @@ def test_the_files_of_the_dead_are_cleared_away(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize(
-    ("says", "pid", "process"),
-    [("", "unknown", (None, None)), ("what\n", "unknown", (None, None)), ("12\n", "12", (12, None)), ("12\nhere\n", "12", (12, "here"))],
+    ("says", "named", "process"),
+    [("", "unknown", (None, None)), ("what\n", "unknown", (None, None)), ("12\n", "12", (12, None)), ("12\nthere\n", "12 on there", (12, "there"))],
 )
-def test_a_driver_is_alive_whatever_it_says_of_its_process(tmp_path: Path, says: str, pid: str, process: tuple[int | None, str | None]) -> None:
+def test_a_driver_is_alive_whatever_it_says_of_its_process(tmp_path: Path, says: str, named: str, process: tuple[int | None, str | None]) -> None:
     workers = Workers(tmp_path / "journal.db")
     workers.folder.mkdir()
     descriptor = hold(workers.folder / "worker_odd.lock", says)
     try:
-        assert (workers.alive("worker_odd"), workers.process("worker_odd")) == (pid, process)
+        living = workers.process("worker_odd")
+        assert living is not None
+        assert (living.named, living) == (named, process)
     finally:
         os.close(descriptor)
 

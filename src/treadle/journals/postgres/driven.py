@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 import threading
 from collections.abc import Callable
 
@@ -15,7 +14,7 @@ from treadle.journals.postgres.connections import Server, begin, end
 from treadle.journals.postgres.workers import LEASE_S, Workers
 from treadle.journals.postgres.writer import Writer
 from treadle.journals.tables.database import Cursor, Work
-from treadle.journals.tables.rows import find
+from treadle.journals.tables.stopping import HeldRuns, wish
 from treadle.notifier import QUEUE, Notifier, run_topic
 
 
@@ -29,12 +28,10 @@ class Driven:
         self._notifier = notifier
         self._ended = ended
         self._lock = threading.Lock()
-        """Guards the two below."""
-        self._held: dict[int, tuple[str, asyncio.AbstractEventLoop]] = {}
-        """By number, with the event loop of each."""
+        """Guards the one below."""
         self._unwritten: list[Work[bool]] = []
         """Releases that the journal did not take."""
-        self._heard: Callable[[str], None] | None = None
+        self._held = HeldRuns()
 
     async def begin(self, started: RunStarted) -> driving.PostgresRun:
         await self._write_releases()
@@ -45,17 +42,16 @@ class Driven:
         return self._hold(await driving.take_over(self._writer, self.workers, run_id, self, force=force))
 
     def _hold(self, run: driving.PostgresRun) -> driving.PostgresRun:
-        with self._lock:
-            self._held[run.num] = (run.run_id, asyncio.get_running_loop())
+        self._held.add(run.num, run.run_id)
         self.appended(run.run_id)
         return run
 
     # ------------------------------------------------------------ what its runs tell
 
     def let_go(self, num: int, unwritten: Work[bool] | None = None) -> None:
-        with self._lock:
-            self._held.pop(num, None)
-            if unwritten is not None:
+        self._held.remove(num)
+        if unwritten is not None:
+            with self._lock:
                 self._unwritten.append(unwritten)
         self._ended()
 
@@ -68,44 +64,20 @@ class Driven:
     # ------------------------------------------------------------ stopping
 
     def on_stop(self, heard: Callable[[str], None]) -> None:
-        self._heard = heard
+        self._held.heard = heard
 
     async def ask_to_stop(self, run_id: str) -> bool:
-        def ask(db: Cursor) -> int | None:
-            num = find(db, run_id).num
-            owner = db.execute("select owner from runs where num = ?", (num,)).get
-            if self.workers.of(db, owner) is None:
-                return None
-            if owner != self.workers.me:
-                db.execute("insert into stops values(?) on conflict do nothing", (num,))
-            return num
-
-        num = await self._writer.write(ask, stood=_asked_again)
-        if num is None:
-            return False
-        return num not in self._held or self._tell(num)
-
-    def _tell(self, num: int) -> bool:
-        """Whether anybody listens."""
-        held = self._held.get(num)
-        if held is None or self._heard is None:
-            return False
-        run_id, loop = held
-        try:
-            loop.call_soon_threadsafe(self._heard, run_id)
-        except RuntimeError:  # the loop is closed, and its runs with it
-            return False
-        return True
+        return self._held.asked(await self._writer.write(lambda db: wish(db, run_id, self.workers.me, self.workers.of), stood=_asked_again))
 
     # ------------------------------------------------------------ now and then
 
     def _look(self, db: psycopg.Connection) -> None:
         """In the thread of the lease. Raises psycopg.Error."""
         with self._lock:
-            held, unwritten = [*self._held], [*self._unwritten]
-        if held:
+            unwritten = [*self._unwritten]
+        if held := self._held.numbers():
             for (num,) in db.execute("delete from treadle.stops where run = any(%s) returning run", (held,)).fetchall():
-                self._tell(num)
+                self._held.tell(num)
         for work in unwritten:
             try:
                 self._release(db, work)

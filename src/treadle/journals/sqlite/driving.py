@@ -15,7 +15,7 @@ from treadle.journals.sqlite.writer import Writer
 from treadle.journals.tables.beginning import make_run
 from treadle.journals.tables.database import Cursor, Work
 from treadle.journals.tables.driving import Hold, Seen, add_late, finish, looked_over
-from treadle.journals.tables.queue import LET_GO
+from treadle.journals.tables.queue import LET_GO, TAKEN
 from treadle.journals.tables.rows import bodies, check_id, find, insert, micros, read_stored, row_of
 from treadle.notifier import QUEUE, run_topic
 from treadle.types import now
@@ -138,10 +138,11 @@ async def take_over(writer: Writer, workers: Workers, run_id: str, let_go: LetGo
         )
         if finished is not None:
             raise AgentError("invalid", f"run {run_id} is finished: `treadle runs fork {run_id}` goes on from it")
-        process = None if force else workers.alive(owner)
+        process = None if force else workers.process(owner)
         if process is not None:
-            raise AgentError("busy", f"run {run_id} is being driven by process {process}: wait for its end, or stop it with `treadle runs kill {run_id}`")
-        db.execute("update runs set owner = ?, fence = fence + 1, waiting = 0 where num = ?", (worker, run.num))
+            reason = f"run {run_id} is being driven by process {process.named}: wait for its end, or stop it with `treadle runs kill {run_id}`"
+            raise AgentError("busy", reason)
+        db.execute(f"update runs set owner = ?, fence = fence + 1, waiting = 0, {TAKEN} where num = ?", (worker, worker, run.num))
         db.execute("delete from stops where run = ?", (run.num,))
         ((_, data),) = bodies(db, run.num, to=1)
         started = cast("RunStarted", read_stored(data, run.schema))

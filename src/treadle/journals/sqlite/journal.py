@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 import contextlib
 from collections.abc import Callable
 from functools import partial
@@ -29,7 +28,7 @@ from treadle.journals.tables import search
 from treadle.journals.tables.database import Cursor, Work
 from treadle.journals.tables.journal import TableJournal
 from treadle.journals.tables.queue import TableQueue
-from treadle.journals.tables.rows import find
+from treadle.journals.tables.stopping import HeldRuns, wish
 from treadle.run_queue import RunQueue
 
 Durability = Literal["process", "power"]
@@ -46,17 +45,15 @@ class SqliteJournal(TableJournal):
         self.path = path
         self._workers = Workers(path)
         self._readers = Readers(path, busy_timeout_s=busy_timeout_s)
+        self._held = HeldRuns()
         busy_timeout_ms = int(busy_timeout_s * 1000)
-        self._writer = Writer(db, path, power=power, busy_timeout_ms=busy_timeout_ms, chores=self._chores, drivers=lambda: len(self._held))
+        self._writer = Writer(db, path, power=power, busy_timeout_ms=busy_timeout_ms, chores=self._chores, drivers=self._held.__len__)
         super().__init__(self._writer, self._readers, self._workers.of)
         self.notifier = LocalNotifier(partial(SqliteWatch, path))
         abandon_in_children(self.notifier)
         self.queue: RunQueue = TableQueue(self._writer, self._readers, self._workers, self.notifier, append=partial(self._writer.write, appends=True))
-        self._held: dict[int, tuple[str, asyncio.AbstractEventLoop]] = {}
-        """The runs that are driven from here, by number, with the event loop of each."""
         self._unwritten: list[Work[None]] = []
         """Releases of runs that the file did not take."""
-        self._heard: Callable[[str], None] | None = None
         self._seen_version = 0
         """Of the file, when it was last looked at what others wrote."""
 
@@ -113,13 +110,13 @@ class SqliteJournal(TableJournal):
         return self._hold(await driving.take_over(self._writer, self._workers, run_id, self._let_go, force=force))
 
     def _hold(self, run: driving.SqliteRun) -> driving.SqliteRun:
-        self._held[run.num] = (run.run_id, asyncio.get_running_loop())
+        self._held.add(run.num, run.run_id)
         run.tell = self.notifier.tell
         self.notifier.tell(run.topic)
         return run
 
     def _let_go(self, num: int, unwritten: Work[None] | None = None) -> None:
-        self._held.pop(num, None)
+        self._held.remove(num)
         if unwritten is not None:
             self._unwritten.append(unwritten)
 
@@ -136,32 +133,13 @@ class SqliteJournal(TableJournal):
         return bool(self._unwritten)
 
     def on_stop(self, heard: Callable[[str], None]) -> None:
-        self._heard = heard
+        self._held.heard = heard
+
+    def hurry(self) -> None:
+        """Who locks the file is waited for as long as ever: that has its own end."""
 
     async def ask_to_stop(self, run_id: str) -> bool:
-        def ask(db: Cursor) -> int | None:
-            num = find(db, run_id).num
-            owner = db.execute("select owner from runs where num = ?", (num,)).get
-            if self._workers.alive(owner) is None:
-                return None
-            if owner != self._workers.me:
-                db.execute("insert or ignore into stops values(?)", (num,))
-            return num
-
-        num = await self._writer.write(ask)
-        return num is not None and (num not in self._held or self._tell(num))
-
-    def _tell(self, num: int) -> bool:
-        """Whether anybody listens."""
-        held = self._held.get(num)
-        if held is None or self._heard is None:
-            return False
-        run_id, loop = held
-        try:
-            loop.call_soon_threadsafe(self._heard, run_id)
-        except RuntimeError:  # the loop is closed, and its runs with it
-            return False
-        return True
+        return self._held.asked(await self._writer.write(lambda db: wish(db, run_id, self._workers.me, self._workers.of)))
 
     def _chores(self, db: Cursor, *, idle: bool) -> bool:
         """Looks whether others want a run to stop, and lets go of what could not be let go of; when idle, adds to what a search finds."""
@@ -178,10 +156,10 @@ class SqliteJournal(TableJournal):
         return more or owes
 
     def _stop_runs(self, db: Cursor) -> None:
-        asked = [num for (num,) in db.execute("select run from stops").fetchall() if num in self._held]
-        for num in asked:
+        held = set(self._held.numbers())
+        for num in [num for (num,) in db.execute("select run from stops").fetchall() if num in held]:
             db.execute("delete from stops where run = ?", (num,))
-            self._tell(num)
+            self._held.tell(num)
 
     async def _shrink(self) -> None:
         def free(db: Cursor) -> int:

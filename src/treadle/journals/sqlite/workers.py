@@ -48,11 +48,6 @@ class Workers:
             raise AgentError("agent", reason) from e
         return me
 
-    def alive(self, worker: str | None) -> str | None:
-        """The process id of a living worker; None for a dead one."""
-        process = self.process(worker)
-        return None if process is None else "unknown" if process.pid is None else str(process.pid)
-
     def living(self, db: Cursor) -> list[str]:
         return [path.stem for path in self.folder.glob("*.lock") if is_held(path) is not None]
 
