@@ -48,12 +48,15 @@ def split(chunks: list[bytes]) -> list[tuple[bytes, bytes]]:
     return [event for chunk in chunks for event in splitter.feed(chunk)]
 
 
+def cut_at(stream: bytes, cuts: list[int]) -> list[bytes]:
+    places = [0, *sorted(min(cut, len(stream)) for cut in cuts), len(stream)]
+    return [stream[a:b] for a, b in pairwise(places)]
+
+
 @given(st.booleans(), st.lists(PIECE, max_size=12), st.lists(st.integers(0, 300), max_size=8))
 def test_any_cut_of_any_stream_gives_the_events_of_the_standard(bom: bool, pieces: list[bytes], cuts: list[int]) -> None:
     stream = (b"\xef\xbb\xbf" if bom else b"") + b"".join(pieces)
-    places = [0, *sorted(min(cut, len(stream)) for cut in cuts), len(stream)]
-    chunks = [stream[a:b] for a, b in pairwise(places)]
-    assert split(chunks) == reference(stream.decode())
+    assert split(cut_at(stream, cuts)) == reference(stream.decode())
 
 
 @given(st.lists(st.tuples(TEXT, TEXT), min_size=1, max_size=9), st.integers(0, 200))
@@ -86,7 +89,19 @@ def test_an_event_that_never_ends_is_cut_off(monkeypatch: pytest.MonkeyPatch) ->
     assert raised.value.kind is ErrorKind.NETWORK
 
 
-@given(st.lists(TEXT, min_size=1, max_size=9), st.integers(0, 200))
-def test_events_without_a_name_come_out_as_they_went_in(events: list[bytes], cut: int) -> None:
-    stream = b"".join(b"data: %b\n\n" % data for data in events)
-    assert split([stream[:cut], stream[cut:]]) == [(b"", data) for data in events]
+@given(st.lists(TEXT, min_size=1, max_size=9), LINE_END, st.lists(st.integers(0, 200), max_size=4))
+def test_events_without_a_name_come_out_as_they_went_in(events: list[bytes], line_end: bytes, cuts: list[int]) -> None:
+    stream = b"".join(b"data: %b%b%b" % (data, line_end, line_end) for data in events)
+    assert split(cut_at(stream, cuts)) == [(b"", data) for data in events]
+
+
+@given(
+    st.lists(st.tuples(TEXT, st.sampled_from([b"\r\n\r\n", b"\r\n\r\n", b"\n\n", b"\r\r", b"\r\n\n"])), max_size=9), st.lists(st.integers(0, 200), max_size=4)
+)
+def test_no_event_is_late_where_line_ends_change(events: list[tuple[bytes, bytes]], cuts: list[int]) -> None:
+    splitter = EventSplitter()
+    fed, given_so_far = b"", list[tuple[bytes, bytes]]()
+    for chunk in cut_at(b"".join(b"data: %b%b" % event for event in events), cuts):
+        fed += chunk
+        given_so_far += splitter.feed(chunk)
+        assert given_so_far == reference(fed.decode("utf-8", "replace"))

@@ -17,6 +17,7 @@ _BOM = b"\xef\xbb\xbf"
 _NAMED_EVENT = re.compile(rb"^event: (.*)\ndata: (.*)\n\n", re.MULTILINE)
 _LINE_ENDS_OF_NAMED_EVENT = 3
 _DATA = b"data: "
+_BLANK_LINE = b"\r\n\r\n"
 
 
 class EventSplitter:
@@ -33,9 +34,14 @@ class EventSplitter:
 
     def feed(self, chunk: bytes) -> list[tuple[bytes, bytes]]:
         """The events that end in `chunk`, in order. Raises AgentError(network) where one grows beyond EVENT_BYTES_MAX."""
+        blank_line = -1 if self._swallow_lf or b"\r" not in chunk else chunk.rfind(_BLANK_LINE)
+        if blank_line >= 0:
+            end = blank_line + len(_BLANK_LINE)
+            # A line end of another kind in what is held, and _unnamed refuses.
+            if (events := _unnamed(b"".join([*self._held, chunk[:end]]), b"\r\n")) is not None:
+                self._begin_anew()
+                return events + self.feed(chunk[end:])
         aligned = not (self._held or self._at_start or self._swallow_lf)
-        if aligned and chunk.endswith(b"\r\n\r\n") and (events := _unnamed(chunk, b"\r\n")) is not None:
-            return events
         if self._swallow_lf or b"\r" in chunk:
             chunk = self._with_plain_line_ends(chunk)
         if aligned and chunk.endswith(b"\n\n"):
@@ -47,17 +53,21 @@ class EventSplitter:
             return []
         end = blank_line + 2 - len(before)
         whole = b"".join([*self._held, chunk[:end]])
-        self._held.clear()
-        self._held_bytes = 0
-        self._hold(chunk[end:])
         if self._at_start:
-            self._at_start = False
             whole = whole.removeprefix(_BOM)
+        self._begin_anew()
+        self._hold(chunk[end:])
         return _events(whole)
 
     def finish(self) -> list[tuple[bytes, bytes]]:
         """What an ended stream left without its blank line. The standard drops it; some servers end so, and its reader can tell half from whole."""
         return self.feed(b"\n\n") if self._held else []
+
+    def _begin_anew(self) -> None:
+        """What was held is told, and what comes next begins an event."""
+        self._held.clear()
+        self._held_bytes = 0
+        self._at_start = False
 
     def _hold(self, piece: bytes) -> None:
         if piece:
