@@ -20,10 +20,12 @@ from tests.providers.conftest import ModelOn
 from tests.providers.loopback import SILENT_CUT, Answer, Server, Step, document, listening, proxying, serving, stream
 from tests.providers.speech import HELLO, KEY
 from treadle.errors import AgentError, ErrorKind
-from treadle.model import fold_stream
+from treadle.message import Message
+from treadle.model import ModelRequest, fold_stream
 from treadle.providers import http
 from treadle.providers.anthropic import AnthropicModel, connect
 from treadle.providers.http import HttpConnection
+from treadle.types import Settings
 
 
 def answers(count: int = 1) -> list[Answer]:
@@ -184,6 +186,17 @@ async def test_a_kept_connection_that_has_died_is_replaced_at_once(own: ModelOn)
     async with serving(*answers(), SILENT_CUT, *answers()) as server:
         model = own(server)
         assert [await ask(model), await ask(model)] == ["Good day", "Good day"]
+        assert [seen.connection for seen in server.seen] == [1, 1, 2]
+        assert server.seen[1].body == server.seen[2].body
+
+
+async def test_a_large_body_is_sent_once_more_where_the_kept_connection_had_died(own: ModelOn) -> None:
+    request = ModelRequest(messages=[Message.user(" ".join(map(str, range(300_000))))], settings=Settings(max_tokens=5))
+    async with serving(*answers(), SILENT_CUT, *answers()) as server:
+        model = own(server)
+        assert await ask(model) == "Good day"
+        with anyio.fail_after(5):
+            assert (await fold_stream(model.stream(request))).text == "Good day"
         assert [seen.connection for seen in server.seen] == [1, 1, 2]
         assert server.seen[1].body == server.seen[2].body
 
