@@ -568,6 +568,18 @@ async def test_what_a_dead_process_had_claimed_comes_back(here: Journal, start: 
 
 
 @over_processes
+async def test_what_somebody_took_from_a_living_worker_comes_back_when_that_process_dies(here: Journal, start: Start) -> None:
+    """The worker that had claimed it was told then that another one drives it, and will not deliver it again."""
+    await queued(here, "run_1")
+    assert await claimed(here) == ["run_1"]
+    process = start()
+    assert process.ask("drive run_1") == "fence 1"
+    assert await claimed(here) == []
+    process.kill()
+    assert await until_claimed(here) == ["run_1"]
+
+
+@over_processes
 async def test_a_process_that_ends_in_order_leaves_its_runs_to_others_at_once(here: Journal, start: Start) -> None:
     await queued(here, "run_1")
     process = start()

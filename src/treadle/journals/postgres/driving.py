@@ -19,7 +19,7 @@ from treadle.journals.postgres.writer import Writer
 from treadle.journals.tables.beginning import make_run
 from treadle.journals.tables.database import Cursor, Work
 from treadle.journals.tables.driving import Seen, add_late, finish, looked_over
-from treadle.journals.tables.queue import LET_GO
+from treadle.journals.tables.queue import LET_GO, TAKEN
 from treadle.journals.tables.rows import bodies, check_id, find, insert, micros, read_stored, row_of
 
 _RELEASE = f"""
@@ -192,7 +192,7 @@ async def take_over(writer: Writer, workers: Workers, run_id: str, home: Home, *
             reason = f"run {run_id} is being driven by process {process.named}: wait for its end, or stop it with `treadle runs kill {run_id}`"
             raise AgentError("busy", reason)
         fence_next = fence + 1
-        db.execute("update runs set owner = ?, fence = ?, waiting = 0 where num = ?", (worker, fence_next, run.num))
+        db.execute(f"update runs set owner = ?, fence = ?, waiting = 0, {TAKEN} where num = ?", (worker, fence_next, worker, run.num))
         db.execute("delete from stops where run = ?", (run.num,))
         return taken(db)
 

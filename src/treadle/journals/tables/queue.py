@@ -38,6 +38,8 @@ from treadle.types import Time
 
 LET_GO: Final = "sent_to = null, fruitless = case when fruitless > 0 and ? = 0 then fruitless - 1 else fruitless end"
 """Of a run whose driver lets go of it in order, and so did not die over it; the value is whether it waits for a person."""
+TAKEN: Final = "sent_to = case when sent_to = ? or sent_to like 'engine:%' then sent_to end"
+"""Of a run that the worker of this id takes over: the one that had claimed it delivers it no more, whatever becomes of who takes it."""
 _READY: Final = """
 select num, id, queue, priority, tenant, ready_at_us, head, seen_head, deliveries, fruitless from runs
 where finished is null and {queue} and waiting = 0 and parked is null and {sent} and (owner is null or {gone}) and ready_at_us <= ? and schema <= ?
@@ -215,7 +217,7 @@ class TableQueue:
         return _Gone([one for one in owners if one not in living], [one for one in holders if one not in living and one not in engines], engines)
 
     async def _enter(self) -> str:
-        return await anyio.to_thread.run_sync(self._members.register)
+        return await anyio.to_thread.run_sync(self._members.register, limiter=anyio.CapacityLimiter(1))  # of its own: tools may keep all the others
 
     # ------------------------------------------------------------ how it stands
 
