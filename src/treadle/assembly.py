@@ -132,7 +132,8 @@ class Assembly:
             else [f"agent {agent.name!r} has changed since this run was last driven: it goes on with what it is now"]
         )
         settings, dropped = _settings(NOTHING_SET, started.settings.over(_typed(agent)).over(_LAST), chosen.model)
-        await self._count_children(started.run_id, state)
+        if state.call_ids:  # only calls start runs
+            await self._count_children(started.run_id, state)
         return Plan(
             run_id=started.run_id,
             session_id=started.session_id,

@@ -104,15 +104,18 @@ class Runs:
             logger.warning("the sync tool %r of run %s still runs in its thread after %.0f s: left alone", left.tool, left.run_id, CLOSE_GRACE_S)
         await self._store_late()
 
-    async def _store_late(self) -> None:
-        """What calls gave after their run had ended: the next run of the session tells its model."""
+    async def _store_late(self) -> bool:
+        """What calls gave after their run had ended: the next run of the session tells its model. False where there was nothing."""
+        stored = False
         for run_id, run in list(self._late.items()):
             if run.inbox.late:
+                stored = True
                 said = await run.inbox.late.store(run.pen.writer, self._assembly.redactor)
                 if run.plan.session_id is not None and run.ending is not None and not run.ending.waiting:
                     self._sessions.remember(run.plan.session_id, said)
             if not abandoned_calls(run_id):
                 self._late.pop(run_id, None)  # two runs that begin at once both come here
+        return stored
 
     # ------------------------------------------------------------ what runs
 
@@ -240,11 +243,12 @@ class Runs:
         stream: EventStream | None,
         *,
         parent: Parent | None = None,
+        read: RunState | None = None,
     ) -> Job[Out]:
-        """What is wrong is said before the run is taken over."""
+        """What is wrong is said before the run is taken over. `read`: the run as it was read just now, which is this one's from here on."""
         self._check(options, ResumeOptions)
-        await self._store_late()  # before the run is read, which it may belong to
-        state = await self._journal.load(run_id)
+        stored = await self._store_late()  # before the run is read, which it may belong to
+        state = await self._journal.load(run_id) if stored or read is None else read
         started = state.started
         assert started is not None, "a run begins with run.started"
         if state.finished is not None:

@@ -183,7 +183,7 @@ class Runtime:
         state = await self.journal.load(run_id)
         if state.finished is not None:
             return self._runs.finished(state, agent)
-        return await self._collect(partial(self._runs.resume, run_id, agent, deps, options), _listeners(options))
+        return await self._collect(partial(self._runs.resume, run_id, agent, deps, options, read=state), _listeners(options))
 
     def resume_stream(self, run_id: str, agent: Agent[Deps, Out] | None = None, *, deps: Deps = None, **options: Unpack[ResumeOptions]) -> RunStream[Out]:
         """The same, its events as they come. Raises AgentError(invalid) for a finished run: `replay` it."""

@@ -47,7 +47,8 @@ class Sweep:
         self._rescued: set[str] = set()
         self._asked = ""
         """The last run that the engine was asked about."""
-        driving.ended = self.stir
+        if not engine.keeps:  # what keeps has no slots that a delivery frees
+            driving.ended = self.stir
 
     def stir(self) -> None:
         """It looks again at once."""
