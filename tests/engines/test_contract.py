@@ -324,6 +324,38 @@ async def test_limits_hold_over_all_workers(engine: Engine, url: str, holder: Ca
 
 
 @keeping_engines
+async def test_what_dbos_has_for_a_living_worker_and_lost_is_delivered_again(
+    engine: Engine, holder: Callable[[str], subprocess.Popen[str]], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Its rows are those of the worker here, as a server leaves them that dies between a claim and what follows."""
+    monkeypatch.setattr("treadle.engines.dbos.engine.LOST_S", 0.05)
+    given = tickets(2)
+    async with engine.delivering("worker_a", {"other": Lane()}, Deliveries(), slots=2):
+        taker = holder("worker_a")
+        assert taker.stdout is not None
+        await engine.submit(given)
+        assert {(await to_thread.run_sync(taker.stdout.readline)).strip() for _ in given}
+        kill(taker)
+        rows: Any = engine
+        with anyio.fail_after(20):
+            while len(await to_thread.run_sync(rows._store._rows, "ENQUEUED")) < len(given):
+                await anyio.sleep(0.02)
+
+
+@keeping_engines
+async def test_a_worker_that_comes_with_other_slots_tells_that_they_are_now_everybodys(engine: Engine, caplog: pytest.LogCaptureFixture) -> None:
+    async with engine.delivering("worker_a", {"default": Lane()}, Deliveries(), slots=2):
+        pass
+    async with engine.delivering("worker_a", {"default": Lane()}, Deliveries(), slots=2):
+        assert caplog.messages == []
+    async with engine.delivering("worker_b", {"default": Lane(), "new": Lane()}, Deliveries(), slots=3):
+        (told,) = caplog.messages
+    assert "'default'" in told
+    assert "up to 3 runs at once" in told
+    assert "gave 2" in told
+
+
+@keeping_engines
 async def test_what_a_long_rate_counts_is_not_forgotten_and_all_else_is(engine: Engine, monkeypatch: pytest.MonkeyPatch) -> None:
     deliveries, (first, second) = Deliveries(), tickets(2)
     async with engine.delivering("worker_a", {"default": Lane(rate=1, period_s=86_400)}, deliveries, slots=2):

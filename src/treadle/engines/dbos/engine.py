@@ -33,6 +33,8 @@ POLL_S: Final = 0.05
 """Each look costs a worker 2 ms of its processor; a free slot waits half of this."""
 SETTLE_S: Final = 5.0
 """How long it waits, at its end, for DBOS to note what was delivered."""
+LOST_S: Final = 15.0
+"""What DBOS has for this worker, and neither hands over nor notes as done, for so long, is lost to it."""
 
 
 class DbosEngine:
@@ -71,7 +73,12 @@ class DbosEngine:
             handover = Handover(group, deliver, slots=slots, give_back=self._give_back)
             await self._in_thread(process.launch, self._store.database, worker, lanes, handover)
             try:
-                yield
+                looking = anyio.CancelScope()
+                group.start_soon(self._see_to_lost, worker, handover, looking)
+                try:
+                    yield
+                finally:
+                    looking.cancel()
             except BaseException:
                 group.cancel_scope.cancel()
                 raise
@@ -115,11 +122,26 @@ class DbosEngine:
         except AgentError as e:
             logger.warning("%s stays with this worker until its end: %s", name, e.message)
 
+    async def _see_to_lost(self, worker: str, handover: Handover, scope: anyio.CancelScope) -> None:
+        """A server that dies after DBOS's claim and before its look at it, or before it notes the end, leaves a row that waits for this worker for ever."""
+        before: set[str] = set()
+        with scope:
+            while True:
+                await anyio.sleep(LOST_S)
+                try:
+                    names = {name for name in await self._in_thread(self._store.under_way, worker) if not handover.has(name)}
+                    if lost := names & before:  # twice: those on their way are not seen again
+                        await self._in_thread(self._store.put_back_lost, worker, lost)
+                        logger.info("DBOS had lost %d deliveries to worker %s: they come again", len(lost), worker)
+                    before = names - lost
+                except AgentError as e:
+                    logger.debug("what DBOS has for worker %s is looked at again later: %s", worker, e.message)
+
     async def _end(self, worker: str, left: int) -> None:
         """What was delivered is noted; whatever was not goes back to the others."""
         try:
             with anyio.move_on_after(SETTLE_S):
-                while await self._in_thread(self._store.under_way, worker) > left:  # noqa: ASYNC110  threads of DBOS end it
+                while len(await self._in_thread(self._store.under_way, worker)) > left:  # noqa: ASYNC110  threads of DBOS end it
                     await anyio.sleep(0.02)
         except AgentError as e:
             logger.warning("what worker %s had under way may be delivered once more: %s", worker, e.message)

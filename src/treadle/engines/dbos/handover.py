@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import contextvars
+from collections import Counter
 from collections.abc import Awaitable, Callable
 from concurrent.futures import Future
 from typing import Final
@@ -26,17 +27,21 @@ class Handover:
         self._slots = anyio.Semaphore(slots)
         """DBOS counts a worker's deliveries for each queue, a worker counts them over all of its queues."""
         self._waiting: set[anyio.CancelScope] = set()
-        self._under_way = self.left = 0
+        self._taken: Counter[str] = Counter()
+        self.left = 0
         """`left`: at the end, those that were neither delivered nor given back."""
         self._idle = anyio.Event()
         self._closed = self._gone = False
+
+    def has(self, name: str) -> bool:
+        return name in self._taken
 
     async def close(self) -> None:
         """What has not begun is given back, what has is waited for; what comes after that is left to whoever rescues it."""
         self._closed = True
         for scope in self._waiting:
             scope.cancel()
-        if self._under_way:
+        if self._taken:
             await self._idle.wait()
         self._gone = True
 
@@ -48,7 +53,7 @@ class Handover:
 
     def _begin(self, name: str, ticket: Ticket, done: Future[None]) -> None:
         if not self._gone:
-            self._under_way += 1
+            self._taken[name] += 1
             self._group.start_soon(self._drive, name, ticket, done)
 
     async def _drive(self, name: str, ticket: Ticket, done: Future[None]) -> None:
@@ -66,8 +71,8 @@ class Handover:
                 done.cancel()
             self.left -= 1
         finally:
-            self._under_way -= 1
-            if self._closed and not self._under_way:
+            self._taken -= Counter([name])
+            if self._closed and not self._taken:
                 self._idle.set()
 
     async def _slot(self) -> bool:

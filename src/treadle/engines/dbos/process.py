@@ -3,7 +3,10 @@
 from __future__ import annotations
 
 import logging
+import threading
 from collections.abc import Collection
+from contextlib import suppress
+from typing import Final
 
 from dbos import DBOS, WorkflowSerializationFormat
 from sqlalchemy import Engine as Database
@@ -12,6 +15,10 @@ from treadle.engines.dbos.handover import Handover
 from treadle.engines.dbos.store import APPLICATION, SCHEMA, VERSION, WORKFLOW
 from treadle.errors import AgentError
 from treadle.run_queue import Ticket
+
+TAKER: Final = "queue-worker-"
+"""What DBOS calls its threads that take from a queue."""
+TAKEN_S: Final = 5.0
 
 _handover: Handover | None = None
 """Of the worker that it runs for."""
@@ -74,5 +81,10 @@ def destroy() -> None:
     """Blocks until its threads have ended. Idempotent."""
     global _handover, _dbos
     if _dbos is not None:
+        stop()
+        for thread in threading.enumerate():  # what they have just taken needs DBOS's event loop, or they wait for it in vain
+            if thread.name.startswith(TAKER):
+                with suppress(RuntimeError):  # one that has not begun yet is told to stop before it takes anything
+                    thread.join(TAKEN_S)
         DBOS.destroy()
     _handover = _dbos = None

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from datetime import timedelta
 from typing import Any, Final
@@ -15,6 +16,8 @@ from treadle.errors import AgentError
 from treadle.run_queue import Ticket
 from treadle.types import now
 
+logger = logging.getLogger("treadle")
+
 APPLICATION: Final = "treadle"
 VERSION: Final = "1"
 """Of what a ticket is, and not of Treadle: workers of several versions take from one queue."""
@@ -24,6 +27,7 @@ KEPT: Final = timedelta(hours=1)
 """How long what is done with stays in the tables."""
 FORGET_MOST: Final = 1000
 SHARE: Final = 125
+CONNECT_S: Final = 10
 ALIVE: Final = ["ENQUEUED", "DELAYED", "PENDING"]
 ENDED: Final = ["SUCCESS", "ERROR", "CANCELLED", "MAX_RECOVERY_ATTEMPTS_EXCEEDED"]
 SQLITE: Final = ("busy_timeout = 30000", "journal_mode = wal", "synchronous = normal", "foreign_keys = on")
@@ -34,7 +38,13 @@ def database_of(journal_url: str) -> Database:
     if journal_url.startswith("sqlite:///"):
         return create_engine(f"{journal_url}.dbos")
     if journal_url.startswith("postgresql:"):
-        return create_engine(make_url(journal_url).set(drivername="postgresql+psycopg"), pool_size=5, max_overflow=10, pool_pre_ping=True)
+        return create_engine(
+            make_url(journal_url).set(drivername="postgresql+psycopg"),
+            pool_size=5,
+            max_overflow=10,
+            pool_pre_ping=True,
+            connect_args={"connect_timeout": CONNECT_S},
+        )
     raise AgentError("invalid", "the engine `dbos` needs a journal that several processes share: postgresql://… or sqlite:///FILE")
 
 
@@ -46,22 +56,40 @@ class Store:
     def __init__(self, database: Database) -> None:
         self.database = database
         event.listen(database, "connect", _sqlite if database.dialect.name == "sqlite" else _postgres)
+        event.listen(database, "do_connect", self._connects)
+        self._closed = False
 
     def open(self) -> None:
+        self._closed = False
         with self.database.connect():  # the file's way of writing is set before anybody else opens it
             DBOS.migrate(self.database.url.render_as_string(hide_password=False), schema=SCHEMA)
         self._client = DBOSClient(system_database_engine=self.database, dbos_system_schema=SCHEMA, application_name=APPLICATION, retry_connection_errors=False)
 
     def close(self) -> None:
+        self._closed = True
         self.database.dispose()
 
+    def _connects(self, *_: object) -> None:
+        """DBOS tries for ever where a server does not answer, in a thread that the process waits for at its end."""
+        if self._closed:
+            raise AgentError("invalid", "this engine is closed")
+
     def register(self, lanes: Mapping[str, Lane], *, slots: int, poll_s: float) -> None:
+        before = {queue.name: queue.worker_concurrency for queue in self._client.list_queues()}
         for name, lane in lanes.items():
             most = lane.concurrency
+            each = slots if most is None else min(slots, most)
+            if before.get(name, each) != each:
+                logger.warning(
+                    "queue %r: DBOS gives each of its workers up to %d runs at once from now on, and gave %s: those that live count by this one's number too",
+                    name,
+                    each,
+                    before[name],
+                )
             self._client.register_queue(
                 name,
                 global_concurrency=most,
-                worker_concurrency=slots if most is None else min(slots, most),
+                worker_concurrency=each,
                 partition_concurrency=lane.per_tenant if most is None or lane.per_tenant is None else min(lane.per_tenant, most),
                 limiter=None if lane.rate is None else {"limit": lane.rate, "period": lane.period_s},
                 polling_interval_sec=poll_s,
@@ -89,14 +117,17 @@ class Store:
         """A row that somebody else puts back at the same moment may be delivered twice."""
         self._again(row for row in self._rows("PENDING") if row.executor_id not in living)
 
-    def under_way(self, worker: str) -> int:
-        return len(self._rows("PENDING", executor_id=worker))
+    def under_way(self, worker: str) -> set[str]:
+        return {row.workflow_id for row in self._rows("PENDING", executor_id=worker)}
 
     def put_back(self, worker: str) -> None:
         self._again(self._rows("PENDING", executor_id=worker))
 
     def put_back_one(self, name: str, queue: str) -> None:
         self._client.resume_workflows([name], queue_name=queue)
+
+    def put_back_lost(self, worker: str, names: Collection[str]) -> None:
+        self._again(row for row in self._rows("PENDING", executor_id=worker) if row.workflow_id in names)
 
     def forgotten(self, tickets: Sequence[Ticket]) -> list[Ticket]:
         found = {row.workflow_id for row in self._rows(ALIVE, workflow_ids=[workflow_id(ticket) for ticket in tickets])} if tickets else set[str]()
