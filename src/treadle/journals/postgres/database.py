@@ -5,6 +5,7 @@ Entry: `cursor_of`, `call_of`.
 
 from __future__ import annotations
 
+import hashlib
 from collections.abc import Iterable, Iterator, Sequence
 from functools import lru_cache
 from itertools import count
@@ -18,6 +19,8 @@ from treadle.journals.tables.database import Cursor, Dialect
 
 _ROWS_FIRST, _ROWS_MOST = 16, 512
 """Of a stream, fetched at a time."""
+_CALL_BYTES = 2000
+"""Of a call's id; longer ones stand in the entry alone. An index takes 2,700 in all."""
 _numbers = count()
 """Two streams of a transaction have two names."""
 
@@ -54,8 +57,9 @@ POSTGRES: Dialect = _Postgres()
 
 
 def call_of(call: str | bytes | None) -> bytes | None:
-    """A text of PostgreSQL has no place for NUL, which models put into ids too."""
-    return call.encode() if isinstance(call, str) else call
+    """A text of PostgreSQL has no place for NUL, which models put into ids too; an index has none for long ones, in which gateways pass on thoughts."""
+    key = call.encode() if isinstance(call, str) else call
+    return key if key is None or len(key) <= _CALL_BYTES else b"sha256:" + hashlib.sha256(key).digest()
 
 
 class _Cursor:

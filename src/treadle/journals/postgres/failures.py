@@ -76,7 +76,7 @@ def translated(error: psycopg.Error, place: str, done: str = "nothing was append
             text = f"this user may not do that in {place!r} ({said}): {done}. Give it the rights of the journal's owner"
         case errors.UndefinedTable() | errors.InvalidSchemaName() | errors.UndefinedColumn() | errors.UndefinedFunction():
             text = f"tables of the journal are missing in {place!r} ({said}): {done}. Restore them, or use another database"
-        case errors.IntegrityError() | psycopg.DataError():
+        case errors.IntegrityError() | psycopg.DataError() | errors.ProgramLimitExceeded():
             text = f"the journal {place!r} refuses it ({said}): {done}"
         case psycopg.OperationalError():
             text = f"the connection to {place!r} failed ({said}): {done}. See that the server is up and can be reached, then go on"

@@ -89,7 +89,7 @@ class Writer:
                     return
                 self._behind[pending.key] = deque()
             self._queue.append(pending)
-            if self._idle:
+            if self._idle >= len(self._queue):  # else those that are idle were woken for what was handed in just before
                 self._turn.notify()
             elif len(self._threads) < THREADS_MAX:
                 thread = threading.Thread(target=self._run, name="treadle-journal", daemon=True)

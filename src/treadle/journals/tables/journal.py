@@ -62,7 +62,7 @@ class TableJournal:
         return await self._reading.read(lambda db: forked(fork, partial(records, db), self.sessions))
 
     async def messages(self, session_id: str) -> Sequence[Message]:
-        return await anyio.to_thread.run_sync(self.sessions.get_messages, session_id)
+        return await anyio.to_thread.run_sync(self.sessions.get_messages, session_id, limiter=anyio.CapacityLimiter(1))  # tools may keep all the others
 
     async def read_bytes(self, run_id: str) -> list[bytes]:
         return await self._reading.read(lambda db: [data for _, data in bodies(db, find(db, run_id).num)])

@@ -75,8 +75,15 @@ def insert(db: Cursor, run: int, first: int, rows: Sequence[Row]) -> None:
     )
     for n, row in enumerate(rows):
         for piece in row.pieces:
-            db.execute("insert into blobs(hash, body) values(?, ?) on conflict(hash) do nothing", (piece.hash, piece.text))
-            db.execute("insert into cuts(place, at, blob) select ?, ?, num from blobs where hash = ?", (place + n, piece.at, piece.hash))
+            _refer(db, place + n, piece)
+
+
+def _refer(db: Cursor, place: int, piece: Piece) -> None:
+    """Again where somebody prunes the text between the two: it was there for the first and is not for the second."""
+    while True:
+        db.execute("insert into blobs(hash, body) values(?, ?) on conflict(hash) do nothing", (piece.hash, piece.text))
+        if db.execute("insert into cuts(place, at, blob) select ?, ?, num from blobs where hash = ?", (place, piece.at, piece.hash)).changed == 1:
+            return
 
 
 def bodies(db: Cursor, run: int, *, after: int = 0, to: int = 0xFFFFFFFF) -> list[tuple[int, bytes]]:
