@@ -69,8 +69,6 @@ class LocalEngine:
     def free(self) -> int:
         if self._deliver is None:
             return 0
-        if self._deliver is None:
-            return 0
         could = sum(lane.ready(self._clock.monotonic()) for lane in self._lanes.values())
         return max(0, self._slots + MORE - self._running - could)
 
