@@ -154,6 +154,10 @@ class Journal(Protocol):
         """`heard(run_id)` is called, in the event loop of the run, when somebody asked to stop a run that is driven from here."""
         ...
 
+    def hurry(self) -> None:
+        """The process is about to end: from now on a store that does not answer is waited for a few seconds, and no longer. Idempotent."""
+        ...
+
     async def read(self, run_id: str, *, after: int = 0) -> list[Record]:
         """The records above `after`, in order. Raises AgentError(invalid) for an unknown run."""
         ...

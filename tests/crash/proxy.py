@@ -1,4 +1,4 @@
-"""Stands between a client and its server: hands on what they say, until it is told to cut, to tear, or to stall. Entry: `Proxy`.
+"""Stands between a client and its server: hands on what they say, until it is told to cut, to tear, to stall, or to swallow. Entry: `Proxy`.
 
 A process of its own, `python -m tests.crash.proxy SOCKET`: whoever forks and kills has no threads of it. It reads orders, a line each,
 and answers each with a line.
@@ -59,6 +59,14 @@ class Proxy:
         """Nothing goes through for so long, in either way; nothing is lost. Returns at once."""
         return self._ask(f"stall {seconds}")
 
+    def swallow(self) -> int:
+        """From now on nothing goes through, in either way, and nobody is told: what is said is taken, and lost. New connections are taken too."""
+        return self._ask("swallow")
+
+    def spit(self) -> int:
+        """It is over: connections from before stay mute, new ones work."""
+        return self._ask("spit")
+
     def _ask(self, order: str) -> int:
         assert self._process.stdin is not None, "it is a pipe"
         self._process.stdin.write(order + "\n")
@@ -81,6 +89,7 @@ class _Switchboard:
         self._lines: set[_Line] = set()
         self.open = anyio.Event()
         self.open.set()
+        self.swallows = False
         self._way, self._left = "", 0
         """So many messages of that way until one is torn; 0: none is."""
 
@@ -93,6 +102,10 @@ class _Switchboard:
 
     async def connected(self, client: anyio.abc.SocketStream) -> None:
         async with client:
+            if self.swallows:
+                with suppress(*BROKEN):
+                    while True:
+                        await client.receive()
             try:
                 server = await anyio.connect_unix(self._server)
             except OSError:  # it is down: so is the client's connection
@@ -116,6 +129,12 @@ class _Switchboard:
                 return left
             case ["tear", way, number]:
                 self._way, self._left = way, int(number)
+            case ["swallow"]:
+                self.swallows = True
+                for line in lines:
+                    line.mute = True
+            case ["spit"]:
+                self.swallows = False
             case ["stall", seconds]:
                 self._group.start_soon(self._stall, float(seconds))
             case _:
@@ -135,6 +154,7 @@ class _Line:
     def __init__(self, board: _Switchboard, client: anyio.abc.SocketStream, server: anyio.abc.SocketStream) -> None:
         self._board, self._client, self._server = board, client, server
         self._scope = anyio.CancelScope()
+        self.mute = False
 
     async def serve(self) -> None:
         with self._scope:
@@ -153,6 +173,8 @@ class _Line:
             while True:
                 data = await source.receive()
                 await self._board.open.wait()
+                if self.mute:
+                    continue
                 if self._board.is_torn(way):
                     await to.send(data[: len(data) // 2])
                     break

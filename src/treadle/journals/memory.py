@@ -165,6 +165,8 @@ class MemoryJournal:
     def on_stop(self, heard: Callable[[str], None]) -> None:
         self._stop = heard
 
+    def hurry(self) -> None: ...
+
     async def read(self, run_id: str, *, after: int = 0) -> list[Record]:
         first = max(after, 0)
         return [Record(seq=seq, entry=entry) for seq, entry in enumerate(self._find(run_id).unpacked()[first:], first + 1)]

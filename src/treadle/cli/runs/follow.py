@@ -117,6 +117,7 @@ class _Following:
             async for _ in signals:
                 break
         self._code = 130
+        self._place.journal.hurry()
         self._say(f"the run goes on: {self._command('runs', 'follow', self._info.run_id)} follows it again")
         scope.cancel()
 

@@ -58,7 +58,7 @@ async def _live(watch: Watch, place: Place, interval: float, title: str) -> None
     screen = _Screen(place, f"treadle · {title} · q leaves")
     with _on_screen():
         async with anyio.create_task_group() as group:
-            group.start_soon(_until_q, group.cancel_scope)
+            group.start_soon(_until_q, place, group.cancel_scope)
             while True:
                 try:
                     screen.show(await watch.frame())
@@ -105,11 +105,12 @@ def _on_screen() -> Generator[None]:
             termios.tcsetattr(0, termios.TCSADRAIN, before)
 
 
-async def _until_q(scope: anyio.CancelScope) -> None:
+async def _until_q(place: Place, scope: anyio.CancelScope) -> None:
     if not sys.stdin.isatty():
         return
     while True:
         await anyio.wait_readable(0)
         if os.read(0, 64).lower() in (b"q", b"\x1b", b""):
+            place.journal.hurry()
             scope.cancel()
             return

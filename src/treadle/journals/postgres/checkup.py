@@ -47,7 +47,7 @@ def checked(url: str) -> Checkup:
     """Blocks. Raises AgentError(invalid) where no server answers, or does not let one in."""
     server = Server(url)
     try:
-        with server.connect() as db:
+        with server.connect() as db, server.silence.over(db):
             tables = 0
             if db.execute("select to_regclass('treadle.versions')").fetchone() != (None,):
                 tables = _number(db, "select coalesce(max(version), 0) from treadle.versions")

@@ -7,9 +7,8 @@ statements where something stands between it and the server.
 from __future__ import annotations
 
 import contextlib
-import os
+import math
 import selectors
-import socket
 import threading
 import time
 from collections.abc import Callable, Generator
@@ -24,12 +23,17 @@ from treadle.errors import AgentError
 from treadle.journals.forks import abandon_in_children
 from treadle.journals.postgres.database import cursor_of
 from treadle.journals.postgres.failures import is_lost, place_of, secrets_of, translated, unusable
+from treadle.journals.postgres.silence import SILENT_S, Silence, hang_up
 from treadle.journals.tables.database import Cursor
 
 T = TypeVar("T")
 
 PATIENCE_S: Final = 30.0
 """So long a server that is away is waited for, once the journal is open."""
+HURRIED_S: Final = 5.0
+"""So long, in a process that ends."""
+SAID_S: Final = 10.0
+"""Within this a server that took a connection answers on it for the first time."""
 KEPT_MAX: Final = 4
 """Idle connections that read."""
 READING_MAX: Final = 8
@@ -56,20 +60,35 @@ _BEGIN_READING: Final[LiteralString] = "begin isolation level repeatable read re
 class Server:
     """Where the journal is. Safe from any thread."""
 
-    def __init__(self, url: str, *, patience_s: float = PATIENCE_S) -> None:
+    def __init__(self, url: str, *, patience_s: float = PATIENCE_S, silent_s: float = SILENT_S) -> None:
         """Raises AgentError(invalid) for what is no URL of PostgreSQL."""
         self.place = place_of(url)
         self.patience_s = patience_s
         self._secrets = secrets_of(url)
         given = conninfo.conninfo_to_dict(url)
         self._conninfo = conninfo.make_conninfo("", **{name: value for name, value in (_DEFAULTS | given).items() if value is not None})
+        self._until = math.inf
+        """Nobody waits for longer than that any more."""
+        self._given_up: str | None = None
+        """What was said when nobody had time left: it is not tried again."""
+        self.silence = Silence(self._is_there, silent_s=silent_s)
 
     def connect(self, *, within_s: float | None = None) -> psycopg.Connection:
         """Each statement is committed by itself. `within_s`: so soon a silent network is told as a failure. Raises psycopg.Error."""
-        quick = {} if within_s is None else {"connect_timeout": max(round(within_s), 2), "tcp_user_timeout": round(within_s * 1000)}
-        db = psycopg.connect(conninfo.make_conninfo(self._conninfo, **quick), autocommit=True)
+        if self._given_up is not None and self.left_s <= 0:
+            raise psycopg.OperationalError(self._given_up)
+        most_s = min(math.inf if within_s is None else within_s, max(self.left_s, 2.0))
+        quick = {} if most_s == math.inf else {"connect_timeout": max(round(most_s), 2), "tcp_user_timeout": round(most_s * 1000)}
         try:
-            if is_pooled(db):
+            db = psycopg.connect(conninfo.make_conninfo(self._conninfo, **quick), autocommit=True)
+        except psycopg.OperationalError as e:
+            if self.left_s <= 0:
+                self._given_up = str(e)
+            raise
+        try:
+            with within(db, min(most_s, SAID_S)):  # what stands between may have taken the connection, and hand nothing on
+                pooled = is_pooled(db)
+            if pooled:
                 db.prepare_threshold = None
         except BaseException:
             db.close()
@@ -85,6 +104,25 @@ class Server:
                 if not patience.wait():
                     raise
 
+    def patience(self, gone: threading.Event | None = None) -> Patience:
+        """`gone`: nobody wants it any more."""
+        return Patience(self, gone)
+
+    @property
+    def left_s(self) -> float:
+        """In a process that ends; else there is no end of it."""
+        return self._until - time.monotonic()
+
+    def hurry(self) -> None:
+        """The process ends: from now on a server that is away, or silent, is waited for a few seconds, all in all. Idempotent."""
+        self._until = min(self._until, time.monotonic() + HURRIED_S)
+        self.silence.hurry()
+
+    def _is_there(self, within_s: int) -> bool:
+        """Also one that refuses us answers."""
+        answer = psycopg.pq.PGconn.ping(conninfo.make_conninfo(self._conninfo, connect_timeout=within_s).encode())
+        return answer in (psycopg.pq.Ping.OK, psycopg.pq.Ping.REJECT)
+
     def error(self, error: psycopg.Error, done: str) -> AgentError:
         return translated(error, self.place, done, secrets=self._secrets)
 
@@ -95,15 +133,15 @@ class Server:
 class Patience:
     """How long one tries again, less and less often."""
 
-    def __init__(self, seconds: float, gone: threading.Event | None = None) -> None:
-        """`gone`: nobody wants it any more."""
-        self._until = time.monotonic() + seconds
+    def __init__(self, server: Server, gone: threading.Event | None) -> None:
+        self._server = server
+        self._until = time.monotonic() + server.patience_s
         self._pause_s = 0.02
         self._gone = gone or threading.Event()
 
     def wait(self) -> bool:
         """False where there is no time left."""
-        left = self._until - time.monotonic()
+        left = min(self._until - time.monotonic(), self._server.left_s)
         if left <= 0 or self._gone.wait(min(self._pause_s, left)):
             return False
         self._pause_s = min(self._pause_s * 2, 1.0)
@@ -128,7 +166,7 @@ def is_stale(db: psycopg.Connection) -> bool:
 @contextlib.contextmanager
 def within(db: psycopg.Connection, seconds: float) -> Generator[None]:
     """What is asked inside is answered so soon, or the connection is lost: what stands between may be silent for ever."""
-    timer = threading.Timer(seconds, _hang_up, (db,))
+    timer = threading.Timer(seconds, hang_up, (db,))
     timer.daemon = True
     timer.start()
     try:
@@ -136,12 +174,6 @@ def within(db: psycopg.Connection, seconds: float) -> Generator[None]:
     finally:
         timer.cancel()
         timer.join()
-
-
-def _hang_up(db: psycopg.Connection) -> None:
-    """From another thread: the one that waits is told that the connection ended."""
-    with contextlib.suppress(OSError, psycopg.Error), socket.socket(fileno=os.dup(db.fileno())) as line:
-        line.shutdown(socket.SHUT_RDWR)
 
 
 def begin(db: psycopg.Connection, *, reading: bool = False) -> Cursor:
@@ -174,12 +206,11 @@ class Readers:
     def snapshot(self) -> Generator[Cursor]:
         """The journal as it is now, whatever is written meanwhile. Raises AgentError."""
         try:
-            db, cursor = self._begin(self._patience())
+            db, cursor = self._begin(self._server.patience(self._gone))
             try:
                 yield cursor
             finally:
-                end(db)
-                self._give_back(db)
+                self._done(db)
         except psycopg.Error as e:
             raise self._server.error(e, "nothing was changed") from e
 
@@ -188,7 +219,7 @@ class Readers:
         return await anyio.to_thread.run_sync(self.read_now, what, limiter=anyio.CapacityLimiter(1))  # of its own: tools may keep all the others
 
     def read_now(self, what: Callable[[Cursor], T]) -> T:
-        patience = self._patience()
+        patience = self._server.patience(self._gone)
         with self._turn:
             return self._read(what, patience)
 
@@ -203,25 +234,32 @@ class Readers:
                     raise self._server.error(e, "nothing was changed") from e
             finally:
                 if db is not None:
-                    end(db)
-                    self._give_back(db)
-
-    def _patience(self) -> Patience:
-        return Patience(self._server.patience_s, self._gone)
+                    self._done(db)
 
     def _begin(self, patience: Patience) -> tuple[psycopg.Connection, Cursor]:
-        """On a connection that still stands."""
+        """On a connection that still stands, until `_done`."""
+        silence = self._server.silence
         while (kept := self._take()) is not None:
             try:
+                silence.begin(kept)
                 return kept, begin(kept, reading=True)
             except psycopg.Error:
+                silence.end(kept)
                 kept.close()
+                self._forget_idle()  # they stood as long; to find each of them mute takes its time
         db = self._server.connect_patiently(patience)
         try:
+            silence.begin(db)
             return db, begin(db, reading=True)
         except BaseException:
+            silence.end(db)
             db.close()
             raise
+
+    def _done(self, db: psycopg.Connection) -> None:
+        end(db)
+        self._server.silence.end(db)
+        self._give_back(db)
 
     def _take(self) -> psycopg.Connection | None:
         with self._lock:
@@ -247,7 +285,12 @@ class Readers:
         """Those that are being read from close when they are done. Idempotent."""
         self._gone.set()
         with self._lock:
-            idle, self._idle, self._closed = self._idle, [], True
+            self._closed = True
+        self._forget_idle()
+
+    def _forget_idle(self) -> None:
+        with self._lock:
+            idle, self._idle = self._idle, []
         for db in idle:
             db.close()
 

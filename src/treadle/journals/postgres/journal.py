@@ -42,7 +42,7 @@ class PostgresJournal(TableJournal):
         workers = self._driven.workers
         super().__init__(self._writer, self._readers, workers.of)
         self.queue = TableQueue(self._writer, self._readers, workers, self.notifier, append=self._writer.write)
-        self._place = server.place
+        self._server = server
 
     @classmethod
     def open(cls, url: str, *, durability: Durability = "process", lease_s: float = LEASE_S) -> Self:
@@ -57,14 +57,14 @@ class PostgresJournal(TableJournal):
             raise AgentError("invalid", f"durability is 'process' or 'power', not {durability!r}")
         server = Server(url)
         try:
-            with server.connect() as db:
+            with server.connect() as db, server.silence.over(db):
                 make_ready(db, server.place)
         except psycopg.Error as e:
             raise server.unusable(e) from e
         return cls(server, lease_s=lease_s)
 
     def __repr__(self) -> str:
-        return f"PostgresJournal({self._place!r})"
+        return f"PostgresJournal({self._server.place!r})"
 
     @property
     def renewals_missed(self) -> int:
@@ -77,6 +77,7 @@ class PostgresJournal(TableJournal):
             await anyio.to_thread.run_sync(self._close, limiter=anyio.CapacityLimiter(1))
 
     def _close(self) -> None:
+        self.hurry()
         self.notifier.close()
         self._readers.close()
         self._writer.close()
@@ -91,6 +92,9 @@ class PostgresJournal(TableJournal):
 
     def on_stop(self, heard: Callable[[str], None]) -> None:
         self._driven.on_stop(heard)
+
+    def hurry(self) -> None:
+        self._server.hurry()
 
     async def ask_to_stop(self, run_id: str) -> bool:
         return await self._driven.ask_to_stop(run_id)

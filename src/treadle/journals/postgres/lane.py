@@ -97,13 +97,15 @@ class Lane:
 
     def do(self, batch: Sequence[PendingAppend] | Sequence[PendingTransaction[Any]]) -> None:
         """Raises nothing: whoever waits would wait for ever."""
-        patience = Patience(self._server.patience_s, self._gone)
+        patience = self._server.patience(self._gone)
         appends = [pending for pending in batch if isinstance(pending, PendingAppend)]
         if appends:
             self._guarded(appends, partial(self._append, appends, patience))
         for transaction in batch:
             if isinstance(transaction, PendingTransaction):
                 self._guarded([transaction], partial(self._transact, transaction, patience))
+        if self._db is not None:
+            self._server.silence.end(self._db)
 
     def _guarded(self, batch: Sequence[PendingAppend] | Sequence[PendingTransaction[Any]], act: Callable[[], None]) -> None:
         try:
@@ -116,6 +118,7 @@ class Lane:
     def close(self) -> None:
         if self._db is not None:
             self._connections.discard(self._db)
+            self._server.silence.end(self._db)
             self._db.close()
             self._db = None
 
@@ -276,6 +279,7 @@ class Lane:
         if self._db is None:
             self._db = self._server.connect_patiently(patience)
             self._connections.add(self._db)
+        self._server.silence.begin(self._db)
         return self._db
 
     def _fail(self, pending: PendingAppend | PendingTransaction[Any], error: BaseException) -> None:

@@ -127,7 +127,7 @@ class PostgresNotifier:
         while not self._closed:
             try:
                 self._db = db = self._server.connect()
-                self._serve(_Line(db, self._me))
+                self._serve(_Line(self._server, db, self._me))
                 pause_s = 0.1
             except (psycopg.Error, OSError, ValueError):  # hints only: those who wait look by themselves
                 pause_s = min(pause_s * 2, 5.0)
@@ -227,9 +227,11 @@ class PostgresNotifier:
 class _Line:
     """The connection, while it stands."""
 
-    def __init__(self, db: psycopg.Connection, me: str) -> None:
+    def __init__(self, server: Server, db: psycopg.Connection, me: str) -> None:
         self.db = db
-        self.is_deaf = is_pooled(db)
+        self._silence = server.silence
+        with self._silence.over(db):
+            self.is_deaf = is_pooled(db)
         self.asked = False
         """Somebody wants to know what is listened to here."""
         self._me = me
@@ -243,10 +245,11 @@ class _Line:
         """To these and no others. Raises psycopg.Error."""
         if self.is_deaf or self._subscribed == {*channels}:
             return
-        for channel in self._subscribed.difference(channels):
-            self.db.execute(sql.SQL("unlisten {}").format(sql.Identifier(channel)))
-        for channel in {*channels} - self._subscribed:
-            self.db.execute(sql.SQL("listen {}").format(sql.Identifier(channel)))
+        with self._silence.over(self.db):
+            for channel in self._subscribed.difference(channels):
+                self.db.execute(sql.SQL("unlisten {}").format(sql.Identifier(channel)))
+            for channel in {*channels} - self._subscribed:
+                self.db.execute(sql.SQL("listen {}").format(sql.Identifier(channel)))
         self._subscribed = {*channels}
 
     def notify(self, told: Collection[tuple[str, Collection[Told]]]) -> None:
@@ -260,7 +263,8 @@ class _Line:
                     channels.append(channel)
                     texts.append(text)
         if texts:
-            self.db.execute(_NOTIFY, (channels, texts))
+            with self._silence.over(self.db):
+                self.db.execute(_NOTIFY, (channels, texts))
 
     def heard(self) -> list[Told]:
         """What came since the last time. Raises psycopg.Error."""

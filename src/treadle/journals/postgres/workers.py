@@ -17,7 +17,7 @@ import psycopg
 
 from treadle.errors import AgentError
 from treadle.journals.forks import abandon_in_children
-from treadle.journals.postgres.connections import Patience, Server, abandoned, within
+from treadle.journals.postgres.connections import Server, abandoned, within
 from treadle.journals.tables.database import Cursor
 from treadle.journals.tables.liveness import Process
 from treadle.types import new_id
@@ -79,7 +79,7 @@ class Workers:
 
     def _register(self, me: str) -> str:
         try:
-            self._db = self._server.connect_patiently(Patience(self._server.patience_s, self._gone))
+            self._db = self._server.connect_patiently(self._server.patience(self._gone))
             self._renew(self._db, me)
             self._db.execute("delete from treadle.workers where lease_until_us < treadle.now_us() - %s", (_KEPT_US,))
         except psycopg.Error as e:

