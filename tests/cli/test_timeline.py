@@ -146,6 +146,15 @@ def test_the_whole_story_is_told_in_its_order() -> None:
         place += 1 if words in ("cancelled", "turn 1", "turn 2") else 0
 
 
+def test_a_run_of_a_queue_tells_how_long_it_waited_and_not_of_a_stop() -> None:
+    started = everything()[0]
+    taken = RunResumed(at=at(3), fence=1, agent="a", agent_hash="h", model="m", mode="ask", cwd="/")
+    (line,) = (line for line in drawn([started, taken], "running").splitlines() if "driver 1" in line)
+    assert " waited 3.0 s for a worker · driver 1 takes it " in line
+    again = RunResumed(at=at(9), fence=2, agent="a", agent_hash="h", model="m", mode="ask", cwd="/")
+    assert drawn([started, taken, again], "running").count("THE PROCESS STOPPED HERE") == 1
+
+
 def test_what_came_late_is_not_unknown_any_more() -> None:
     entries = everything()
     assert "1 call may or may not have taken effect: charge (c2)" in drawn(entries[:15], "stopped")

@@ -68,9 +68,14 @@ class Break:
     """Of the last entry before."""
     resumed: RunResumed
     waited: bool
-    """It was let go to wait for a person; else its process stopped."""
+    """It was let go to wait for a person; else its process stopped, or it had none yet."""
     changes: tuple[str, ...]
     """What the new driver does in another way."""
+
+    @property
+    def is_first(self) -> bool:
+        """It waited in a queue for the first process that drives it: a run that begins where it is driven has its first driver from the start."""
+        return self.resumed.fence == 1
 
 
 @dataclass(frozen=True, slots=True)

@@ -232,13 +232,13 @@ class _Drawing:
 
     def _break(self, item: Break) -> Iterator[str]:
         away = lasting((item.resumed.at - item.stopped_at).total_seconds())
-        if item.waited:
-            words = f" waited {away} for a person · driver {item.resumed.fence} goes on "
+        whom, does = ("worker", "takes it") if item.is_first else ("person", "goes on")
+        if item.waited or item.is_first:
+            words = f" waited {away} for a {whom} · driver {item.resumed.fence} {does} "
         else:
             words = f" THE PROCESS STOPPED HERE · resumed {away} later by driver {item.resumed.fence} "
-        clock = self._clock(item.stopped_at)
-        rule = self._width - len(MARGIN) - columns(words)
-        yield f"{self._ink(clock, 'dim')}  {self._ink('╌' * 3 + words + '╌' * max(rule - 3, 0), 'yellow')}"
+        rule = self._ink("╌" * 3 + words + "╌" * (self._width - len(MARGIN) - columns(words) - 3), "dim" if item.is_first else "yellow")
+        yield f"{self._ink(self._clock(item.stopped_at), 'dim')}  {rule}"
         if item.changes:
             yield self._under(one_line(self._clean(f"now with {', '.join(item.changes)}"), 300), "yellow")
 
