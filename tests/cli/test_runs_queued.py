@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import os
 import signal
+import sqlite3
 import subprocess
 import sys
 from datetime import timedelta
@@ -117,6 +118,21 @@ def test_top_shows_queues_workers_and_what_is_under_way(cli: Cli) -> None:
     assert [info["run_id"] for info in frame["under_way"]] == [run_id]
     assert [(queue["queue"], queue["running"], queue["ready"] + queue["sent"]) for queue in frame["queues"]] == [("default", 1, 1)]
     assert (frame["stuck"], frame["rates"]) == ([], None)
+
+
+def test_what_waits_in_a_queue_that_the_configuration_lost_is_told_what_helps(cli: Cli) -> None:
+    (cli.home / ".treadle").mkdir()
+    (cli.home / ".treadle" / "config.yaml").write_text("queues: {emails: {}}\n")
+    run_id = detached(cli, "x", "--queue", "emails", "--model", cli.script({"text": "ok"}))
+    with sqlite3.connect(cli.home / ".treadle" / "journal.db") as db:
+        db.execute("update runs set ready_at_us = 1")
+    db.close()
+    (stuck,) = json.loads(cli("runs", "top", "--json").out)["stuck"]
+    assert stuck["advice"] == "no worker serves this queue: treadle worker --queue emails"
+    (cli.home / ".treadle" / "config.yaml").unlink()
+    (stuck,) = json.loads(cli("runs", "top", "--json").out)["stuck"]
+    assert "has none of that name: add it under queues, or treadle runs wake ID --queue default, for each run" in stuck["advice"]
+    assert cli("runs", "wake", run_id, "--queue", "default", "--json").json["queue"] == "default"
 
 
 def frame_of(workers: int = 1) -> Frame:

@@ -92,6 +92,13 @@ def test_what_is_wrong_is_told_with_file_and_line(home: Path, line: str, told: s
     assert f"{home / 'config.yaml'}:2: " in caught.value.message
 
 
+@pytest.mark.parametrize("line", ["schedules: {s: {agent: a, prompt: p, cron: '0 3 * *'}}", "prices: {'a:b': {input: 1, output: much}}"])
+def test_a_key_whose_value_is_refused_is_not_missing_too(home: Path, line: str) -> None:
+    with pytest.raises(AgentError) as caught:
+        loaded(home, line)
+    assert len(caught.value.message.splitlines()) == 1
+
+
 def test_a_workspace_sets_none_of_them(home: Path, tmp_path: Path) -> None:
     project = tmp_path / "project"
     (project / ".treadle").mkdir(parents=True)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import re
 import sqlite3
 import stat
 import threading
@@ -13,11 +14,12 @@ from typing import Any
 import anyio
 import pytest
 from sqlalchemy import text
-from sqlalchemy.exc import IntegrityError
+from sqlalchemy.exc import IntegrityError, OperationalError
 from sqlmodel import Session, col, func, select
 
 from tests.database.people import ADA, AT, BOB, row_of
 from tests.database.postgres import PostgresServer
+from treadle.database import failures
 from treadle.database.database import Database
 from treadle.database.guard import connection_of
 from treadle.database.scope import Identity, Scope
@@ -186,6 +188,24 @@ async def test_a_database_that_is_not_there_is_told_in_one_sentence(url: str) ->
     assert caught.value.kind == "network"
     assert "hunter2" not in str(caught.value)
     assert "127.0.0.1" not in str(caught.value)
+
+
+@pytest.mark.parametrize(
+    ("said", "told"),
+    [
+        ('FATAL:  password authentication failed for user "ada"', "does not take this name and password"),
+        ("fe_sendauth: no password supplied", "does not take this name and password"),
+        ('FATAL:  database "db" does not exist', "no such database: make it with `createdb`"),
+        ("server does not support SSL, but SSL was required", "cannot be encrypted: .*sslmode"),
+        ("connection refused", "does not answer"),
+    ],
+)
+def test_why_a_connection_does_not_come_to_stand_is_told_without_its_address(said: str, told: str) -> None:
+    psycopg = pytest.importorskip("psycopg")
+    error = failures.told(OperationalError(None, None, psycopg.OperationalError(f'connection to server at "127.0.0.1", port 1 failed: {said}')))
+    assert error is not None
+    assert re.search(told, error.message)
+    assert "127.0.0.1" not in error.message
 
 
 async def test_a_dead_connection_is_replaced_and_the_transaction_made_once_more(postgres_server: PostgresServer, postgres_url: str) -> None:

@@ -252,7 +252,19 @@ async def test_a_run_that_waits_for_a_person_leaves_its_slot_and_goes_on_when_it
         assert (await runtime.replay(run_id)).outcome is Outcome.COMPLETED
 
 
-@pytest.mark.parametrize(("options", "words"), [({"queues": ["nightly"]}, "no queue 'nightly'"), ({"queues": []}, "at least"), ({"slots": 0}, "at least")])
+@pytest.mark.parametrize(
+    ("options", "words"),
+    [
+        ({"queues": ["nightly"]}, "no queue 'nightly'"),
+        ({"queues": []}, "at least"),
+        ({"slots": 0}, "at least"),
+        ({"name": "x" * 10_000}, r"name is one line of at most 100 characters, none of which hides or controls, not 'x{59}…'$"),
+        ({"name": "a\nb\x1b[2J"}, r"not 'a b\\x1b\[2J'"),
+        ({"name": "\u202ecod"}, r"not '\\u202ecod'"),
+        ({"name": "\udcff"}, r"not '\\udcff'"),
+    ],
+    ids=lambda value: ascii(value)[:24],
+)
 def test_what_cannot_be_is_said_at_once(options: dict[str, Any], words: str) -> None:
     with pytest.raises(AgentError, match=words) as caught:
         Worker(Runtime(), **options)

@@ -233,6 +233,8 @@ class Found(NamedTuple):
 class Remark(NamedTuple):
     line: int
     text: str
+    path: KeyPath = ()
+    """Of the key that has a wrong value."""
 
 
 class Reading(NamedTuple):
@@ -297,12 +299,12 @@ class _Walk:
         except Wrong as e:
             items = node.value if isinstance(node.value, tuple) else ()
             at = items[e.item].line if e.item is not None else line
-            self._wrong(at, refusal(path, e, "" if key.secret else shown(node.plain())))
+            self._wrong(at, refusal(path, e, "" if key.secret else shown(node.plain())), path)
         else:
             self.reading.found.append(Found(path, value, line))
 
-    def _wrong(self, line: int, text: str) -> None:
-        self.reading.wrong.append(Remark(line, text))
+    def _wrong(self, line: int, text: str, path: KeyPath = ()) -> None:
+        self.reading.wrong.append(Remark(line, text, path))
 
 
 def read_value(key: Key, value: Plain) -> object:

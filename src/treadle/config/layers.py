@@ -91,6 +91,8 @@ class Layers:
         self._trust = trust
         self._settings = {path: Setting(value, DEFAULT) for path, value in _flat(Config(), ())}
         self._own_model = Config().models.large
+        self._refused: set[KeyPath] = set()
+        """Keys that were given, and wrong: they are not missing too."""
         self.problems: list[str] = []
         self.warnings: list[str] = [trust.warning] if isinstance(trust, Trust) and trust.warning else []
 
@@ -145,6 +147,7 @@ class Layers:
         reading = read_settings(document.root, workspace=root is not None, trusted=trusted)
         self.problems += (f"{path}:{d.line}: the key {d.key!r} is given twice (first in line {d.first})" for d in document.duplicates)
         self.problems += (f"{path}:{remark.line}: {remark.text}" for remark in reading.wrong)
+        self._refused.update(remark.path for remark in reading.wrong)
         self.warnings += (f"{path}:{remark.line}: {remark.text}" for remark in reading.ignored)
         for found in self._resolved(path, reading.found):
             self._add(found, Origin("file", str(path), found.line), root)
@@ -240,7 +243,7 @@ class Layers:
                 self.problems.append(f"{origin}: {text}")
         for name in dict.fromkeys(path[1] for path in self._settings if path[0] == "prices"):
             said = {path[2]: setting.origin for path, setting in self._settings.items() if path[:2] == ("prices", name)}
-            if missing := {"input", "output"} - said.keys():
+            if missing := {key for key in ("input", "output") if key not in said and ("prices", name, key) not in self._refused}:
                 self.problems.append(f"{next(iter(said.values()))}: {dotted(('prices', name))} needs {' and '.join(sorted(missing))} too")
         for name in dict.fromkeys(path[1] for path in self._settings if path[0] == "mcp_servers"):
             first = next(setting.origin for path, setting in self._settings.items() if path[:2] == ("mcp_servers", name))
@@ -256,7 +259,8 @@ class Layers:
                 self.problems.append(f"{origin}: {dotted(path)}: there is no queue {value!r}: known are {', '.join(sorted(names))}; add it under queues")
         for name in dict.fromkeys(path[1] for path in self._settings if path[0] == "schedules"):
             said = {path[2]: setting for path, setting in self._settings.items() if path[:2] == ("schedules", name)}
-            if missing := [key for key in ("agent", "prompt", "cron") if key not in said or said[key].value is None]:
+            there = {path[2] for path in self._refused if path[:2] == ("schedules", name)} | {key for key, setting in said.items() if setting.value is not None}
+            if missing := [key for key in ("agent", "prompt", "cron") if key not in there]:
                 self.problems.append(f"{next(iter(said.values())).origin}: {dotted(('schedules', name))} needs {' and '.join(missing)} too")
 
     def _check_provider(self, name: str) -> None:

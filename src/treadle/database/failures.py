@@ -5,6 +5,7 @@ No text here has an address, a password, a statement or a value: those stay in t
 
 from __future__ import annotations
 
+import re
 from typing import Final
 
 from sqlalchemy.exc import DataError, DBAPIError, IntegrityError, InterfaceError, OperationalError
@@ -13,6 +14,12 @@ from sqlalchemy.exc import TimeoutError as PoolTimeout
 from treadle.errors import AgentError
 
 SILENT: Final = "the database does not answer: see that it runs, and that its address, name and password are right"
+REFUSED: Final = (
+    (re.compile(r"password authentication failed|no password supplied"), "the database does not take this name and password: check both in its address"),
+    (re.compile(r'database ".*" does not exist'), "the server has no such database: make it with `createdb`, or check its name in the address"),
+    (re.compile(r"SSL was required|certificate"), "the connection to the database cannot be encrypted: turn on `ssl` there, or mind sslmode in its address"),
+)
+"""What libpq says of a connection that it did not get; it has no code for it."""
 SQLITE: Final = {
     "SQLITE_BUSY": "the database is locked by another process: end that one, or try again",
     "SQLITE_LOCKED": "the database is locked by another process: end that one, or try again",
@@ -49,7 +56,14 @@ def told(error: DBAPIError | PoolTimeout) -> AgentError | None:
         return AgentError("network", "the database had others change the same rows each time: try again")
     if _sqlstate(error) == "42501" and "row-level security" not in str(error.orig):
         return AgentError("invalid", "the database does not let us: its role lacks rights on our tables; grant them, or connect as their owner")
-    return AgentError("network", SILENT) if is_lost(error) or (isinstance(error, OperationalError | InterfaceError) and not _is_ours(error)) else None
+    if is_lost(error) or (isinstance(error, OperationalError | InterfaceError) and not _is_ours(error)):
+        return AgentError("network", _why_silent(error))
+    return None
+
+
+def _why_silent(error: DBAPIError) -> str:
+    said = "" if _sqlstate(error) else str(error.orig)
+    return next((text for pattern, text in REFUSED if pattern.search(said)), SILENT)
 
 
 def is_conflict(error: DBAPIError) -> bool:

@@ -6,7 +6,7 @@ import logging
 import os
 import socket
 from collections.abc import Mapping, Sequence
-from typing import Self
+from typing import Final, Self
 
 import anyio
 
@@ -16,6 +16,7 @@ from treadle.engine import Engine, Lane
 from treadle.engines.bare_group import bare_group
 from treadle.engines.local import LocalEngine
 from treadle.errors import AgentError
+from treadle.plain import one_line, revealed
 from treadle.run_queue import DEFAULT_QUEUE, WorkerCard
 from treadle.runtime import Runtime
 from treadle.worker.driving import AgentOf, DepsOf, Driving
@@ -23,6 +24,9 @@ from treadle.worker.sweep import Sweep
 from treadle.worker.ticking import Ticking
 
 logger = logging.getLogger("treadle")
+
+NAME_MOST: Final = 100
+"""Characters."""
 
 
 class Worker:
@@ -51,14 +55,14 @@ class Worker:
         for runs when nobody tells of any. `lanes`: what queues allow; None: as the configuration says. `schedules`: by name; their agents are among
         `runtime.agents`.
 
-        Raises AgentError(invalid) for a queue that there is not, and a schedule that cannot be kept.
+        Raises AgentError(invalid) for a name that lists cannot show, a queue that there is not, and a schedule that cannot be kept.
         """
         self.slots, self.worker_id = slots, ""
         """`worker_id`: what owns its runs in the journal; empty before it works."""
         self._runtime, self._engine, self._grace_s = runtime, engine or LocalEngine(), grace_s
         self._queues = _checked(queues, runtime, slots)
         self._lanes = {queue: (_configured(runtime) if lanes is None else lanes).get(queue, Lane()) for queue in self._queues}
-        self._name = name or f"{socket.gethostname()}-{os.getpid()}"
+        self._name = _plain(name) if name else one_line(f"{socket.gethostname()}-{os.getpid()}", NAME_MOST)
         self._driving = Driving(runtime, self._engine, agent_of, deps_of)
         self._sweep = Sweep(runtime.journal, self._engine, self._driving, self._queues, poll_s=poll_s)
         self._ticking = Ticking(runtime, schedules or {})
@@ -155,6 +159,14 @@ class Worker:
             queues=tuple(self._queues),
             slots=self.slots,
         )
+
+
+def _plain(name: str) -> str:
+    """It stands in lists, logs and what others are told: nothing in it hides, turns or breaks a line."""
+    if one_line(name, NAME_MOST) != name:
+        reason = f"a worker's name is one line of at most {NAME_MOST} characters, none of which hides or controls, not '{one_line(revealed(name), 60)}'"
+        raise AgentError("invalid", reason)
+    return name
 
 
 def _checked(queues: Sequence[str], runtime: Runtime, slots: int) -> Sequence[str]:

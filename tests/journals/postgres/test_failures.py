@@ -38,9 +38,12 @@ RAISES = "create trigger fails before {} on treadle.{} for each row execute func
         (errors.UniqueViolation("duplicate key"), "refuses it .duplicate key.: nothing was appended"),
         (psycopg.DataError("text fields cannot contain NUL"), "refuses it"),
         (psycopg.OperationalError("server closed the connection unexpectedly\n\tThis probably"), "the connection to .* failed .server closed"),
+        (errors.ProtocolViolation("query_wait_timeout"), "the pooler of .* has no connection to its server .*its pool large enough"),
+        (errors.ProtocolViolation("server login has been failing, try again later"), "the pooler of .* has no connection to its server"),
+        (errors.ProtocolViolation("no more connections allowed (max_client_conn)"), "the pooler of .* takes no more connections: nothing was appended"),
         (psycopg.InternalError("cache lookup failed"), "failed .cache lookup failed"),
     ],
-    ids=lambda value: type(value).__name__,
+    ids=str,
 )
 def test_what_the_server_says_is_told_with_what_to_do(error: psycopg.Error, told: str) -> None:
     with refuses("agent", told):
@@ -60,6 +63,11 @@ def test_what_the_server_says_is_told_with_what_to_do(error: psycopg.Error, told
         (psycopg.OperationalError("connection refused\nIs the server running on that host?"), "invalid", "no PostgreSQL answers .*connection refused"),
         (errors.TooManyConnections("too many clients"), "agent", "takes no more connections: it is not used"),
         (psycopg.OperationalError("FATAL:  sorry, too many clients already"), "agent", "it is not used"),
+        (psycopg.OperationalError("FATAL:  query_wait_timeout"), "agent", "the pooler of .* has no connection to its server .*it is not used"),
+        (psycopg.OperationalError("FATAL:  no more connections allowed (max_client_conn)"), "agent", "takes no more connections: it is not used"),
+        (psycopg.OperationalError("FATAL:  unsupported startup parameter: options"), "invalid", "refuses 'options': take it out of the URL"),
+        (psycopg.OperationalError("server does not support SSL, but SSL was required"), "invalid", "no encrypted connection .*sslmode"),
+        (psycopg.OperationalError('root certificate file "/x/root.crt" does not exist'), "invalid", "no encrypted connection .*sslrootcert"),
     ],
 )
 def test_why_a_database_is_no_journal_is_told_with_what_to_do(error: psycopg.Error, kind: str, told: str) -> None:
@@ -74,6 +82,8 @@ def test_what_libpq_repeats_is_told_once_and_a_password_never() -> None:
         assert told.message.count("::1") == 1
     assert "geheim" not in place_of("postgresql://ada:geheim@db:5433/treadle?sslmode=require&sslpassword=geheim")
     assert place_of("postgresql://ada:geheim@db:5433/treadle?sslmode=require") == "postgresql://ada@db:5433/treadle"
+    assert place_of("postgresql://ada@/treadle?host=/run&port=6432") == "postgresql://ada@/treadle?host=/run&port=6432"
+    assert place_of("postgresql://ada@/treadle?host=/run") == "postgresql://ada@/treadle?host=/run"
 
 
 @pytest.fixture

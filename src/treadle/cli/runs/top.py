@@ -36,7 +36,7 @@ def top(interval: float, as_json: bool, journal: str | None) -> None:
     there = () if journal is None else ("--journal", journal)
 
     async def work(place: Place) -> None:
-        watch = Watch(place.journal, there=there)
+        watch = Watch(place.journal, known=place.config.queue_names, there=there)
         if as_json:
             put_json((await watch.frame()).as_json(place.secrets), place.secrets)
         elif sys.stdout.isatty() and os.environ.get("TERM") != "dumb":

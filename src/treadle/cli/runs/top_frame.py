@@ -13,7 +13,7 @@ from treadle.errors import AgentError
 from treadle.journal import Journal, RunInfo
 from treadle.plain import one_line
 from treadle.redaction import Redactor
-from treadle.run_queue import Backlog, Parked, WorkerInfo
+from treadle.run_queue import DEFAULT_QUEUE, Backlog, Parked, WorkerInfo
 from treadle.types import Time, Value, now
 from treadle.units import ago, count
 
@@ -65,9 +65,9 @@ class Frame(Value, frozen=True, kw_only=True, omit_defaults=False):
 class Watch:
     """Makes one frame after the other, and knows from the earlier ones what has happened between them."""
 
-    def __init__(self, journal: Journal, *, there: Sequence[str] = ()) -> None:
-        """`there`: `--journal URL`, where a command has to be told."""
-        self._journal, self._there = journal, there
+    def __init__(self, journal: Journal, *, known: Sequence[str], there: Sequence[str] = ()) -> None:
+        """`known`: the queues of the configuration here. `there`: `--journal URL`, where a command has to be told."""
+        self._journal, self._known, self._there = journal, known, there
         self._heads: dict[str, int] = {}
         self._seen: deque[tuple[datetime, int, int]] = deque()
         """When, and how many runs ended and entries came since the frame before."""
@@ -136,6 +136,9 @@ class Watch:
     def _why_not_taken(self, backlog: Backlog, workers: Sequence[WorkerInfo]) -> str:
         start = self._command("worker", "--queue", backlog.queue)
         serving = [info for info in workers if info.alive and backlog.queue in info.card.queues]
+        if not serving and backlog.queue not in self._known:
+            other = self._command("runs", "wake", "ID", "--queue", DEFAULT_QUEUE)
+            return f"no worker serves this queue, and the configuration here has none of that name: add it under queues, or {other}, for each run"
         if not serving:
             return f"no worker serves this queue: {start}"
         if all(info.draining for info in serving):

@@ -11,6 +11,8 @@ from psycopg import conninfo, errors
 from treadle.errors import AgentError
 
 _SAID_MAX = 300
+_POOL_IS_FULL = ("query_wait_timeout", "server login has been failing", "server_login_retry")
+"""What pgbouncer says that takes connections, and has none to the server for them."""
 
 
 def place_of(url: str) -> str:
@@ -25,7 +27,9 @@ def place_of(url: str) -> str:
     host = parts.get("host") or parts.get("hostaddr") or ""
     user, port, name = (parts.get(key, "") for key in ("user", "port", "dbname"))
     where = f"{host}:{port}" if port and not host.startswith("/") else host
-    return f"postgresql://{user and user + '@'}{'' if host.startswith('/') else where}/{name}{'?host=' + host if host.startswith('/') else ''}"
+    if host.startswith("/"):
+        return f"postgresql://{user and user + '@'}/{name}?host={host}{port and '&port=' + port}"
+    return f"postgresql://{user and user + '@'}{where}/{name}"
 
 
 def secrets_of(url: str) -> tuple[str, ...]:
@@ -49,21 +53,34 @@ def unusable(error: psycopg.Error, place: str, *, secrets: tuple[str, ...] = ())
         text = f"this user may not use or make the tables of a journal in {place!r} ({said}): `grant create on database` to it, or let its owner open it once"
     elif isinstance(error, errors.ReadOnlySqlTransaction):
         text = f"{place!r} takes no writes (a standby, or read only) and holds no journal yet: give the URL of the primary server"
-    elif state is None and isinstance(error, psycopg.OperationalError) and "too many" not in lowered:
+    elif refused := re.search(r"unsupported startup parameter: (\S+)", said):
+        text = f"the pooler of {place!r} refuses {refused[1]!r}: take it out of the URL, or name it in its ignore_startup_parameters"
+    elif state is None and re.search(r"ssl was required|certificate", lowered):
+        text = f"no encrypted connection to {place!r} comes to stand ({said}): turn on `ssl` there, or see to sslmode and sslrootcert in the URL"
+    elif state is None and isinstance(error, psycopg.OperationalError) and not _is_crowded(lowered):
         text = f"no PostgreSQL answers at {place!r} ({said}): see that the server runs there, and that host and port are right"
     else:
         return AgentError("agent", translated(error, place, "it is not used", secrets=secrets).message)
     return AgentError("invalid", text)
 
 
+def _is_crowded(said: str) -> bool:
+    """It is there, and has no place for one more."""
+    return "too many" in said or "max_client_conn" in said or any(words in said for words in _POOL_IS_FULL)
+
+
 def translated(error: psycopg.Error, place: str, done: str = "nothing was appended", *, secrets: tuple[str, ...] = ()) -> AgentError:
     """`done`: what is certain of the work that failed."""
     said = _said(error, secrets)
     match error:
+        case psycopg.OperationalError() if any(words in said for words in _POOL_IS_FULL):
+            text = f"the pooler of {place!r} has no connection to its server ({said}): {done}. See that the server is up and its pool large enough, then go on"
         case errors.DiskFull() | errors.OutOfMemory():
             text = f"the server of {place!r} has no space left ({said}): {done}. Free some space there, then go on"
         case errors.TooManyConnections() | errors.ConfigurationLimitExceeded():
             text = f"the server of {place!r} takes no more connections: {done}. Raise its max_connections, put pgbouncer before it, or run fewer processes"
+        case psycopg.OperationalError() if "max_client_conn" in said:
+            text = f"the pooler of {place!r} takes no more connections: {done}. Raise its max_client_conn, or run fewer processes"
         case errors.ReadOnlySqlTransaction():
             text = f"{place!r} takes no writes (a standby, or read only): {done}. Give the URL of the primary server"
         case errors.AdminShutdown() | errors.CrashShutdown() | errors.CannotConnectNow():
