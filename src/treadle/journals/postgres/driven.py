@@ -96,8 +96,7 @@ class Driven:
 
     async def _write_releases(self) -> None:
         """Before a run begins, which the same session's last one may hold up."""
-        while self._unwritten:
-            work = self._unwritten[0]
+        while (work := next(iter(self._unwritten), None)) is not None:  # the thread of the lease takes some away meanwhile
             try:
                 is_ready = await self._writer.write(work, stood=_asked_again)
             except AgentError:  # the journal still takes nothing
