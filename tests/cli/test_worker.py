@@ -85,6 +85,7 @@ def test_what_a_detached_run_tells_as_json_and_on_standard_error(queues: Cli) ->
         (("--detach", "--allow", "ls"), "give it to `treadle worker`"),
         (("--detach", "--no-sandbox"), "give it to `treadle worker`"),
         (("--detach", "--queue", "nope"), "there is no queue 'nope': known are default, emails, reports"),
+        (("--detach", "--queue", ""), "there is no queue ''"),
         (("--queue", "emails"), "add --detach"),
         (("--priority", "1"), "add --detach"),
     ],
@@ -104,6 +105,8 @@ def test_what_makes_no_sense_with_a_run_that_is_left_to_a_worker_is_refused(queu
         (("--journal", "postgresql://ada:geheim@127.0.0.1:1/x?ssslmode=no"), "none of PostgreSQL: use 'postgresql://USER@HOST:5432/DATABASE'"),
         (("--journal", "postgresql://ada:geheim@127.0.0.1:1/x"), "no PostgreSQL answers at 'postgresql://ada@127.0.0.1:1/x'"),
         (("--metrics", "9464"), "--metrics must be HOST:PORT"),
+        (("--metrics", ""), "--metrics must be HOST:PORT"),
+        (("--name", ""), "--name '' names no worker"),
         (("--agent", "nobody"), "there is no agent 'nobody'"),
     ],
 )
@@ -202,6 +205,12 @@ def test_a_run_whose_folder_is_gone_is_held_off_and_said(queues: Cli) -> None:
     gone.rmdir()
     with a_worker(queues) as worker:
         assert "is not there on this machine" in worker.until(f"run {run_id} cannot be driven here")
+
+
+def test_why_runs_are_held_off_is_said_without_v_too(queues: Cli) -> None:
+    run_id = detached(queues, "x", "--model", "anthropic:claude-opus-5-5")
+    with a_worker(queues, said="") as worker:
+        assert "no key for the provider 'anthropic'" in worker.until(f"run {run_id} cannot be driven here")
 
 
 def test_a_worker_drops_no_rule_of_a_project(queues: Cli) -> None:

@@ -135,7 +135,7 @@ def _wish(config: Config, parts: list[Part], options: dict[str, Any]) -> Wish:
         cwd=options["cwd"].resolve(),
         journal=MEMORY if options["ephemeral"] else journal_url(config, options["journal"]),
         journal_option=options["journal"],
-        queue=options["queue"] or DEFAULT_QUEUE,
+        queue=DEFAULT_QUEUE if options["queue"] is None else options["queue"],
         priority=options["priority"] or 0,
         **{name: options[name] for name in ("output", "quiet", "verbose", "session", "goes_on", "on_ask", "on_unknown")},
     )

@@ -195,7 +195,7 @@ def _queue(config: Config, options: dict[str, Any]) -> str | None:
     """Raises Failed for one that there is not."""
     if not (options["workers"] or options["detach"]):
         return None
-    queue = options["queue"] or DEFAULT_QUEUE
+    queue = DEFAULT_QUEUE if options["queue"] is None else options["queue"]
     if queue not in config.queue_names:
         raise Failed(f"there is no queue {queue!r}: known are {', '.join(config.queue_names)}; add it under queues in the configuration")
     return queue

@@ -21,6 +21,7 @@ from treadle.cli.run_options import permission_options
 from treadle.cli.worker_lines import Told
 from treadle.config.readers import split_address
 from treadle.errors import AgentError, ErrorKind
+from treadle.plain import one_line
 from treadle.units import count, lasting
 
 if TYPE_CHECKING:
@@ -102,7 +103,9 @@ def _wish(config: Config, url: str, options: dict[str, Any], flags: dict[str, An
     known = config.queue_names
     if unknown := [name for name in options["queues"] if name not in known]:
         raise Failed(f"there is no queue {unknown[0]!r}: known are {', '.join(known)}; add it under queues in the configuration")
-    address = options["metrics"] or config.workers.metrics
+    if options["name"] is not None and not options["name"].strip():
+        raise Failed(f"--name {options['name']!r} names no worker: give it one, or leave --name out")
+    address = config.workers.metrics if options["metrics"] is None else options["metrics"]
     if address is not None and find_spec("prometheus_client") is None:
         raise Failed(METRICS_NEED)
     try:
@@ -115,7 +118,7 @@ def _wish(config: Config, url: str, options: dict[str, Any], flags: dict[str, An
         queues=queues,
         engine=options["engine"] or config.workers.engine,
         slots=options["slots"] or config.workers.slots,
-        name=options["name"] or f"{socket.gethostname()}-{os.getpid()}",
+        name=f"{socket.gethostname()}-{os.getpid()}" if options["name"] is None else options["name"],
         agents=options["agents"],
         metrics=metrics,
         flags=flags,
@@ -146,7 +149,7 @@ async def _work(config: Config, wish: _Wish, tell: Told) -> None:
         )
         with _metrics(wish, made, runtime, tell) as address:
             told = [f"journal {shown_url(wish.url)}", f"queues {', '.join(wish.queues)}", f"engine {wish.engine}", count(wish.slots, "slot")]
-            first = " · ".join([f"treadle worker {wish.name}", *told, *([] if address is None else [f"metrics {address}"])])
+            first = " · ".join([f"treadle worker {one_line(wish.name)}", *told, *([] if address is None else [f"metrics {address}"])])
             await _worked(made, config.workers.grace_s, first, tell)
 
 

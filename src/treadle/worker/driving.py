@@ -26,6 +26,8 @@ DepsOf: TypeAlias = Callable[[RunInfo], Awaitable[Any]]
 HELD_OFF_S: Final = 1.0
 """After the first delivery that came to nothing; twice as long after each further one."""
 HELD_OFF_MOST_S: Final = 60.0
+REASONS_MOST: Final = 100
+"""Of those that were told: a run is parked only after minutes, and until then nothing else says what is missing here."""
 LEAVE_S: Final = 0.05
 
 
@@ -43,6 +45,8 @@ class Driving:
         """Claimed for this process and not delivered yet, by run."""
         self._owed: dict[str, Time | None] = {}
         """Runs that the journal did not take back, and until when they are held off."""
+        self._told: set[str] = set()
+        """Why runs were held off, as somebody was warned."""
         self.running = self.deliveries = self.held_off = 0
 
     async def deliver(self, ticket: Ticket) -> None:
@@ -121,7 +125,7 @@ class Driving:
         seconds = min(HELD_OFF_S * 2 ** (ticket.fruitless - 1), HELD_OFF_MOST_S)
         at = now() + timedelta(seconds=seconds)
         if ticket.fruitless < FRUITLESS_MOST:
-            logger.info("run %s cannot be driven here; it is held off for %.0f s: %s", ticket.run_id, seconds, why)
+            logger.log(self._loudness(why), "run %s cannot be driven here; it is held off for %.0f s: %s", ticket.run_id, seconds, why)
             await self._pass_on(ticket.run_id, at)
             return
         try:
@@ -130,6 +134,15 @@ class Driving:
         except AgentError as e:
             if e.kind is not ErrorKind.INVALID:  # a run that is gone needs nothing
                 self._owe(ticket.run_id, at, e)
+
+    def _loudness(self, why: str) -> int:
+        """A warning the first time; further runs with the same are many, or the same run again."""
+        if why in self._told:
+            return logging.INFO
+        if len(self._told) >= REASONS_MOST:
+            self._told.clear()
+        self._told.add(why)
+        return logging.WARNING
 
     async def _pass_on(self, run_id: str, at: Time | None) -> None:
         try:

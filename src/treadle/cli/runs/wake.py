@@ -57,5 +57,5 @@ async def _woken(config: Config, url: str, run: str, answers: dict[str, Any], wh
         queue, priority = where
         place = None
         if queue is not None or priority is not None or info.queue is None:
-            place = Place(queue=queue or info.queue or "default", priority=priority or 0, tenant=info.tenant)
+            place = Place(queue=(info.queue or "default") if queue is None else queue, priority=priority or 0, tenant=info.tenant)
         return await runtime.wake(info.run_id, place=place, **answers)
