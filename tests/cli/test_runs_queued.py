@@ -19,10 +19,11 @@ from tests.cli.workers import a_worker
 from treadle.cli.runs.top_frame import Frame, Stuck
 from treadle.cli.runs.top_view import lines_of
 from treadle.cli.terminal import Ink
+from treadle.journal import RunInfo
 from treadle.plain import columns
 from treadle.redaction import Redactor
 from treadle.run_queue import Backlog, WorkerCard, WorkerInfo
-from treadle.types import now
+from treadle.types import Usage, now
 
 
 def test_a_queued_run_is_killed_where_it_waits(cli: Cli) -> None:
@@ -164,17 +165,35 @@ def test_a_frame_fits_the_terminal_and_holds_no_escape_and_no_secret(width: int,
 
 def test_a_frame_is_cut_to_the_lines_that_there_are(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("COLUMNS", "80")
-    assert len(lines_of(frame_of(workers=30), Redactor([]), Ink(colour=False), title="t", room=20)) == 20
+    lines = lines_of(frame_of(workers=30), Redactor([]), Ink(colour=False), title="t", room=20)
+    assert len(lines) == 20
+    assert any("parked" in line for line in lines)  # dead workers of a day do not hide what is stuck
+    assert "and 26 more dead workers: --json has them all" in lines
+
+
+def test_runs_of_one_schedule_are_told_apart(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("COLUMNS", "80")
+    at = now()
+    common = {"agent": "a", "model": "m", "mode": "ask", "status": "running", "prompt": "What was new?", "started_at": at, "updated_at": at, "cwd": "/"}
+    common |= {name: None for name in ("session_id", "parent_run_id", "forked_from", "outcome")} | {"turns": 1, "tool_calls": 0, "usage": Usage(), "entries": 3}
+    ids = ["nightly@2026-11-21T02:00:00Z", "nightly@2026-11-22T02:00:00Z", "run_01a1fd561490de1f1d87e829af"]
+    runs = tuple(RunInfo(run_id=run_id, **common) for run_id in ids)  # pyright: ignore[reportArgumentType]  of a mapping
+    frame = Frame(at=at, queues=(), workers=(), under_way=runs, stuck=(), rates=None)
+    lines = lines_of(frame, Redactor([]), Ink(colour=False), title="t")
+    assert all(any(line.startswith(shown) for line in lines) for shown in (*ids[:2], "01a1fd561490 "))
 
 
 @pytest.mark.skipif(sys.platform == "win32", reason="needs a pseudo terminal")
-def test_on_a_terminal_it_is_drawn_anew_until_q(cli: Cli) -> None:
+@pytest.mark.parametrize("locale", [{}, {"LC_ALL": "C", "PYTHONUTF8": "0"}])
+def test_on_a_terminal_it_is_drawn_anew_until_q(cli: Cli, locale: dict[str, str]) -> None:
     import pty
 
     detached(cli, "x", "--model", cli.script({"text": "ok"}))
     master, slave = pty.openpty()
     command = [sys.executable, "-m", "treadle", "runs", "top", "--interval", "0.1"]
-    process = subprocess.Popen(command, stdin=slave, stdout=slave, stderr=slave, cwd=cli.workspace, env=cli.environment(TERM="xterm", COLUMNS="80", LINES="24"))
+    process = subprocess.Popen(
+        command, stdin=slave, stdout=slave, stderr=slave, cwd=cli.workspace, env=cli.environment(TERM="xterm", COLUMNS="80", LINES="24", **locale)
+    )
     os.close(slave)
     seen = b""
     while seen.count(b"default") < 2:
@@ -185,6 +204,12 @@ def test_on_a_terminal_it_is_drawn_anew_until_q(cli: Cli) -> None:
     assert process.wait(timeout=20) == 0
     os.close(master)
     assert b"runs ended a minute" in seen
+
+
+def test_a_time_that_is_no_number_is_wrong_use(cli: Cli) -> None:
+    answer = cli("runs", "top", "--interval", "nan")
+    assert (answer.code, answer.out) == (2, "")
+    assert "--interval must be a number of at least 0.1, at most 3600, not nan" in answer.err
 
 
 def test_the_journal_is_named_without_its_password() -> None:

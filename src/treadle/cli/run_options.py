@@ -5,6 +5,7 @@ Not here: which conversation it belongs to, and how it looks (run.py, work.py). 
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any, Final, TypeVar, get_args
@@ -21,6 +22,14 @@ F = TypeVar("F", bound=Callable[..., Any])
 ON_ASK: Final = "Where a call needs a person's yes, and nobody is there: deny refuses the call, wait ends here until `treadle runs resume` brings the answer."
 OUTPUT: Final = "What is printed: the answer; one JSON object at the end; or one JSON object a line for each event."
 ON_UNKNOWN: Final = "Where nobody knows whether a call took effect: tell the model, wait for a person, or fail."
+
+
+def finite(ctx: click.Context, parameter: click.Parameter, value: float) -> float:
+    """A callback: a range of numbers lets `nan` through."""
+    if not math.isfinite(value):
+        raise click.BadParameter(f"{value} is not finite")
+    return value
+
 
 permission_options: Final[tuple[Callable[[Any], Any], ...]] = (
     click.option(

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 import sys
 from contextlib import nullcontext
 from pathlib import Path
@@ -16,7 +15,7 @@ from treadle.cli.agent_option import agent_options
 from treadle.cli.exits import Failed, failing
 from treadle.cli.help import HELP
 from treadle.cli.output_file import OutputFile
-from treadle.cli.run_options import check_directory, run_options
+from treadle.cli.run_options import check_directory, finite, run_options
 from treadle.cli.terminal import put
 from treadle.units import count
 from treadle.work.batch import GATE_TIMEOUT_S
@@ -50,12 +49,6 @@ def _check_workers(options: dict[str, Any]) -> None:
             raise Failed("--detach ends before there is a report: leave out --output, and give it to --resume ID")
 
 
-def _finite(ctx: click.Context, parameter: click.Parameter, value: float) -> float:
-    if not math.isfinite(value):
-        raise click.BadParameter(f"{value} is no number of seconds.")
-    return value
-
-
 @click.command(context_settings=HELP)
 @click.argument("prompts", metavar="[PROMPT]...", nargs=-1)
 @click.option("--from", "source", metavar="FILE|DIR|-", help="Read prompts: each line of a file or of standard input (-) is one, or each file of a folder.")
@@ -70,7 +63,7 @@ def _finite(ctx: click.Context, parameter: click.Parameter, value: float) -> flo
 @click.option(
     "--gate-timeout",
     type=click.FloatRange(0, min_open=True),
-    callback=_finite,
+    callback=finite,
     default=GATE_TIMEOUT_S,
     metavar="SECONDS",
     help="At most so long for each gate. Default: 1800.",

@@ -13,6 +13,7 @@ import click
 
 from treadle.cli.help import HELP
 from treadle.cli.journal_option import Place, journal_option, on_journal, shown_url
+from treadle.cli.run_options import finite
 from treadle.cli.runs.top_frame import Frame, Watch
 from treadle.cli.runs.top_view import lines_of
 from treadle.cli.terminal import Ink, put, put_json
@@ -25,7 +26,9 @@ ENTER, LEAVE = "\x1b[?1049h\x1b[?25l", "\x1b[?25h\x1b[?1049l"
 
 
 @click.command(context_settings=HELP)
-@click.option("--interval", type=click.FloatRange(0.1, 3600), default=1.0, show_default=True, metavar="SECONDS", help="How long one frame stands.")
+@click.option(
+    "--interval", type=click.FloatRange(0.1, 3600), callback=finite, default=1.0, show_default=True, metavar="SECONDS", help="How long one frame stands."
+)
 @click.option("--json", "as_json", is_flag=True, help="One frame, as JSON: at, queues, workers, stuck, rates, under_way.")
 @journal_option
 def top(interval: float, as_json: bool, journal: str | None) -> None:
@@ -80,8 +83,8 @@ class _Screen:
 
     @staticmethod
     def _draw(lines: list[str]) -> None:
-        sys.stdout.write("\x1b[?2026h\x1b[H" + "".join(f"{line}\x1b[K\r\n" for line in lines) + "\x1b[J\x1b[?2026l")
-        sys.stdout.flush()
+        sys.stdout.buffer.write(("\x1b[?2026h\x1b[H" + "".join(f"{line}\x1b[K\r\n" for line in lines) + "\x1b[J\x1b[?2026l").encode("utf-8", "replace"))
+        sys.stdout.buffer.flush()
 
 
 @contextmanager
@@ -96,6 +99,7 @@ def _on_screen() -> Generator[None]:
         if typed:
             tty.setcbreak(0)
         sys.stdout.write(ENTER)
+        sys.stdout.flush()  # frames go past it, as bytes: a locale may have no letters for them
         yield
     finally:
         with suppress(OSError):

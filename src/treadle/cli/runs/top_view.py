@@ -16,6 +16,8 @@ from treadle.units import ago, count, local
 
 NAME_COLUMNS = 20
 STUCK_SHOWN = 8
+DEAD_SHOWN = 3
+"""Workers that died within a day may be many, where something starts one again and again."""
 NUMBERS = frozenset({"ready", "later", "sent", "running", "waiting", "parked", "oldest", "pid", "runs", "seen", "age", "last", "turns"})
 STATES = ("ready", "later", "sent", "running", "waiting", "parked")
 
@@ -59,9 +61,12 @@ class _View:
         if not self._frame.workers:
             yield "No worker lives: treadle worker starts one."
             return
-        rows = [self._worker(info) for info in self._frame.workers]
+        living, dead = [w for w in self._frame.workers if w.alive], [w for w in self._frame.workers if not w.alive]
+        rows = [self._worker(info) for info in (*living, *dead[:DEAD_SHOWN])]
         style: Callable[[str, str], Style] = lambda name, text: _STATE_STYLES.get(text, "") if name == "state" else ""  # noqa: E731
         yield from self._table(["worker", "state", "runs", "seen", "queues", "engine", "version", "pid", "host"], rows, style)
+        if (more := len(dead) - DEAD_SHOWN) > 0:
+            yield self._ink(cut(f"and {count(more, 'more dead worker')}: --json has them all", _width()), "dim")
 
     def _worker(self, info: WorkerInfo) -> list[str]:
         card = info.card
@@ -100,7 +105,7 @@ class _View:
         at = self._frame.at
         prompt = self._shown(self._secrets.shortened(info.prompt), 200)
         return [
-            info.run_id.removeprefix(PREFIX)[:SHORT_CHARS],
+            _short(info.run_id),
             ago(info.updated_at, at),
             ago(info.started_at, at),
             str(info.turns),
@@ -122,6 +127,11 @@ class _View:
 
 _STATE_STYLES: dict[str, Style] = {"dead": "red", "draining": "yellow", "working": "green", "idle": "dim"}
 _PROMPT_LEAST = 16
+
+
+def _short(run_id: str) -> str:
+    """Random ones differ early; those of a schedule do so at their end."""
+    return run_id.removeprefix(PREFIX)[:SHORT_CHARS] if run_id.startswith(PREFIX) else one_line(run_id)
 
 
 def _needed(kept: Sequence[str], head: Sequence[str], rows: Sequence[Sequence[str]]) -> int:
