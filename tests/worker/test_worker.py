@@ -461,13 +461,14 @@ async def test_what_a_draining_worker_has_not_begun_is_not_kept_from_others_for_
         second.agents.register(Agent(name="waiter", model=ScriptedModel([says("done")] * 10), tools=[wait]))
         await first.submit(waiter, "wait")
         waiting = [await first.submit(waiter, "wait") for _ in range(2)]
-        async with working(first, name="first", slots=1, grace_s=1000) as worker, working(second, name="second", slots=1):
+        async with working(first, name="first", slots=1, grace_s=1000) as worker:
             with anyio.fail_after(10):
                 await begun.wait()
-            worker.drain()
-            for run_id in waiting:
-                await until(second, run_id)
-            assert worker.running == 1
+            async with working(second, name="second", slots=1):
+                worker.drain()
+                for run_id in waiting:
+                    await until(second, run_id)
+                assert worker.running == 1
             go.set()
 
 
