@@ -212,6 +212,8 @@ OnUnknown: TypeAlias = Literal["tell", "wait", "fail"]
 Effort: TypeAlias = Literal["low", "medium", "high", "xhigh", "max"]
 Thinking: TypeAlias = bool | int | Literal["adaptive", "between_tools"]
 """False: off; True or "adaptive": the model decides; an int: a budget in tokens; "between_tools": only there."""
+SLOTS_MAX = 10_000
+"""Runs that one worker drives at once."""
 DEFAULT_MAX_TOKENS = 8192
 
 

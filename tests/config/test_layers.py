@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import json
 import os
+import pwd
 import socket
 from collections.abc import Callable
 from pathlib import Path
@@ -240,6 +241,7 @@ def test_the_home_folder_is_no_workspace(place: Place) -> None:
 
 def test_treadle_home_moves_the_users_folder(place: Place, tmp_path: Path) -> None:
     assert home({"HOME": "/h"}) == Path("/h/.treadle")
+    assert home({"HOME": ""}) == home({}) == Path(pwd.getpwuid(os.getuid()).pw_dir, ".treadle")
     assert home({"HOME": "/h", "TREADLE_HOME": "~/x"}) == Path("/h/x")
     assert home({"HOME": "/h", "TREADLE_HOME": str(tmp_path)}) == tmp_path
     assert home({"HOME": "/h", "TREADLE_HOME": "there"}) == Path.cwd() / "there"

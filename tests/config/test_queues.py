@@ -69,6 +69,7 @@ def test_without_a_word_there_is_one_queue_and_the_workers_of_the_manual(home: P
         ("workers: {lease_s: 0.5}", "workers.lease_s must be seconds from 1 to 3600, not 0.5"),
         ("workers: {poll_s: 0}", "workers.poll_s must be seconds from 0.05 to 60, not 0"),
         ("workers: {slots: true}", "workers.slots must be a whole number"),
+        ("workers: {slots: 1000000}", "workers.slots must be a whole number from 1 to 10,000"),
         ("workers: {metrics: 9464}", "workers.metrics must be HOST:PORT"),
         ("workers: {metrics: 'h:70000'}", "workers.metrics must be HOST:PORT"),
         ("service: {queue: emails}", "service.queue: there is no queue 'emails': known are default; add it under queues"),

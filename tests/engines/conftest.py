@@ -12,6 +12,7 @@ from pathlib import Path
 import pytest
 
 from tests.database.postgres import postgres_server, postgres_url  # noqa: F401  fixtures
+from tests.engines.needs import need_dbos
 from treadle.engine import Engine
 from treadle.engines.local import LocalEngine
 
@@ -37,7 +38,7 @@ async def engine(kind: str, url: str) -> AsyncGenerator[Engine]:
 
 
 def opened(url: str) -> Engine:
-    pytest.importorskip("dbos", reason="needs DBOS: pip install 'treadle[dbos]'")
+    need_dbos(url)
     from treadle.engines.dbos import DbosEngine
 
     return DbosEngine.open(url, poll_s=POLL_S)

@@ -2,8 +2,13 @@
 
 from __future__ import annotations
 
+import sqlite3
 import subprocess
 import sys
+
+import pytest
+
+from treadle.errors import AgentError
 
 ABSENT = "import sys; sys.modules['dbos'] = None\n"
 
@@ -30,3 +35,16 @@ def test_where_it_is_absent_the_line_that_installs_it_is_told() -> None:
     )
     assert _said(program).startswith("invalid ")
     assert "pip install 'treadle[dbos]'" in _said(program)
+
+
+def test_a_sqlite_that_dbos_cannot_use_is_told_before_it_fails_there(monkeypatch: pytest.MonkeyPatch) -> None:
+    pytest.importorskip("dbos", reason="needs DBOS: pip install 'treadle[dbos]'")
+    from treadle.engines.dbos import store
+
+    with monkeypatch.context() as patch:
+        patch.setattr(sys, "version_info", (3, 12, 1))
+        patch.setattr(sqlite3, "sqlite_version_info", (3, 40, 1))
+        with pytest.raises(AgentError, match=r"needs SQLite 3\.42 or newer, .* use the engine `local`, or a journal in PostgreSQL"):
+            store.database_of("sqlite:///journal.db")
+        patch.setattr(sqlite3, "sqlite_version_info", (3, 42, 0))
+        store.database_of("sqlite:///journal.db").dispose()

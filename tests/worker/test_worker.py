@@ -17,6 +17,7 @@ import pytest
 from anyio import to_thread
 
 from tests.doubles import asks, call, says
+from tests.engines.needs import need_dbos
 from tests.worker.conftest import beside, greeter, until, working
 from treadle import Agent, Runtime, ToolContext, tool
 from treadle.config.values import Schedule
@@ -360,7 +361,7 @@ async def test_a_journal_that_is_away_is_waited_for_and_told_once(url: str, capl
 
 @pytest.mark.parametrize("url", ["sqlite"], indirect=True)
 async def test_with_dbos_the_runs_are_driven_too_and_what_it_forgot_is_delivered_all_the_same(url: str) -> None:
-    pytest.importorskip("dbos", reason="needs DBOS: pip install 'treadle[dbos]'")
+    need_dbos(url)
     from treadle.engines.dbos import DbosEngine
 
     async with Runtime.open(url) as runtime, DbosEngine.open(url, poll_s=0.02) as engine:

@@ -22,6 +22,7 @@ from treadle.cli.worker_lines import Told
 from treadle.config.readers import split_address
 from treadle.errors import AgentError, ErrorKind
 from treadle.plain import one_line
+from treadle.types import SLOTS_MAX
 from treadle.units import count, lasting
 
 if TYPE_CHECKING:
@@ -42,7 +43,7 @@ def _rules(command: Any) -> Any:
 
 @click.command(context_settings=HELP)
 @click.option("--queue", "queues", metavar="NAME", multiple=True, help="Take runs of this queue; repeatable. Default: all queues of the configuration.")
-@click.option("--slots", type=click.IntRange(1, 10_000), metavar="N", help="Drive so many runs at once, at most. Default: 8.")
+@click.option("--slots", type=click.IntRange(1, SLOTS_MAX), metavar="N", help="Drive so many runs at once, at most. Default: 8.")
 @click.option("--name", metavar="NAME", help="What this worker is called; no other that lives has it. Default: of the host and the process.")
 @click.option("--engine", type=click.Choice(ENGINES), help="What delivers runs: local, or dbos, whose limits count over all workers. Default: local.")
 @click.option("--metrics", metavar="HOST:PORT", help="Serve metrics for Prometheus there. Default: nowhere.")

@@ -61,12 +61,14 @@ class Told:
         """Of the hub."""
         from treadle.cli.render import summary  # noqa: PLC0415  as in worker.py
         from treadle.events import RunEnd  # noqa: PLC0415  likewise
+        from treadle.types import Outcome  # noqa: PLC0415  likewise
 
         if isinstance(event, RunEnd) and (agent := self._under_way.pop(event.run_id, None)) is not None:
             if self.metrics is not None:
                 self.metrics.ended(agent, event)
             if self._verbose:
-                self.say(f"< {event.run_id} {summary(event)}")
+                is_over = isinstance(event.id, str) or event.outcome is Outcome.APPROVAL_NEEDED  # else no journal has that end
+                self.say(f"< {event.run_id} {summary(event) if is_over else 'let go, and not over: it goes on where a worker takes it'}")
 
     def close(self) -> None:
         pass

@@ -42,6 +42,7 @@ from treadle.config.readers import (
     price,
     rules,
     seconds,
+    slots,
     temperature,
     text,
     texts,
@@ -193,7 +194,7 @@ SCHEMA: dict[str, Schema] = {
     "workers": {
         "engine": Key(one_of("local", "dbos")),
         "lease_s": Key(lease),
-        "slots": Key(whole),
+        "slots": Key(slots),
         "grace_s": Key(seconds),
         "poll_s": Key(poll),
         "metrics": Key(host_and_port),

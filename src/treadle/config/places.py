@@ -40,12 +40,22 @@ def home(env: Mapping[str, str]) -> Path:
 
     It need not exist. Raises AgentError(invalid) where TREADLE_HOME is something else than a folder.
     """
-    base = env.get("HOME") or env.get("USERPROFILE") or os.path.expanduser("~")
+    base = env.get("HOME") or env.get("USERPROFILE") or _home_of_user()
     given = re.sub(r"^~(?=/|$)", lambda _: base, env.get("TREADLE_HOME", "").strip())
     folder = Path(os.path.abspath(given or Path(base, FOLDER)))
     if given and os.path.exists(folder) and not os.path.isdir(folder):
         raise AgentError("invalid", f"TREADLE_HOME={given!r} is no folder: name one, or unset it")
     return folder
+
+
+def _home_of_user() -> str:
+    """As the system knows it: an empty HOME would be the root of all files."""
+    try:
+        import pwd  # noqa: PLC0415  not on every system
+
+        return pwd.getpwuid(os.getuid()).pw_dir
+    except (ImportError, KeyError):
+        return os.path.expanduser("~")
 
 
 def project_of(cwd: str | Path | None = None) -> Project | None:

@@ -15,7 +15,7 @@ from urllib.parse import urlsplit
 
 from treadle.errors import ErrorKind
 from treadle.rules import BadRule, parse_rule
-from treadle.types import DEFAULT_MAX_TOKENS, Effort
+from treadle.types import DEFAULT_MAX_TOKENS, SLOTS_MAX, Effort
 
 if TYPE_CHECKING:
     from treadle.config.document import Plain
@@ -58,6 +58,12 @@ def one_of(*names: str) -> Reader:
 def whole(value: Plain) -> int:
     if isinstance(value, bool) or not isinstance(value, int) or value < 1:
         raise Wrong("a whole number of at least 1")
+    return value
+
+
+def slots(value: Plain) -> int:
+    if isinstance(value, bool) or not isinstance(value, int) or not 1 <= value <= SLOTS_MAX:
+        raise Wrong(f"a whole number from 1 to {SLOTS_MAX:,}")
     return value
 
 

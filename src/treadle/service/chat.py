@@ -107,7 +107,7 @@ async def _asked(service: Service, scope: Scope, body: ChatRequest) -> Asked:
         raise busy() from e
 
 
-async def _again(service: Service, scope: Scope, body: ChatRequest, last: str) -> EventStream:
+async def _again(service: Service, scope: Scope, body: ChatRequest, last: str) -> Response:
     """The stream of the newest message, from where it was left."""
     if (after := position_of(last)) is None:
         raise Problem(422, "Last-Event-ID is the id of an event that was sent here.")

@@ -11,6 +11,7 @@ from typing import NamedTuple
 
 import anyio
 import msgspec
+from starlette.responses import Response
 
 from treadle.database.scope import Scope
 from treadle.database.tables import ServedRun
@@ -43,8 +44,10 @@ async def subscribe(service: Service, scope: Scope, key: str) -> Subscribed:
         return Subscribed(reader, stack.pop_all())
 
 
-async def follow(service: Service, scope: Scope, run: ServedRun, after: Position | None) -> EventStream:
-    """`after`: the last durable event that the reader has; None: from the beginning. Raises Problem(429)."""
+async def follow(service: Service, scope: Scope, run: ServedRun, after: Position | None) -> Response:
+    """`after`: the last durable event that the reader has; None: from the beginning. Nothing at all for one who has all of a run that is over: a
+    browser would ask for ever. Raises Problem(429).
+    """
     reader, held = await subscribe(service, scope, run.run_id)
     try:
         reply = await _reply(service, scope, run)  # before the journal is read: where it is there, the journal is whole
@@ -54,6 +57,9 @@ async def follow(service: Service, scope: Scope, run: ServedRun, after: Position
         if reply is not None or _is_over(run, events):
             frames.extend([said("reply", reply.shown, last=True)] if reply is not None else ())
             reader.finish()
+            if after is not None and not frames:
+                await held.aclose()
+                return Response(status_code=204)
         else:
             service.elsewhere.watch(scope, run, _last(run.run_id, events))
         return EventStream(reader, frames, over=held.aclose)

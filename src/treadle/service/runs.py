@@ -164,7 +164,11 @@ async def run(run_id: InPath, scope: SignedIn, service: TheService) -> WholeRun:
 
 @router.get(
     "/{run_id}/events",
-    responses={200: {"description": "What happens in it, as `treadle run --output stream-json` says it.", "content": {MEDIA_TYPE: {}}}, **problems(404)},
+    responses={
+        200: {"description": "What happens in it, as `treadle run --output stream-json` says it.", "content": {MEDIA_TYPE: {}}},
+        204: {"description": "It is over, and all of it is known."},
+        **problems(404),
+    },
 )
 async def run_events(
     run_id: InPath,

@@ -92,6 +92,22 @@ async def test_whatever_message_is_torn_all_is_done_once(url: str, proxy: Proxy,
     await journal.aclose()
 
 
+@pytest.mark.parametrize("way", ["there", "back"])
+async def test_whatever_of_the_first_messages_is_torn_a_process_reads_and_begins(url: str, proxy: Proxy, way: Way) -> None:
+    number = 0
+    torn = True
+    with anyio.fail_after(50):
+        while torn:
+            number += 1
+            journal = PostgresJournal.open(url)
+            proxy.tear(way, number)
+            assert await journal.children("none") == []  # over a connection that is new
+            await journal.begin(started(f"run_{number}"))
+            torn = proxy.tear_none()
+            await journal.aclose()
+    assert number > 10
+
+
 async def test_connections_that_end_while_many_runs_are_driven_cost_no_entry(url: str, proxy: Proxy) -> None:
     journal = PostgresJournal.open(url)
 

@@ -288,6 +288,12 @@ async def test_a_torn_last_page_costs_its_transaction_only(path: Path, tmp_path:
 # ---------------------------------------------------------------- words
 
 
+def test_no_room_for_the_file_beside_it_is_no_fault_of_the_disk() -> None:
+    error = apsw.IOError("why")
+    error.extendedresult = apsw.SQLITE_IOERR_SHMSIZE
+    assert translated(error, Path("j"), "done").message.startswith("there is no space left for the journal 'j': done. Free some space")
+
+
 @pytest.mark.parametrize(
     ("error", "said"),
     [

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import logging
+import sqlite3
+import sys
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from datetime import timedelta
 from typing import Any, Final
@@ -30,12 +32,16 @@ SHARE: Final = 125
 CONNECT_S: Final = 10
 ALIVE: Final = ["ENQUEUED", "DELAYED", "PENDING"]
 ENDED: Final = ["SUCCESS", "ERROR", "CANCELLED", "MAX_RECOVERY_ATTEMPTS_EXCEEDED"]
+SQLITE_MIN: Final = (3, 42)
 SQLITE: Final = ("busy_timeout = 30000", "journal_mode = wal", "synchronous = normal", "foreign_keys = on")
 
 
 def database_of(journal_url: str) -> Database:
-    """For a journal in SQLite a file beside it, else its own database. Raises AgentError(invalid) where it is neither."""
+    """For a journal in SQLite a file beside it, else its own database. Raises AgentError(invalid) where it is neither, or DBOS cannot use SQLite here."""
     if journal_url.startswith("sqlite:///"):
+        if sys.version_info >= (3, 12) and sqlite3.sqlite_version_info < SQLITE_MIN:  # DBOS asks for the one, and takes the other for granted
+            needs = f"SQLite {SQLITE_MIN[0]}.{SQLITE_MIN[1]} or newer, and this Python brings {sqlite3.sqlite_version}"
+            raise AgentError("invalid", f"the engine `dbos` on SQLite needs {needs}: use the engine `local`, or a journal in PostgreSQL")
         return create_engine(f"{journal_url}.dbos")
     if journal_url.startswith("postgresql:"):
         return create_engine(

@@ -238,21 +238,25 @@ class Readers:
 
     def _begin(self, patience: Patience) -> tuple[psycopg.Connection, Cursor]:
         """On a connection that still stands, until `_done`."""
-        silence = self._server.silence
         while (kept := self._take()) is not None:
+            with contextlib.suppress(psycopg.Error):
+                return kept, self._begin_on(kept)
+            self._forget_idle()  # they stood as long; to find each of them mute takes its time
+        while True:
+            db = self._server.connect_patiently(patience)
             try:
-                silence.begin(kept)
-                return kept, begin(kept, reading=True)
-            except psycopg.Error:
-                silence.end(kept)
-                kept.close()
-                self._forget_idle()  # they stood as long; to find each of them mute takes its time
-        db = self._server.connect_patiently(patience)
+                return db, self._begin_on(db)
+            except psycopg.Error:  # what stands between took the connection, and had none to the server
+                if not patience.wait():
+                    raise
+
+    def _begin_on(self, db: psycopg.Connection) -> Cursor:
+        """Closes it where nothing can begin on it."""
+        self._server.silence.begin(db)
         try:
-            silence.begin(db)
-            return db, begin(db, reading=True)
+            return begin(db, reading=True)
         except BaseException:
-            silence.end(db)
+            self._server.silence.end(db)
             db.close()
             raise
 

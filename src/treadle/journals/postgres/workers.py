@@ -17,7 +17,8 @@ import psycopg
 
 from treadle.errors import AgentError
 from treadle.journals.forks import abandon_in_children
-from treadle.journals.postgres.connections import Server, abandoned, within
+from treadle.journals.postgres.connections import Patience, Server, abandoned, within
+from treadle.journals.postgres.failures import is_lost
 from treadle.journals.tables.database import Cursor
 from treadle.journals.tables.liveness import Process
 from treadle.types import new_id
@@ -78,16 +79,26 @@ class Workers:
             return self.me
 
     def _register(self, me: str) -> str:
-        try:
-            self._db = self._server.connect_patiently(self._server.patience(self._gone))
-            self._renew(self._db, me)
-            self._db.execute("delete from treadle.workers where lease_until_us < treadle.now_us() - %s", (_KEPT_US,))
-        except psycopg.Error as e:
-            self._drop()
-            raise self._server.error(e, "nothing was begun") from e
+        patience = self._server.patience(self._gone)
+        while not self._is_registered(me, patience):
+            pass
         self._thread = threading.Thread(target=self._live, args=(me,), name="treadle-lease", daemon=True)
         self._thread.start()
         return me
+
+    def _is_registered(self, me: str, patience: Patience) -> bool:
+        """False where the connection was lost, and there is time to try again. Raises AgentError."""
+        try:
+            self._db = self._server.connect_patiently(patience)
+            self._renew(self._db, me)
+            self._db.execute("delete from treadle.workers where lease_until_us < treadle.now_us() - %s", (_KEPT_US,))
+        except psycopg.Error as e:
+            is_over = not is_lost(e, self._db) or not patience.wait()
+            self._drop()
+            if is_over:
+                raise self._server.error(e, "nothing was begun") from e
+            return False
+        return True
 
     def holds(self) -> bool:
         """Whether the lease surely holds now."""

@@ -13,7 +13,7 @@ def translated(error: apsw.Error, path: Path, done: str = "nothing was appended"
     """`done`: what is certain of the work that failed."""
     said = _said(error)
     match error:
-        case apsw.FullError():
+        case _ if isinstance(error, apsw.FullError) or getattr(error, "extendedresult", 0) == apsw.SQLITE_IOERR_SHMSIZE:  # no room for the file beside it
             text = f"there is no space left for the journal {str(path)!r}: {done}. Free some space, then go on"
         case apsw.BusyError() | apsw.LockedError():
             text = f"another process keeps the journal {str(path)!r} locked: {done}. See who uses the file, then try again"

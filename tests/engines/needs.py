@@ -1,0 +1,17 @@
+"""What tests with DBOS need, or are skipped for."""
+
+from __future__ import annotations
+
+import pytest
+
+from treadle.errors import AgentError
+
+
+def need_dbos(journal_url: str) -> None:
+    pytest.importorskip("dbos", reason="needs DBOS: pip install 'treadle[dbos]'")
+    from treadle.engines.dbos.store import database_of
+
+    try:
+        database_of(journal_url)
+    except AgentError as e:
+        pytest.skip(e.message)
