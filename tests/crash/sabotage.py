@@ -16,9 +16,12 @@ from treadle import pen
 from treadle.entries import Entry, ToolFinished, ToolStarted
 from treadle.journals.sqlite import driving, journal, schema
 from treadle.journals.sqlite.database import cursor_of
+from treadle.journals.tables.driving import Hold
 
 Guard = Literal["start", "fence", "index", "barrier", "only fence", "only head", "only owner", "lease"]
 """Those of PostgreSQL alone stand last. `fence` takes all away that says who appends: `only …`, one of the three."""
+_ADVANCE = "update runs set head = head + ?1, updated_at_us = ?2 where num = ?3 and ?4 + ?5 is not null and ?6 is not null"
+"""Whatever fence, head and owner are."""
 
 
 def sabotage(guards: Sequence[Guard], *, postgres: bool = False) -> None:
@@ -42,27 +45,26 @@ def _without_starts() -> None:
 def _without_fence() -> None:
     """Whoever believes that it drives a run appends to it, wherever it ends by now."""
 
-    def advance(self: driving.SqliteRun, db: Any, count: int, at: Any, *, late: bool) -> None:
-        _follow(self, db)
-        db.execute("update runs set head = head + ? where num = ?", (count, self.num))
+    def finish(db: Any, hold: Hold, entries: Sequence[Entry], end: int, seen: object) -> None:
+        end_of_run = _head(db, hold.num) + len(entries)
+        db.execute("update runs set head = ?, finished = ? where num = ?", (end_of_run, end_of_run, hold.num))
 
-    def finish(self: driving.SqliteRun, db: Any, entries: Sequence[Entry], seq: int) -> None:
-        _follow(self, db)
-        db.execute("update runs set head = head + ?, finished = ? where num = ?", (len(entries), self._head + len(entries), self.num))  # pyright: ignore[reportPrivateUsage]
+    def add_late(db: Any, hold: Hold, entries: Sequence[Entry]) -> None:
+        db.execute("update runs set head = head + ? where num = ?", (len(entries), hold.num))
 
-    driving.SqliteRun._advance = advance  # pyright: ignore[reportPrivateUsage]
-    driving.SqliteRun._finish = finish  # pyright: ignore[reportPrivateUsage]
     insert = driving.insert
 
     def insert_at_head(db: Any, run: int, first: int, rows: Sequence[Any]) -> None:
-        (head,) = db.execute("select head from runs where num = ?", (run,)).fetchone()
-        insert(db, run, head - len(rows) + 1, rows)
+        insert(db, run, _head(db, run) - len(rows) + 1, rows)
 
+    driving._ADVANCE = _ADVANCE  # pyright: ignore[reportPrivateUsage]  what is taken away here is inside
+    driving.finish = finish
+    driving.add_late = add_late
     driving.insert = insert_at_head
 
 
-def _follow(run: driving.SqliteRun, db: Any) -> None:
-    (run._head,) = db.execute("select head from runs where num = ?", (run.num,)).fetchone()  # pyright: ignore[reportPrivateUsage]
+def _head(db: Any, run: int) -> int:
+    return db.execute("select head from runs where num = ?", (run,)).fetchone()[0]
 
 
 def _without_index() -> None:

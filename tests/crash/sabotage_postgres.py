@@ -13,7 +13,8 @@ _IN_FINISH: Mapping[Check, str] = {"fence": "fence = ?", "head": "head = ?", "ow
 
 def _without_checks(checks: Collection[Check]) -> None:
     """What an append looks at; without the head it goes wherever the run ends by now."""
-    from treadle.journals.postgres import appending, driving
+    from treadle.journals.postgres import appending
+    from treadle.journals.tables import driving
 
     for name in ("_APPEND", "_APPEND_PIECES"):
         statement: str = getattr(appending, name)
@@ -33,15 +34,15 @@ def _without_checks(checks: Collection[Check]) -> None:
 
 
 def _finish_at_head() -> None:
-    from treadle.journals.postgres.driving import PostgresRun
+    from treadle.journals.postgres import driving
 
-    finish = PostgresRun._finish  # pyright: ignore[reportPrivateUsage]
+    finish = driving.finish
 
-    def at_head(self: PostgresRun, db: Any, append: Any, entries: Any, end: int) -> None:
-        ((self._mark.head,),) = db.execute("select head from runs where num = ?", (self.num,)).fetchall()  # pyright: ignore[reportPrivateUsage]
-        finish(self, db, append, entries, end)
+    def at_head(db: Any, hold: Any, *what: Any) -> None:
+        ((hold.head,),) = db.execute("select head from runs where num = ?", (hold.num,)).fetchall()
+        finish(db, hold, *what)
 
-    PostgresRun._finish = at_head  # pyright: ignore[reportPrivateUsage]
+    driving.finish = at_head
 
 
 def _replaced(text: str, before: str, after: str) -> str:
