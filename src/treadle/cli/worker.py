@@ -28,6 +28,7 @@ from treadle.units import count, lasting
 if TYPE_CHECKING:
     from treadle.config import Config
     from treadle.engine import Engine
+    from treadle.journal import Journal
     from treadle.runtime import Runtime
     from treadle.worker import Worker
 
@@ -151,10 +152,10 @@ async def _work(config: Config, wish: _Wish, tell: Told) -> None:
         with _metrics(wish, made, runtime, tell) as address:
             told = [f"journal {shown_url(wish.url)}", f"queues {', '.join(wish.queues)}", f"engine {wish.engine}", count(wish.slots, "slot")]
             first = " · ".join([f"treadle worker {one_line(wish.name)}", *told, *([] if address is None else [f"metrics {address}"])])
-            await _worked(made, config.workers.grace_s, first, tell)
+            await _worked(made, runtime.journal, config.workers.grace_s, first, tell)
 
 
-async def _worked(made: Worker, grace_s: float, first: str, tell: Told) -> None:
+async def _worked(made: Worker, journal: Journal, grace_s: float, first: str, tell: Told) -> None:
     """To its end. Raises Failed where its name is taken, AgentError for what else keeps it from beginning."""
     import anyio  # noqa: PLC0415  as above
 
@@ -165,7 +166,7 @@ async def _worked(made: Worker, grace_s: float, first: str, tell: Told) -> None:
     wrong: AgentError | None = None
     async with made, anyio.create_task_group() as group:
         group.start_soon(begins)
-        group.start_soon(_drain_on_signals, made, grace_s, tell)
+        group.start_soon(_drain_on_signals, made, journal, grace_s, tell)
         try:
             await made.work()
         except AgentError as e:  # raised outside, where no task group wraps it
@@ -202,17 +203,25 @@ async def _engine(wish: _Wish) -> AsyncGenerator[Engine | None]:
         yield engine
 
 
-async def _drain_on_signals(working: Worker, grace_s: float, tell: Told) -> None:
+async def _drain_on_signals(working: Worker, journal: Journal, grace_s: float, tell: Told) -> None:
     """The first signal drains, the second ends it at once, the third ends the process where it stands."""
     import anyio  # noqa: PLC0415  as above
 
+    async def hurry_after_grace() -> None:
+        await anyio.sleep(grace_s)
+        journal.hurry()  # whoever stops services counts on the grace
+
     with anyio.open_signal_receiver(signal.SIGINT, signal.SIGTERM) as signals:
-        heard = 0
-        async for number in signals:
-            heard += 1
-            working.drain(at_once=heard > 1)
-            if heard == 1:
-                runs = f"{count(working.running, 'run')} under way, which get {lasting(grace_s)} to end; again ends it at once"
-                tell.say(f"stopping: {runs if working.running else 'no run is under way'}")
-            else:
-                signal.signal(number, signal.SIG_DFL)
+        async with anyio.create_task_group() as group:
+            heard = 0
+            async for number in signals:
+                heard += 1
+                if heard == 1:
+                    group.start_soon(hurry_after_grace)
+                    working.drain()
+                    runs = f"{count(working.running, 'run')} under way, which get {lasting(grace_s)} to end; again ends it at once"
+                    tell.say(f"stopping: {runs if working.running else 'no run is under way'}")
+                else:
+                    journal.hurry()
+                    working.drain(at_once=True)
+                    signal.signal(number, signal.SIG_DFL)

@@ -15,7 +15,7 @@ from treadle.mcp_server.server import Context
 BURST: Final = 8
 INTERVAL_S: Final = 0.1
 """At most one note in this time on average; what comes faster than it can be told is left out, the oldest first."""
-LAST_S: Final = 1.0
+LAST_S: Final = 5.0
 """How long the result waits for the last notes."""
 MAX_CHARS: Final = 200
 

@@ -123,7 +123,6 @@ class Worker:
             await self._give_back()  # others take it while what runs here has its grace
             await self._say_that_it_drains()
         except BaseException:
-            self._runtime.journal.hurry()
             with anyio.CancelScope(shield=True):
                 await self._driving.leave()
             raise
@@ -146,7 +145,6 @@ class Worker:
         await self._draining.wait()
         with anyio.move_on_after(self._grace_s):
             await self._at_once.wait()
-        self._runtime.journal.hurry()  # whoever stops services counts on the grace
         await self._driving.leave()
 
     def _card(self) -> WorkerCard:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Awaitable, Callable, Iterator
 
 import anyio
@@ -10,6 +11,8 @@ import pytest
 
 from tests.crash.postgres import ChaosServer
 from tests.journals.runs import fact, started
+from tests.worker.conftest import working
+from treadle import Runtime
 from treadle.errors import AgentError
 
 pytest.importorskip("psycopg", reason="needs psycopg: pip install 'treadle[postgres]'")
@@ -58,3 +61,13 @@ async def test_a_statement_that_takes_its_time_is_left_alone_where_the_server_is
     await anyio.to_thread.run_sync(writer.close)
     with link.connect() as db, link.silence.over(db):
         assert begin(db, reading=True).execute("select 8 from pg_sleep(0.6)").get == 8
+
+
+async def test_a_program_that_goes_on_after_its_worker_waits_for_its_server_as_before(server: ChaosServer) -> None:
+    link = Server(server.journal())
+    async with Runtime(journal=PostgresJournal(link)) as runtime:
+        async with working(runtime):
+            pass
+        async with working(runtime) as worker:
+            worker.drain(at_once=True)
+        assert link.left_s == math.inf

@@ -7,6 +7,7 @@ statements where something stands between it and the server.
 from __future__ import annotations
 
 import contextlib
+import logging
 import math
 import selectors
 import threading
@@ -55,6 +56,9 @@ _BEGIN: Final[LiteralString] = (
 """What a process locked that was stopped in the midst of it, or whose machine is gone, is free again before it costs others their leases; should it go
 on, it finds its connection lost, and does it again."""
 _BEGIN_READING: Final[LiteralString] = "begin isolation level repeatable read read only; set local search_path = treadle, pg_catalog"
+
+# What psycopg says of a pipeline whose connection was lost is no news to whoever has no handler for it: it is seen here, and mended or told.
+logging.getLogger("psycopg").addHandler(logging.NullHandler())
 
 
 class Server:
