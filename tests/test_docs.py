@@ -12,6 +12,7 @@ walks into the pages anew.
 from __future__ import annotations
 
 import ast
+import functools
 import importlib
 import json
 import re
@@ -256,6 +257,7 @@ def test_a_file_that_the_origins_name_is_there() -> None:
     assert not sorted(file for file in named if not (SOURCE / file).exists())
 
 
+@functools.cache
 def attributes() -> dict[str, set[str]]:
     """Of every class of the package, by name: what it and the classes it is made from define."""
     own: dict[str, set[str]] = {}
