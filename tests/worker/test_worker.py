@@ -5,6 +5,7 @@ from __future__ import annotations
 import logging
 import os
 import signal
+import socket
 import subprocess
 import sys
 from collections.abc import Callable
@@ -443,6 +444,13 @@ async def test_what_the_engine_has_is_told_to_the_journal_also_where_that_did_no
             with anyio.fail_after(10):
                 while [ticket.run_id for ticket in await queue.with_engine(engine="local", most=10)] != [run_id]:
                     await anyio.sleep(0.01)
+
+
+async def test_two_workers_of_a_host_with_a_long_name_are_two(url: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(socket, "gethostname", lambda: "h" * 300)
+    async with Runtime.open(url) as runtime, working(runtime):
+        (info,) = await runtime.journal.queue.workers()
+        assert info.card.name.endswith(f"-{os.getpid()}")
 
 
 @pytest.mark.parametrize("url", ["sqlite"], indirect=True)

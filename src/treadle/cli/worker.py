@@ -33,6 +33,8 @@ if TYPE_CHECKING:
     from treadle.worker import Worker
 
 ENGINES: Final = ("local", "dbos")
+HOST_MOST: Final = 80
+"""Of its characters in a worker's name: the process id behind it tells two workers apart."""
 METRICS_NEED: Final = "metrics need a library that is not installed: pip install 'treadle[metrics]'"
 
 
@@ -120,7 +122,7 @@ def _wish(config: Config, url: str, options: dict[str, Any], flags: dict[str, An
         queues=queues,
         engine=options["engine"] or config.workers.engine,
         slots=options["slots"] or config.workers.slots,
-        name=f"{socket.gethostname()}-{os.getpid()}" if options["name"] is None else options["name"],
+        name=f"{one_line(socket.gethostname(), HOST_MOST)}-{os.getpid()}" if options["name"] is None else options["name"],
         agents=options["agents"],
         metrics=metrics,
         flags=flags,

@@ -62,7 +62,7 @@ class Worker:
         self._runtime, self._engine, self._grace_s = runtime, engine or LocalEngine(), grace_s
         self._queues = _checked(queues, runtime, slots)
         self._lanes = {queue: (_configured(runtime) if lanes is None else lanes).get(queue, Lane()) for queue in self._queues}
-        self._name = _plain(name) if name else one_line(f"{socket.gethostname()}-{os.getpid()}", NAME_MOST)
+        self._name = _plain(name) if name else f"{one_line(socket.gethostname(), NAME_MOST - 20)}-{os.getpid()}"
         self._driving = Driving(runtime, self._engine, agent_of, deps_of)
         self._sweep = Sweep(runtime.journal, self._engine, self._driving, self._queues, poll_s=poll_s)
         self._ticking = Ticking(runtime, schedules or {})

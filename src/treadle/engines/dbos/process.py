@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import logging
 import threading
+import time
 from collections.abc import Collection
 from contextlib import suppress
 from typing import Final
@@ -19,6 +20,7 @@ from treadle.run_queue import Ticket
 TAKER: Final = "queue-worker-"
 """What DBOS calls its threads that take from a queue."""
 TAKEN_S: Final = 5.0
+"""All of them together are waited for, at the end."""
 
 _handover: Handover | None = None
 """Of the worker that it runs for."""
@@ -82,9 +84,10 @@ def destroy() -> None:
     global _handover, _dbos
     if _dbos is not None:
         stop()
+        until = time.monotonic() + TAKEN_S
         for thread in threading.enumerate():  # what they have just taken needs DBOS's event loop, or they wait for it in vain
             if thread.name.startswith(TAKER):
                 with suppress(RuntimeError):  # one that has not begun yet is told to stop before it takes anything
-                    thread.join(TAKEN_S)
+                    thread.join(max(until - time.monotonic(), 0))
         DBOS.destroy()
     _handover = _dbos = None

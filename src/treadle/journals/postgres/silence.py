@@ -51,8 +51,9 @@ class Silence:
         with self._lock:
             self._since[db] = time.monotonic()
             if self._thread is None:
-                self._thread = threading.Thread(target=self._watch, name="treadle-silence", daemon=True)
-                self._thread.start()
+                thread = threading.Thread(target=self._watch, name="treadle-silence", daemon=True)
+                thread.start()
+                self._thread = thread
 
     def end(self, db: psycopg.Connection) -> None:
         """Before it is closed. Idempotent."""
