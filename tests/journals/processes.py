@@ -34,6 +34,9 @@ class Process:
         self.say(words)
         return self.hear()
 
+    def send(self, number: signal.Signals) -> None:
+        self._child.send_signal(number)
+
     def kill(self) -> None:
         self._child.kill()
         self._child.wait(20)

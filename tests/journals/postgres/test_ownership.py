@@ -14,6 +14,7 @@ import anyio.to_thread
 import pytest
 
 from tests.journals.postgres.conftest import Look
+from tests.journals.processes import Process
 from tests.journals.runs import entries_of, fact, finished, refuses, resumed, started
 from treadle.entries import ModelSwitched
 from treadle.errors import AgentError
@@ -26,42 +27,6 @@ pytestmark = pytest.mark.skipif(sys.platform == "win32", reason="there is no SIG
 EXPIRE = "update treadle.workers set lease_until_us = treadle.now_us() - 1"
 
 
-class Process:
-    """The driver in driver.py."""
-
-    def __init__(self, url: str, lease_s: float) -> None:
-        command = [sys.executable, "-m", "tests.journals.postgres.driver", url, str(lease_s)]
-        self._child = subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True, cwd=Path(__file__).parents[3])
-        self.pid = self._child.pid
-        assert self.hear() == "ready"
-
-    def say(self, words: str) -> None:
-        assert self._child.stdin is not None
-        self._child.stdin.write(words + "\n")
-        self._child.stdin.flush()
-
-    def hear(self) -> str:
-        assert self._child.stdout is not None
-        return self._child.stdout.readline().strip()
-
-    def ask(self, words: str) -> str:
-        self.say(words)
-        return self.hear()
-
-    def send(self, number: signal.Signals) -> None:
-        self._child.send_signal(number)
-
-    def kill(self) -> None:
-        self._child.kill()
-        self._child.wait(20)
-
-    def close(self) -> None:
-        if self._child.poll() is None:
-            self._child.send_signal(signal.SIGCONT)
-            self._child.kill()
-        self._child.communicate(timeout=20)
-
-
 Starts = Callable[..., Process]
 
 
@@ -70,7 +35,8 @@ def start(postgres_url: str) -> Iterator[Starts]:
     running: list[Process] = []
 
     def begin(lease_s: float = 15) -> Process:
-        running.append(Process(postgres_url, lease_s))
+        running.append(Process("tests.journals.postgres.driver", postgres_url, str(lease_s)))
+        running[-1].ready()
         return running[-1]
 
     yield begin

@@ -17,6 +17,7 @@ import anyio.lowlevel
 import anyio.to_thread
 import pytest
 
+from tests.journals.processes import Process
 from tests.journals.runs import entries_of, fact, finished, refuses, resumed, started
 from tests.journals.sqlite.conftest import Look
 from treadle.entries import ModelSwitched
@@ -29,43 +30,6 @@ from treadle.journals.sqlite.workers import Workers
 pytestmark = pytest.mark.skipif(sys.platform == "win32", reason="there is no SIGSTOP")
 
 
-class Process:
-    """The driver in driver.py."""
-
-    def __init__(self, path: Path) -> None:
-        command = [sys.executable, "-m", "tests.journals.sqlite.driver", str(path)]
-        folder = Path(__file__).parents[3]
-        self._child = subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True, cwd=folder)
-        self.pid = self._child.pid
-        assert self.hear() == "ready"
-
-    def say(self, words: str) -> None:
-        assert self._child.stdin is not None
-        self._child.stdin.write(words + "\n")
-        self._child.stdin.flush()
-
-    def hear(self) -> str:
-        assert self._child.stdout is not None
-        return self._child.stdout.readline().strip()
-
-    def ask(self, words: str) -> str:
-        self.say(words)
-        return self.hear()
-
-    def send(self, number: signal.Signals) -> None:
-        self._child.send_signal(number)
-
-    def kill(self) -> None:
-        self._child.kill()
-        self._child.wait(20)
-
-    def close(self) -> None:
-        if self._child.poll() is None:
-            self._child.send_signal(signal.SIGCONT)
-            self._child.kill()
-        self._child.communicate(timeout=20)
-
-
 Starts = Callable[[], Process]
 
 
@@ -74,7 +38,8 @@ def start(path: Path) -> Iterator[Starts]:
     running: list[Process] = []
 
     def begin() -> Process:
-        running.append(Process(path))
+        running.append(Process("tests.journals.sqlite.driver", str(path)))
+        running[-1].ready()
         return running[-1]
 
     yield begin
