@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import threading
 from collections.abc import Awaitable, Callable, Iterator
 
 import anyio
@@ -42,7 +43,9 @@ async def test_appends_reads_listening_and_closing_end_where_the_network_swallow
             await work()
         said.append(failed.value.message)
 
-    with anyio.fail_after(40):
+    cut = threading.Timer(25, server.proxy.cut)  # else nobody told them, and a write is waited for although it is cancelled
+    cut.start()
+    with anyio.fail_after(50):
         async with journal.notifier.listen("run:run_0"):
             server.proxy.swallow()
             journal.hurry()  # else each waits as long as for a server that starts again
@@ -51,7 +54,11 @@ async def test_appends_reads_listening_and_closing_end_where_the_network_swallow
                 group.start_soon(driven[1].release)
                 group.start_soon(told, lambda: journal.info("run_0"))
         await journal.aclose()
+    told_in_time = cut.is_alive()
+    cut.cancel()
+    cut.join()
     server.proxy.spit()
+    assert told_in_time
     assert len(said) == 2
     assert all("the connection to" in one and "failed" in one for one in said), said
 
