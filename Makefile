@@ -1,7 +1,7 @@
-# Four verbs, and six for special days. They use .venv where it is there (README makes it), else the Python on the PATH.
+# Four verbs, and seven for special days. They use .venv where it is there (README makes it), else the Python on the PATH.
 BIN := $(if $(wildcard .venv/bin/python),.venv/bin/,)
 
-.PHONY: fmt check test docs chaos guards benchmarks pictures peers lock
+.PHONY: fmt check test docs chaos guards oracle benchmarks pictures peers lock
 
 fmt:
 	$(BIN)ruff check --fix src tests benchmarks examples docs/pictures
@@ -31,6 +31,10 @@ chaos:
 guards:
 	$(BIN)python -m tests.guards $(GUARDS)
 
+# Generated command lines: those that the policy allows are run in a jail, and none may do harm: make oracle ORACLE="--decide 2000000 --run 200000".
+oracle:
+	$(BIN)python -m tests.oracle $(ORACLE)
+
 # Every figure of docs/promises.md, on a machine that does nothing else. BENCH="--quick" for a first look at the first of them.
 benchmarks:
 	$(BIN)python benchmarks/run.py $(BENCH)
@@ -40,6 +44,7 @@ benchmarks:
 	$(BIN)python benchmarks/grep.py
 	$(BIN)python benchmarks/subagents.py
 	$(BIN)python benchmarks/hooks.py
+	$(BIN)python -m benchmarks.caching
 	$(BIN)python benchmarks/tui_drawing.py
 	$(BIN)python benchmarks/tui.py
 	$(BIN)python -m benchmarks.postgres
@@ -53,18 +58,22 @@ pictures:
 	$(BIN)python -m docs.pictures.make_service
 
 # What tests/peers runs against: servers of others, a node package into .peers and wheels beside our own; and the JSON Schema Test Suite, which
-# the source package of jsonschema brings along.
+# the source package of jsonschema brings along. All of it by hash, and no package runs a script of its own.
 SUITE := jsonschema-4.26.0
+NPM := --ignore-scripts --omit-lockfile-registry-resolved --no-audit --no-fund --loglevel error
 peers:
-	mkdir -p .peers && cp tests/peers/package.json .peers/
-	npm install --prefix .peers --no-package-lock --no-audit --no-fund --loglevel error
-	$(BIN)python -c 'import tomllib; print(*tomllib.load(open("pyproject.toml", "rb"))["dependency-groups"]["peers"], sep="\n")' > .peers/requirements.txt
-	if $(BIN)python -c 'import pip' 2>/dev/null; then $(BIN)python -m pip install --quiet --requirement .peers/requirements.txt; \
-	else uv pip install --quiet --requirement .peers/requirements.txt; fi
-	if $(BIN)python -c 'import pip' 2>/dev/null; then pip="$(BIN)python -m pip"; else pip="uvx pip"; fi; \
-	$$pip download --quiet --no-deps --no-binary jsonschema --dest .peers $(subst -,==,$(SUITE))
-	mkdir -p .peers/json-schema-suite && tar -xzf .peers/$(SUITE).tar.gz -C .peers/json-schema-suite --strip-components 2 $(SUITE)/json
+	mkdir -p .peers/json-schema-suite && cp tests/peers/package.json tests/peers/package-lock.json .peers/
+	npm ci --prefix .peers $(NPM)
+	if $(BIN)python -c 'import pip' 2>/dev/null; then $(BIN)python -m pip install --quiet --require-hashes --only-binary=:all: --requirement tests/peers/requirements.lock; \
+	else uv pip install --quiet --require-hashes --only-binary=:all: --requirement tests/peers/requirements.lock; fi
+	sed -n '/^$(subst -,==,$(SUITE)) /,/[^\]$$/p' requirements.lock > .peers/suite.txt
+	$(BIN)python -m pip download --quiet --require-hashes --no-deps --no-build-isolation --no-binary jsonschema --dest .peers --requirement .peers/suite.txt
+	tar -xzf .peers/$(SUITE).tar.gz -C .peers/json-schema-suite --strip-components 2 $(SUITE)/json
 
-# Pins for README's commands; uv writes no index lines into it.
+# Pins with hashes for README's commands and for the image, then those of the peers; neither names an index.
+COMPILE := uv pip compile --quiet --universal --python-version 3.11 --generate-hashes --no-header --no-annotate --no-emit-index-url
 lock:
-	uv pip compile --quiet --universal --python-version 3.11 pyproject.toml --group dev --no-header --no-annotate --no-emit-index-url --output-file requirements.lock
+	$(COMPILE) pyproject.toml --group dev --output-file requirements.lock
+	$(COMPILE) --group peers --constraint requirements.lock --output-file tests/peers/requirements.lock
+	npm install --prefix tests/peers --package-lock-only $(NPM)
+	$(BIN)python -m tests.peers.locks

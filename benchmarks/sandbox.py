@@ -25,7 +25,7 @@ from treadle.spill import Spill
 from treadle.tooling import ToolContext, ToolFailed
 from treadle.tools.bash import Bash, BashArguments
 
-ADDED_MS, DEAD_MS = 30.0, 100.0
+ADDED_MS, DEAD_MS = 15.0, 100.0
 TREE = "trap '' TERM; (setsid sleep 60 &); sleep 60 & for i in 1 2 3; do (sleep 60 & wait) & done; while :; do sleep 1; done"
 
 

@@ -30,6 +30,7 @@ import aiohttp
 CONFIG = """
 service:
   limits: {requests_per_minute: 1000000, runs: 1000, streams: 1000, tokens_per_day: 1000000000}
+  totals: {accounts_per_hour: 1000000, tokens_per_day: 1000000000000, cost_usd_per_day: 1000000}
 """
 
 

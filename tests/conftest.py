@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import signal
 from pathlib import Path
 
 import pytest
@@ -11,6 +12,10 @@ SHARED = Path(__file__).resolve().parents[2] / "shared"
 
 for variable in [name for name in os.environ if name.startswith("TREADLE_") and not name.startswith("TREADLE_TEST_")]:
     del os.environ[variable]  # before anything is imported or started: what a person has configured is none of a test's
+
+for _number, _default in ((signal.SIGINT, signal.default_int_handler), (getattr(signal, "SIGHUP", signal.SIGINT), signal.SIG_DFL)):
+    if signal.getsignal(_number) is signal.SIG_IGN:  # under nohup, or in the background of a script: processes of the tests would ignore it too
+        signal.signal(_number, _default)
 
 
 @pytest.fixture

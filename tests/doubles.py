@@ -27,6 +27,7 @@ from treadle.message import Message
 from treadle.model import ArgumentsDelta, Delta, Model, ModelRequest, PartEnd, ResponseEnd, TextDelta, ToolCallStart, ToolDefinition
 from treadle.projection import events_of
 from treadle.result import RunResult
+from treadle.run_queue import Place
 from treadle.runtime import Runtime
 from treadle.session import RunOptions
 from treadle.testing import FakeClock, ScriptedModel
@@ -120,6 +121,7 @@ class PlainTool:
     timeout_s: float | None = None
     needs_approval: bool = False
     max_output: int = MAX_OUTPUT_CHARS
+    polls: bool = False
     changes: Callable[[Any, Path], Any] = lambda arguments, cwd: None
     looks: Callable[[ToolContext[Any], Any], Awaitable[Any]] | None = None
 
@@ -234,10 +236,10 @@ class _WatchedWriter:
     def fence(self) -> int:
         return self._writer.fence
 
-    async def append(self, entries: Sequence[Entry]) -> int:
+    async def append(self, entries: Sequence[Entry], *, put_back: Place | None = None) -> int:
         if self._journal.at is not None:  # as the contract says: an append that began is finished
             await uninterrupted(asyncio.get_running_loop().create_task(self._journal.before(entries)))
-        first = await self._writer.append(entries)
+        first = await self._writer.append(entries, put_back=put_back)
         self._journal.note(entries)
         return first
 

@@ -15,7 +15,7 @@ import msgspec
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from treadle.entries import SCHEMA, RunStarted
+from treadle.entries import SCHEMA, RunStarted, ToolStarted
 from treadle.message import MediaPart, Message
 from treadle.types import Limits, Settings
 
@@ -57,8 +57,11 @@ _PLAIN: dict[Any, st.SearchStrategy[Any]] = {
 }
 _FIELDS: dict[tuple[type, str], st.SearchStrategy[Any]] = {
     (Settings, "max_tokens"): st.none() | st.integers(1, 10**6),
+    (Settings, "compact_at_tokens"): st.none() | st.integers(1, 10**6),
+    (Settings, "temperature"): st.none() | st.floats(0, 2),
     (Message, "source"): st.none(),
     (RunStarted, "schema"): st.just(SCHEMA),
+    (ToolStarted, "attempt"): st.integers(1, 2**31 - 1),
 }
 """Fields that hold less than their type says."""
 
@@ -110,3 +113,9 @@ def cuts(text: str) -> st.SearchStrategy[list[str]]:
         return [text[a:b] for a, b in pairwise(edges)]
 
     return st.lists(st.integers(0, len(text)), max_size=4).map(cut)
+
+
+def with_images_only(messages: list[Message]) -> list[Message]:
+    """The same, where each file of a person is one that every wire sends."""
+    image = MediaPart(media_type="image/png", data="QUJD")
+    return [m.with_parts([image if isinstance(p, MediaPart) else p for p in m.parts]) if m.role == "user" else m for m in messages]

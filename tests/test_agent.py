@@ -17,6 +17,7 @@ from treadle.agent import expand, expand_message
 from treadle.errors import AgentError
 from treadle.message import MediaPart, Message, ReasoningPart, TextPart
 from treadle.tooling import InvalidArguments
+from treadle.tools.mcp import McpServer
 from treadle.types import SystemBlock
 
 
@@ -52,7 +53,7 @@ def test_a_definition_cannot_be_changed() -> None:
 
 def test_a_definition_does_not_change_with_the_lists_it_was_made_from() -> None:
     tools, messages, inputs = [weather], [Message.user("hi")], {"who": Input()}
-    agent = Agent(name="guide", tools=tools, messages=messages, inputs=inputs)
+    agent = Agent(name="guide", instructions="${who}", tools=tools, messages=messages, inputs=inputs)
     before = agent.fingerprint
     tools.append(weather)
     messages.clear()
@@ -181,12 +182,12 @@ def test_messages_are_templates_in_their_texts_only() -> None:
 def test_where_inputs_are_declared_an_undeclared_hole_is_refused_at_once() -> None:
     refused(r"uses \$\{whom\}, which is not among its declared inputs \(who\)", instructions="Hi ${whom}", inputs={"who": Input()})
     refused(r"uses \$\{whom\}", messages=[Message.user("${whom}")], inputs={"who": Input()})
-    Agent(name="guide", instructions="$${whom} ${who", inputs={"who": Input()})
+    Agent(name="guide", instructions="${who} $${whom} ${who", inputs={"who": Input()})
 
 
 def test_where_none_are_declared_a_missing_one_is_refused_when_a_run_starts() -> None:
     agent = Agent(name="guide", instructions="${who} ${where}", messages=[Message.user("${when}")])
-    assert agent.values({"who": 1, "where": 2, "when": 3, "more": 4}) == {"who": 1, "where": 2, "when": 3, "more": 4}
+    assert agent.values({"who": 1, "where": 2, "when": 3}) == {"who": 1, "where": 2, "when": 3}
     with pytest.raises(AgentError, match=r"'guide' needs the input\(s\) when, where: pass inputs=\{'when': \.\.\.\}") as caught:
         agent.values({"who": 1})
     assert caught.value.kind == "invalid"
@@ -202,14 +203,9 @@ def test_defaults_fill_what_is_not_given() -> None:
     assert agent.values({"d": "here", "a": "", "b": 3}) == {"a": "", "b": 3, "c": False, "d": "here"}
 
 
-def test_a_required_input_is_required_also_where_no_template_uses_it() -> None:
-    with pytest.raises(AgentError, match="needs the input"):
-        Agent(name="guide", inputs={"who": Input()}).values({})
-
-
 def test_an_input_that_is_not_declared_is_refused() -> None:
     with pytest.raises(AgentError, match="has no input 'whom'; it has: who, where"):
-        Agent(name="guide", inputs={"who": Input(), "where": Input()}).values({"who": "a", "where": "b", "whom": "c"})
+        Agent(name="guide", instructions="${who} ${where}", inputs={"who": Input(), "where": Input()}).values({"who": "a", "where": "b", "whom": "c"})
 
 
 FITTING: dict[str, set[type]] = {"string": {str}, "integer": {int}, "number": {int, float}, "boolean": {bool}, "array": {list, tuple}, "object": {dict}}
@@ -220,7 +216,7 @@ VALUES: list[Any] = ["", "x", 0, -5, 10**30, 1.5, True, False, [], [1, "a"], ("x
 @pytest.mark.parametrize("value", VALUES, ids=repr)
 def test_a_declared_input_has_its_type(kind: Any, value: Any) -> None:
     """And a truth value is no number."""
-    agent = Agent(name="guide", inputs={"it": Input(type=kind)})
+    agent = Agent(name="guide", instructions="${it}", inputs={"it": Input(type=kind)})
     if type(value) in FITTING[kind]:
         assert agent.values({"it": value}) == {"it": value}
     else:
@@ -231,7 +227,8 @@ def test_a_declared_input_has_its_type(kind: Any, value: Any) -> None:
 @pytest.mark.parametrize("value", [Path("/x"), object(), {"a": object()}, [{1: object()}]], ids=["path", "object", "inside an object", "inside a list"])
 def test_an_input_that_json_has_no_word_for_is_refused_before_the_run(value: object) -> None:
     """It could not be journaled."""
-    for agent in (Agent(name="guide"), Agent(name="guide", inputs={"it": Input(type="object" if isinstance(value, dict) else "array")})):
+    declared = {"it": Input(type="object" if isinstance(value, dict) else "array")}
+    for agent in (Agent(name="guide", instructions="${it}"), Agent(name="guide", instructions="${it}", inputs=declared)):
         with pytest.raises(AgentError, match=r"'guide'.*it") as caught:
             agent.values({"it": value})
         assert caught.value.kind == "invalid"
@@ -246,7 +243,7 @@ def test_a_wrong_declaration_is_refused_when_the_agent_is_made(declared: Input, 
 
 def test_the_callers_inputs_are_left_as_they_are() -> None:
     given_ = {"who": "Ada"}
-    Agent(name="guide", inputs={"who": Input(), "more": Input(default="x")}).values(given_)
+    Agent(name="guide", instructions="${who} ${more}", inputs={"who": Input(), "more": Input(default="x")}).values(given_)
     assert given_ == {"who": "Ada"}
 
 
@@ -346,3 +343,38 @@ async def test_a_run_that_goes_on_says_what_it_said_whatever_has_become_the_defa
             again = PlayedModel(wishes((call, "pay", "{}")))
             await rt.resume(waiting.run_id, on("Saturday", again, *more), deny={before: "no"}, on_ask="wait")
             assert [block.text for block in again.requests[0].system] == [said]
+
+
+# ---------------------------------------------------------------- every input is used, or refused
+
+
+@pytest.mark.parametrize("field", ["instructions", "context", "messages"])
+def test_an_input_may_be_used_in_any_template(field: str) -> None:
+    templates: dict[str, Any] = {"instructions": "${who}", "context": [SystemBlock(text="${who}")], "messages": [Message.user("${who}")]}
+    made = Agent(name="a", inputs={"who": Input()}, **{field: templates[field]})
+    assert made.values({"who": "Ada"}) == {"who": "Ada"}
+
+
+def test_an_input_that_no_template_uses_is_refused() -> None:
+    with pytest.raises(AgentError, match=r"'name'.*\$\{name\}"):
+        Agent(name="a", instructions="Hi {name}", inputs={"name": Input()})
+    with pytest.raises(AgentError, match=r"'name'.*\$\{name\}"):
+        Agent(name="a", instructions="Hi ${who} {name}").values({"who": "Ada", "name": "Bob"})
+    with pytest.raises(AgentError, match="'name'"):
+        Agent(name="a").values({"name": "Bob"})
+
+
+def test_a_server_of_tools_among_the_tools_is_told_where_it_belongs() -> None:
+    with pytest.raises(AgentError, match=r"pass it as mcp_servers=\[…\]"):
+        Agent(name="a", tools=[McpServer(name="files", command=["x"])])  # type: ignore[list-item]
+
+
+@pytest.mark.parametrize("temperature", [-1, -0.01, 2.01, 1e9, float("nan"), float("inf")])
+def test_a_temperature_that_no_provider_takes_is_refused(temperature: float) -> None:
+    with pytest.raises(AgentError, match=f"temperature={temperature!r}.*from 0 to 2"):
+        Settings(temperature=temperature)
+
+
+@pytest.mark.parametrize("temperature", [0, 0.0, 1, 2, None])
+def test_a_temperature_within_bounds_is_taken(temperature: float | None) -> None:
+    assert Settings(temperature=temperature).temperature == temperature

@@ -86,3 +86,15 @@ async def test_a_run_is_forked_in_another_process_by_the_name_of_its_agent(tmp_p
         runtime.agents.register(agent("guide"))
         again = await runtime.fork(first.run_id, turn=0)
     assert again.text == "done"
+
+
+@pytest.mark.parametrize("model", ["nosuch:x", "claude-opus", "anthropc:claude-opus-5-5"])
+async def test_a_runtime_refuses_an_agent_whose_provider_is_unknown_when_it_is_registered(model: str) -> None:
+    async with Runtime.open() as rt:
+        wrong = Agent[Any, Any](name="wrong", model=model, description="x")
+        for one in (wrong, agent("boss", tools=[wrong]), agent("top", tools=[agent("boss", tools=[wrong], description="x")])):
+            with pytest.raises(AgentError, match=f"agent 'wrong': .*{model.partition(':')[0]}") as refused:
+                rt.agents.register(one)
+            assert refused.value.kind == "invalid"
+        assert not rt.agents.get_all()
+        rt.agents.register(Agent(name="right", model="anthropic:claude-opus-5-5"))  # its key is asked for when it runs

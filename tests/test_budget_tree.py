@@ -154,7 +154,7 @@ def test_what_children_of_a_run_that_is_taken_up_had_spent_counts() -> None:
     turn(before, Usage(output_tokens=700))
     before.start_call()
     top = root(tokens=1_000, tool_calls=1, turns=3)
-    top.add_below(before)
+    top.add_below("run_1", before)
     assert top.output_left(8192).tokens == 300
     assert not top.admit_call()
     assert (top.turns, top.usage, top.tool_calls) == (0, Usage(), 0)

@@ -364,7 +364,7 @@ async def test_without_a_key_for_the_small_model_the_runs_own_sums_up() -> None:
     assert state.used_up == {model.name: 7}, "so that a script goes on at its place"
 
 
-@pytest.mark.parametrize(("name", "why"), [("nowhere:tiny", "nowhere"), ("script:/not/there.json", "/not/there.json"), ("openai:gpt-mini", "OPENAI_API_KEY")])
+@pytest.mark.parametrize(("name", "why"), [("script:/not/there.json", "/not/there.json"), ("openai:gpt-mini", "OPENAI_API_KEY")])
 async def test_a_small_model_that_cannot_be_used_is_told_once_and_the_runs_own_sums_up(name: str, why: str) -> None:
     more = [asks(call("look", f"d{i}", at=i), text=LONG) for i in range(4)]
     model = ScriptedModel(rambling(OVERFLOW, says("A record of it."), *more, OVERFLOW, says("Another record."), says("done")))
@@ -540,3 +540,22 @@ async def test_a_kill_at_any_boundary_leaves_a_run_that_ends_the_same(tmp_path: 
 async def _play(folder: Path, at: int, *run_id: str) -> Any:
     environment = {**os.environ, "TREADLE_CRASH_AT": str(at)}
     return await anyio.run_process([sys.executable, "-c", DRIVER, str(folder), *run_id], check=False, env=environment)
+
+
+@pytest.mark.parametrize(
+    ("window", "at", "is_made"),
+    [(1_000_000, None, True), (700_000, None, False), (1_000_000, 300_000, False), (400_000, 100_000, True)],
+)
+async def test_room_is_made_above_a_number_of_tokens_that_does_not_depend_on_the_window_alone(window: int, at: int | None, is_made: bool) -> None:
+    script = [asks(call("look", f"c{i}"), usage={"input_tokens": 30_000 * i, "output_tokens": 5}) for i in range(1, 8)]
+    model = ScriptedModel([*script, says("Done.")])
+    model.abilities = Abilities(context_tokens=window)  # pyright: ignore[reportAttributeAccessIssue]  as a model of a provider has them
+    one = agent(model, gives("look", "seen " * 2_000, effect="pure"), settings=Settings(compact_at_tokens=at))
+    async with open_runtime() as runtime:
+        result = await runtime.run(one, "Look.")
+        records = await runtime.journal.read(result.run_id)
+    assert result.outcome is Outcome.COMPLETED
+    receipts = [read_receipt(record.entry.receipt) for record in records if isinstance(record.entry, Compaction)]
+    assert [type(receipt) for receipt in receipts[:1]] == ([Cleared] if is_made else [])
+    (newest,) = model.requests[-1].messages[-1].tool_results
+    assert "to make room" not in newest.text, "the model has not read it yet"

@@ -35,7 +35,7 @@ SOURCE = ROOT / "src" / "treadle"
 PAGES = [*sorted(ROOT.glob("*.md")), *sorted((ROOT / "docs").rglob("*.md"))]
 
 _FENCE = re.compile(r"^```(\w*)[^\n]*\n(.*?)^```$", re.MULTILINE | re.DOTALL)
-_COMMENT = re.compile(r"<!-- (run|script): (.*) -->\Z", re.DOTALL)
+_COMMENT = re.compile(r"<!-- (run|script): ((?:(?!-->).)*) -->\Z", re.DOTALL)
 _LINK = re.compile(r"(?<!!)\[[^\]\n]*\]\(([^)\s]+)\)")
 _HEADING = re.compile(r"^#{1,6} +(.*)$", re.MULTILINE)
 _HELP = re.compile(r"^<!-- help:((?: [\w-]+)*) -->\n\n```text\n(.*?)^```$", re.MULTILINE | re.DOTALL)

@@ -3,13 +3,15 @@
 from __future__ import annotations
 
 import os
+import subprocess
 from pathlib import Path
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from treadle.environment import KEY_VARIABLES, child_environment, path_outside
+from treadle.environment import KEY_VARIABLES, child_environment, for_a_shell, path_outside
+from treadle.redaction import names_a_secret
 
 KEY = "sk-ant-0123456789abcdef"
 
@@ -46,7 +48,76 @@ def test_it_is_our_own_environment_where_none_is_given(monkeypatch: pytest.Monke
     monkeypatch.setenv("HARMLESS", "yes")
     found = child_environment([KEY])
     assert found["HARMLESS"] == "yes"
-    assert found.keys() == os.environ.keys() - KEY_VARIABLES - {"COPY_OF_IT"}
+    assert (
+        found.keys() == {name for name in os.environ if name not in KEY_VARIABLES and not names_a_secret(name)} - {"COPY_OF_IT"} | {"PWD"} & os.environ.keys()
+    )
+
+
+CREDENTIALS = """
+DB_PASSWORD MY_PASSWORD PASSWORD PGPASSWORD MYSQL_PWD MYSQL_PASSWD RESTIC_PASSWORD_FILE SMTP_PASS SSHPASS BORG_PASSPHRASE
+GITHUB_TOKEN TOKEN API_TOKENS HF_TOKEN AWS_SESSION_TOKEN ACTIONS_ID_TOKEN_REQUEST_URL CI_JOB_TOKEN npm_config__authToken
+CLIENT_SECRET AWS_SECRET_ACCESS_KEY SECRET_KEY_BASE DJANGO_SECRET MY_SECRETS APP_SECRET_2 AWS_ACCESS_KEY_ID
+STRIPE_API_KEY MAILGUN_APIKEY API_KEYS SSH_PRIVATE_KEY SIGNING_KEY ENCRYPTION_KEY FERNET_KEY GOOGLE_APPLICATION_CREDENTIALS AZURE_CREDENTIALS CREDS
+GITHUB_PAT COMPOSER_AUTH DOCKER_AUTH_CONFIG SESSION_COOKIE SENTRY_DSN AZURE_STORAGE_CONNECTION_STRING SLACK_WEBHOOK_URL CI_JOB_JWT
+OTEL_EXPORTER_OTLP_HEADERS
+"""
+NO_CREDENTIALS = """
+PATH HOME PWD OLDPWD SSH_AUTH_SOCK SSH_ASKPASS GIT_ASKPASS TOKENIZERS_PARALLELISM MAX_TOKENS CLAUDE_CODE_MAX_OUTPUT_TOKENS TOKEN_LIMIT KEYBOARD MONKEY
+XDG_SESSION_ID COMPAT AUTHOR GIT_AUTHOR_NAME PASSENGER_ROOT LS_COLORS SECRETARY KEYMAP
+"""
+
+
+@pytest.mark.parametrize("name", CREDENTIALS.split())
+def test_a_variable_with_the_name_of_a_credential_is_withheld_whatever_it_holds(name: str) -> None:
+    for value in ("word", "1", "", "/home/me/file"):
+        assert child_environment([], {name: value, name.lower(): value, "PATH": "/bin"}) == {"PATH": "/bin"}
+
+
+@pytest.mark.parametrize("name", NO_CREDENTIALS.split())
+def test_a_variable_with_another_name_is_passed_on(name: str) -> None:
+    assert child_environment([], {name: "4096"}) == {name: "4096"}
+
+
+@pytest.mark.parametrize("name", ["DATABASE_URL", "AMQP", "https_proxy"])
+def test_a_url_with_a_password_is_withheld(name: str) -> None:
+    assert child_environment([], {name: "postgres://ada:x@db/shop", "OTHER_URL": "postgres://ada@db/shop"}) == {"OTHER_URL": "postgres://ada@db/shop"}
+
+
+READ_BY_BASH = {
+    "BASH_ENV": "{file}",
+    "ENV": "{file}",
+    "SHELLOPTS": "braceexpand:noglob:xtrace",
+    "BASHOPTS": "nullglob:dotglob:failglob",
+    "GLOBIGNORE": "*.txt",
+    "CDPATH": "{place}/elsewhere",
+    "IFS": "x",
+    "PS4": "$(touch {place}/ran)",
+    "PROMPT_COMMAND": "touch {place}/ran",
+    "POSIXLY_CORRECT": "1",
+    "BASH_COMPAT": "31",
+    "BASH_FUNC_ls%%": "() {{ touch {place}/ran; }}",
+    "BASH_FUNC_cat%%": "() {{ touch {place}/ran; }}",
+    "GREP_OPTIONS": "-v",
+    "RIPGREP_CONFIG_PATH": "{file}",
+}
+LINE = "ls; cat *.txt; cd sub && ls; shopt; set -o; type -t ls cat; echo one x two"
+
+
+@pytest.mark.parametrize("name", READ_BY_BASH)
+def test_no_variable_changes_how_bash_reads_a_line(tmp_path: Path, name: str) -> None:
+    for file in ("a.txt", "b.md", "sub/c", "elsewhere/sub/d"):
+        (tmp_path / file).parent.mkdir(parents=True, exist_ok=True)
+        (tmp_path / file).write_text(f"{file}\n")
+    (tmp_path / "b.md").write_text("touch ran\n")
+    plain = {"PATH": "/usr/bin:/bin", "LC_ALL": "C"}
+    value = READ_BY_BASH[name].format(place=tmp_path, file=tmp_path / "b.md")
+
+    def said(environment: dict[str, str]) -> str:
+        run = subprocess.run(["/bin/bash", "-c", "--", LINE], cwd=tmp_path, env=environment, capture_output=True, text=True, check=False)
+        return run.stdout + run.stderr
+
+    assert said(for_a_shell({**plain, name: value})) == said(plain)
+    assert not (tmp_path / "ran").exists()
 
 
 @given(st.dictionaries(st.text(), st.text() | st.just(KEY)), st.lists(st.text() | st.just(KEY)))

@@ -13,6 +13,7 @@ from tests.strategies import examples_of, values_of
 from treadle import events
 from treadle.events import Event
 from treadle.json_text import decode_json, encode_json
+from treadle.metrics import RunTotals
 from treadle.types import Usage
 
 AT = datetime(2026, 11, 20, 10, tzinfo=UTC)
@@ -33,10 +34,10 @@ FIELDS = {
     "approval_resolved": "call_id decision by",
     "tool_call_start": "call_id name effect",
     "tool_progress": "call_id text done? total?",
-    "tool_call_end": "call_id name result is_error unknown duration_ms",
+    "tool_call_end": "call_id name result is_error unknown duration_ms exit_code?",
     "message": "message",
     "retry": "attempt wait_s kind",
-    "usage": "input_tokens output_tokens cache_read_tokens cache_write_tokens reasoning_tokens cost_usd?",
+    "usage": "input_tokens output_tokens cache_read_tokens cache_write_tokens reasoning_tokens cache_write_1h_tokens web_searches cost_usd? details?",
     "warning": "text call_id?",
     "limit_warning": "limit left",
     "compaction": "receipt",
@@ -45,7 +46,7 @@ FIELDS = {
     "input_added": "text",
     "output": "value validated",
     "error": "kind message request_id? status?",
-    "run_end": "outcome text output validated usage cost_usd? turns tool_calls duration_s error?",
+    "run_end": "outcome text output validated usage cost_usd? turns tool_calls duration_s error? total",
 }
 """The public promise, type by type; a field with a question mark may be absent."""
 
@@ -105,10 +106,14 @@ def test_the_end_says_its_usage_in_full_and_its_error_in_brief() -> None:
         turns=1,
         tool_calls=0,
         duration_s=0.5,
+        total=RunTotals(),
         error=error,
     )
     shown = json.loads(end.to_json())
-    assert shown["usage"] == {"input_tokens": 1, "output_tokens": 0, "cache_read_tokens": 0, "cache_write_tokens": 0, "reasoning_tokens": 0}
+    assert shown["usage"] == {"input_tokens": 1, "output_tokens": 0, "cache_read_tokens": 0, "cache_write_tokens": 0, "reasoning_tokens": 0} | {
+        "cache_write_1h_tokens": 0,
+        "web_searches": 0,
+    }
     assert shown["error"] == {"kind": "auth", "message": "no key", "status": 401}
     assert "cost_usd" not in shown
 

@@ -39,7 +39,7 @@ from treadle.journal import read_run, unknown_run
 from treadle.message import Message, TextPart, ToolCall, ToolResult, UnknownPart
 from treadle.projection import events_of, shown_arguments
 from treadle.run_state import late_message
-from treadle.types import Outcome, StopReason, Usage
+from treadle.types import Outcome, Settings, StopReason, Usage
 
 AT = datetime(2026, 11, 20, 10, tzinfo=UTC)
 DEEP = "[" * 10_000 + "]" * 10_000
@@ -80,6 +80,15 @@ def test_types_of_entries_are_their_words() -> None:
         *("run.started", "run.resumed", "run.finished", "model.requested", "model.responded", "model.switched", "tool.started", "tool.finished"),
         *("tool.late", "approval.asked", "approval.answered", "input.added", "compaction", "cancel.asked"),
     }
+
+
+@pytest.mark.parametrize("temperature", ["-1", "7.5"])
+def test_a_temperature_that_older_versions_took_does_not_make_a_run_unreadable(temperature: str) -> None:
+    started = msgspec.structs.replace(STARTED, settings=Settings(max_tokens=10, temperature=0.5))
+    stored = started.to_json().decode().replace('"temperature":0.5', f'"temperature":{temperature}')
+    read = read_entry(stored.encode())
+    assert isinstance(read, RunStarted)
+    assert read.settings == Settings(max_tokens=10)
 
 
 def test_a_run_always_says_which_schema_its_entries_have() -> None:
@@ -316,11 +325,12 @@ def test_added_input_is_its_text() -> None:
 
 
 def test_a_run_ends_with_its_turn_its_output_and_its_outcome() -> None:
-    end = {"outcome": "completed", "text": "hi", "output": "hi", "validated": True, "usage": json.loads(Usage().to_json()), "turns": 2, "tool_calls": 1}
+    used = {"usage": json.loads(Usage().to_json()), "turns": 2, "tool_calls": 1}
+    end = {"outcome": "completed", "text": "hi", "output": "hi", "validated": True, **used}
     assert shown(finished(text="hi", output='"hi"', validated=True, open_turn=2)) == [
         {"type": "turn_end", "turn": 2},
         {"type": "output", "value": "hi", "validated": True},
-        {"type": "run_end", **end, "duration_s": 1.5},
+        {"type": "run_end", **end, "duration_s": 1.5, "total": {"runs": 1, **used, "cost_usd": None, "unpriced": 0}},
     ]
 
 

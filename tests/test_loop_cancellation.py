@@ -37,6 +37,7 @@ from treadle.events import Event
 from treadle.journal import RunWriter
 from treadle.journals.memory import MemoryJournal
 from treadle.model import ArgumentsDelta, ReasoningDelta, TextDelta, ToolCallStart
+from treadle.run_queue import Place
 from treadle.run_stream import RunStream
 from treadle.runtime import Runtime
 from treadle.types import Effect
@@ -514,8 +515,8 @@ class Replaced:
     def fence(self) -> int:
         return self.writer.fence
 
-    async def append(self, entries: Sequence[Entry]) -> int:
-        return await self.writer.append(entries)
+    async def append(self, entries: Sequence[Entry], *, put_back: Place | None = None) -> int:
+        return await self.writer.append(entries, put_back=put_back)
 
 
 async def _when(event: anyio.Event, what: Callable[[], object]) -> None:
@@ -542,7 +543,7 @@ async def test_who_asked_for_it_is_in_the_journal_before_what_it_closed(way: Way
 class Kept(MemoryJournal):
     """Can be read after its runtime was closed."""
 
-    async def aclose(self) -> None:
+    async def aclose(self, *, keep_runs: bool = False) -> None:
         pass
 
 

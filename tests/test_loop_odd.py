@@ -8,6 +8,7 @@ import pytest
 
 from tests.doubles import PlayedModel, Step, asks, call, end, gives, says, text, watch, wishes
 from treadle import events
+from treadle.inbox import NO_ANSWER
 from treadle.message import ProviderPart
 from treadle.model import ArgumentsDelta, Notice, PartEnd, ReasoningDelta, Restart, TextDelta, ToolCallStart, WholePart
 from treadle.testing import ScriptedModel
@@ -70,6 +71,7 @@ async def test_an_empty_response_is_asked_for_once_more(empty: list[Step]) -> No
 async def test_a_second_empty_response_in_a_row_completes_the_run() -> None:
     seen = await watch(PlayedModel([end()], [end()]))
     assert (seen.outcome, seen.result.output, seen.result.turn_count) == ("completed", "", 2)
+    assert [warning.text for warning in seen.of(events.Warned)] == [NO_ANSWER]
 
 
 async def test_an_empty_response_after_work_is_asked_for_again() -> None:
@@ -173,3 +175,10 @@ async def test_two_blocks_of_reasoning_are_two_pairs_of_events() -> None:
 async def test_an_empty_last_word_after_the_call_limit_ends_with_the_limit() -> None:
     model = ScriptedModel([asks(call("look"), call("look")), says("")])
     assert (await watch(model, gives("look"), limits=Limits(tool_calls=1))).outcome == "call_limit"
+
+
+async def test_a_model_that_yields_something_else_ends_the_run_with_an_error_that_names_it() -> None:
+    hello: Any = "Hello"
+    seen = await watch(PlayedModel([hello]))
+    assert seen.result.error is not None
+    assert seen.result.error.message.startswith("the model yielded str, which is no delta: yield TextDelta(text)")

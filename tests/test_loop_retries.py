@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import pytest
 
-from tests.doubles import PlayedModel, Step, end, gives, open_runtime, says, text, watch, wishes
+from tests.doubles import PlayedModel, Step, agent, end, gives, open_runtime, says, text, watch, wishes
 from treadle import events
 from treadle.errors import AgentError, ErrorKind
 from treadle.model import ArgumentsDelta, PartEnd, ReasoningDelta, Restart, TextDelta, ToolCallStart
 from treadle.retry import LONGEST_WAIT_S, RetryPolicy
 from treadle.testing import FakeClock, ScriptedModel
+from treadle.types import Settings
 
 
 def cut(kind: str = "network", **more: object) -> AgentError:
@@ -118,3 +119,41 @@ async def test_a_provider_that_begins_anew_uses_up_no_retry() -> None:
     assert (seen.outcome, seen.result.output) == ("completed", "d")
     assert (seen.result.metrics.retries, seen.of(events.TextDelta)[-1].attempt) == (3, 7)
     assert [event.attempt for event in seen.of(events.Retry)] == [1, 2, 3, 4, 5, 6]
+
+
+@pytest.mark.parametrize(
+    ("settings", "words"),
+    [
+        (Settings(temperature=0.5), "`temperature` is deprecated for this model."),
+        (Settings(effort="max"), "Unsupported value: 'reasoning.effort' does not support 'max' with this model."),
+        (Settings(thinking=False), '"thinking.type.disabled" is not supported for this model.'),
+        (Settings(tool_choice="any"), 'tool_choice: type "tool" and "any" are not supported'),
+        (Settings(), "thinking.display: Extra inputs are not permitted"),
+    ],
+)
+async def test_a_setting_that_the_provider_refuses_by_name_is_left_out_for_the_rest_of_the_run(settings: Settings, words: str) -> None:
+    refused = AgentError("invalid", words, status=400, request_id="req_7")
+    model = PlayedModel([refused], wishes(("c1", "look", "{}")), text("done"))
+    seen = await watch(model, gives("look"), settings=settings)
+    assert seen.outcome == "completed"
+    asked = [request.settings for request in model.requests]
+    assert asked[0] != asked[1] == asked[2]
+    (warning,) = seen.of(events.Warned)
+    assert warning.text.endswith(f"it is left out from here on ({words}; request req_7)")
+
+
+async def test_a_resumed_run_does_not_repeat_a_setting_that_was_refused() -> None:
+    refused = AgentError("invalid", "`temperature` is deprecated for this model.", status=400)
+    model = PlayedModel([refused], wishes(("c1", "send", "{}")), text("done"))
+    one, settings = agent(model, gives("send", needs_approval=True)), Settings(temperature=0.5)
+    async with open_runtime() as runtime:
+        waits = await runtime.run(one, "Send it.", settings=settings, on_ask="wait")
+        assert (await runtime.resume(waits.run_id, agent=one, approve=["c1"])).outcome == "completed"
+    assert [request.settings.temperature for request in model.requests] == [0.5, None, None]
+
+
+async def test_a_request_that_is_refused_for_something_else_is_not_asked_again() -> None:
+    for words in ("messages.3: `tool_use` ids were found without `tool_result`", "messages.1.content.0: Invalid `signature` in `thinking` block"):
+        model = PlayedModel([AgentError("invalid", words, status=400)], text("never"))
+        seen = await watch(model, settings=Settings(thinking=True))
+        assert (seen.outcome, len(model.requests)) == ("error", 1)

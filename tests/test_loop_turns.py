@@ -6,13 +6,31 @@ from collections.abc import Sequence
 
 import pytest
 
-from tests.doubles import PlainTool, PlayedModel, Step, WatchedJournal, agent, asks, breaks, call, end, fails, gives, open_runtime, says, text, watch, wishes
+from tests.doubles import (
+    PlainTool,
+    PlayedModel,
+    Seen,
+    Step,
+    WatchedJournal,
+    agent,
+    asks,
+    breaks,
+    call,
+    end,
+    fails,
+    gives,
+    open_runtime,
+    says,
+    text,
+    watch,
+    wishes,
+)
 from treadle import ToolContext
 from treadle.entries import Entry, RunFinished
 from treadle.errors import AgentError, ErrorKind
 from treadle.message import Message, ReasoningPart, ToolCall
 from treadle.model import PartEnd, ReasoningDelta, TextDelta
-from treadle.testing import ScriptedModel
+from treadle.testing import FakeClock, ScriptedModel
 from treadle.types import Limits, Mode, StopReason
 
 
@@ -176,44 +194,68 @@ async def test_a_stop_sequence_completes_even_where_nothing_came_before_it() -> 
 # ---------------------------------------------------------------- looping
 
 
-async def test_the_same_call_with_the_same_result_more_than_five_times_is_looping() -> None:
-    seen = await watch([asks(call("look", at="x")) for _ in range(9)], gives("look", effect="pure"))
-    assert seen.outcome == "looping"
-    assert seen.result.turn_count == 6
+def warnings_in(seen: Seen) -> list[str]:
+    return [m.text for m in seen.result.messages if m.role == "user" and "gave the same result" in m.text]
 
 
-async def test_the_same_error_three_times_is_looping() -> None:
-    seen = await watch([asks(call("look", at="x")) for _ in range(9)], breaks("look", ValueError("no")))
-    assert seen.outcome == "looping"
-    assert seen.result.turn_count == 3
+@pytest.mark.parametrize(
+    ("tool", "limits", "turns"),
+    [
+        (gives("look", effect="pure"), None, 10),
+        (gives("look"), Limits(repeats=4), 4),
+        (breaks("look", ValueError("no")), None, 5),
+    ],
+)
+async def test_a_run_that_repeats_a_call_is_warned_at_half_the_limit_and_ends_at_it(tool: PlainTool, limits: Limits | None, turns: int) -> None:
+    seen = await watch([asks(call("look", at="x")) for _ in range(12)], tool, limits=limits)
+    assert (seen.outcome, seen.result.turn_count) == ("looping", turns)
+    (warning,) = warnings_in(seen)
+    assert warning.startswith(f"The call of look gave the same result {-(-turns // 2)} times, and nothing was changed in between.")
 
 
-async def test_different_arguments_are_no_loop_even_where_the_error_is_the_same() -> None:
-    seen = await watch([*(asks(call("look", at=i)) for i in range(12)), says("done")], breaks("look", ValueError("no")))
-    assert seen.outcome == "completed"
-
-
-async def test_different_results_are_no_loop() -> None:
+async def test_a_call_with_other_arguments_or_another_result_is_no_loop() -> None:
     count = iter(range(100))
 
     async def does(ctx: ToolContext[None], arguments: object) -> str:
         return str(next(count))
 
-    seen = await watch([*(asks(call("look")) for _ in range(12)), says("done")], PlainTool(name="look", does=does))
-    assert seen.outcome == "completed"
+    polls = [asks(call("look"), call("fail", at=i)) for i in range(12)]
+    seen = await watch([*polls, says("done")], PlainTool(name="look", does=does, effect="pure"), breaks("fail", ValueError("no")))
+    assert (seen.outcome, warnings_in(seen)) == ("completed", [])
 
 
-async def test_only_the_last_ten_calls_count_as_a_loop() -> None:
-    others = [asks(call("look", at=i)) for i in range(6)]
-    same = asks(call("look", at="x"))
-    seen = await watch([same, same, same, same, same, *others, same, same, says("done")], gives("look"))
-    assert seen.outcome == "completed"
+async def test_a_test_that_fails_the_same_way_after_each_edit_is_no_loop() -> None:
+    cycles = [turn for at in range(12) for turn in (asks(call("edit", at=at)), asks(call("test")))]
+    seen = await watch([*cycles, says("done")], gives("edit"), breaks("test", TimeoutError("killed")))
+    assert (seen.outcome, warnings_in(seen)) == ("completed", [])
 
 
-async def test_six_equal_calls_in_one_turn_are_a_loop_too() -> None:
-    seen = await watch([asks(*(call("look") for _ in range(6))), says("never said")], gives("look"))
-    assert seen.outcome == "looping"
-    assert len(seen.results) == 6
+async def test_equal_calls_of_one_response_count_once() -> None:
+    seen = await watch([asks(*(call("look") for _ in range(12))), says("done")], gives("look", effect="pure"))
+    assert (seen.outcome, len(seen.results), warnings_in(seen)) == ("completed", 12, [])
+
+
+async def test_a_circle_of_several_calls_is_a_loop_while_equal_calls_far_apart_are_none() -> None:
+    seen = await watch([asks(call("look", at=turn % 2)) for turn in range(40)], gives("look", effect="pure"))
+    assert (seen.outcome, seen.result.turn_count, len(warnings_in(seen))) == ("looping", 19, 2)
+    far = [asks(call("look", at=0 if turn % 5 == 0 else turn)) for turn in range(60)]
+    seen = await watch([*far, says("done")], gives("look", effect="pure"))
+    assert (seen.outcome, warnings_in(seen)) == ("completed", [])
+
+
+async def test_calls_that_wait_are_no_loop() -> None:
+    clock = FakeClock()
+
+    async def waits(ctx: ToolContext[None], arguments: object) -> str:
+        await clock.sleep(5)
+        return "pending"
+
+    seen = await watch(
+        [*(asks(call("look")) for _ in range(12)), says("done")], PlainTool(name="look", does=waits, effect="pure"), runtime=open_runtime(clock=clock)
+    )
+    assert (seen.outcome, warnings_in(seen)) == ("completed", [])
+    polled = await watch([*(asks(call("look")) for _ in range(12)), says("done")], gives("look", effect="pure", polls=True))
+    assert (polled.outcome, warnings_in(polled)) == ("completed", [])
 
 
 # ---------------------------------------------------------------- approval

@@ -12,7 +12,7 @@ from tests.doubles import PlainTool, asks, call, check_history, gives, open_runt
 from treadle import AgentError, Approve, Deny, TextPart, ToolContext, events, tool
 from treadle.asking import ApprovalRequest, Approver
 from treadle.entries import ApprovalAnswered, ApprovalAsked
-from treadle.tooling import DidNotHappen, ToolDeferred, ToolFailed
+from treadle.tooling import ToolDeferred, ToolFailed
 from treadle.types import Limits
 
 
@@ -292,19 +292,6 @@ async def test_a_deferred_call_that_is_given_up_is_told_as_such() -> None:
     assert len(tries) == 1
 
 
-async def test_a_probe_may_find_a_result_that_came_meanwhile() -> None:
-    order, tries = deferring()
-    order.looks = lambda ctx, arguments: _did_not()
-    rt = open_runtime()
-    waiting = await rt.run(agent_of(ORDERS, order), "go")
-    assert (await rt.resume(waiting.run_id)).waiting
-    assert len(tries) == 2, "its probe said that nothing happened: it is called again"
-
-
-async def _did_not() -> DidNotHappen:
-    return DidNotHappen()
-
-
 # ---------------------------------------------------------------- beside limits
 
 
@@ -349,3 +336,21 @@ async def test_a_method_a_partial_and_a_wrapped_function_are_asked() -> None:
         sent = Sent()
         await watch(ONE, sent.tool, on_approval=approver)
         assert sent.did == [{"to": "Ada"}]
+
+
+async def test_what_has_ended_is_seen_before_a_question_is_asked() -> None:
+    """Also of the last call of its stage, whose result otherwise rides with what follows."""
+    ended = anyio.Event()
+
+    async def approver(request: ApprovalRequest) -> Approve:
+        with anyio.fail_after(2):
+            await ended.wait()
+        return Approve()
+
+    def listen(_: Any, event: events.Event) -> None:
+        if isinstance(event, events.ToolCallEnd):
+            ended.set()
+
+    script = [asks(call("quick", "q"), call("send", "s", to="Ada")), says("done")]
+    seen = await watch(script, gives("quick"), Sent().tool, on_approval=approver, while_running=listen)
+    assert seen.outcome == "completed"

@@ -51,18 +51,23 @@ counts = st.integers(0, 3_000_000) | st.integers(199_990, 200_010) | st.integers
 
 @st.composite
 def usages(draw: st.DrawFn) -> Usage:
-    output = draw(counts)
+    output, written = draw(counts), draw(counts)
     return Usage(
         input_tokens=draw(counts),
         output_tokens=output,
         cache_read_tokens=draw(counts),
-        cache_write_tokens=draw(counts),
+        cache_write_tokens=written,
         reasoning_tokens=draw(st.integers(0, output)),
+        cache_write_1h_tokens=draw(st.integers(0, written)),
+        web_searches=draw(st.integers(0, 50)),
     )
 
 
-@given(st.sampled_from(MODELS), usages(), st.datetimes(datetime(2024, 1, 1), datetime(2027, 12, 31), timezones=st.just(UTC)))
-def test_a_response_costs_what_the_library_says(model: tuple[str, str], used: Usage, at: datetime) -> None:
+TIMES = st.datetimes(datetime(2024, 1, 1), datetime(2027, 12, 31), timezones=st.just(UTC))
+
+
+@given(st.sampled_from(MODELS), usages(), TIMES, st.sampled_from([None, None, "flex", "fast", "priority"]))
+def test_a_response_costs_what_the_library_says(model: tuple[str, str], used: Usage, at: datetime, tier: str | None) -> None:
     provider, model_id = model
     tariff = listed(LIST, provider, None, model_id)
     assert tariff is not None
@@ -73,13 +78,20 @@ def test_a_response_costs_what_the_library_says(model: tuple[str, str], used: Us
             cache_write_tokens=used.cache_write_tokens,
             output_tokens=used.output_tokens,
             output_reasoning_tokens=used.reasoning_tokens,
+            cache_write_1h_tokens=used.cache_write_1h_tokens,
+            web_searches=used.web_searches,
         ),
         model_id,
         provider,
         None,
         at,
+        {"service_tier": tier, "speed": tier} if tier else None,
     )
-    assert tariff(at).cost_usd(used) == pytest.approx(float(theirs.total_price), rel=1e-12)
+    rates = tariff(at).of(tier, at)
+    if rates is None:
+        assert not any(tier in variant.when.values() for variant in theirs.model.price_variants or ())
+    else:
+        assert rates.cost_usd(used) == pytest.approx(float(theirs.total_price), rel=1e-12)
 
 
 def test_most_models_of_the_list_have_a_price() -> None:

@@ -35,7 +35,9 @@ from tests.doubles import (
 )
 from treadle import ToolContext, ToolFailed, events, tool
 from treadle.agent import Agent
+from treadle.asking import Approve
 from treadle.calls import ASK, NOT_KNOWN, STOPPED
+from treadle.config import Config
 from treadle.entries import ApprovalAnswered, ApprovalAsked, Entry, InputAdded, ModelRequested, RunFinished, RunResumed, RunStarted, ToolFinished, ToolStarted
 from treadle.errors import AgentError
 from treadle.events import Event
@@ -47,7 +49,7 @@ from treadle.result import RunResult
 from treadle.run_state import RunState
 from treadle.runtime import Runtime
 from treadle.testing import ScriptedModel
-from treadle.tooling import DidNotHappen, Happened, InvalidArguments
+from treadle.tooling import DidNotHappen, Happened, InvalidArguments, ToolDeferred
 from treadle.tools.read import Read
 from treadle.types import Effect, Limits, now
 
@@ -510,6 +512,56 @@ async def test_a_once_call_that_timed_out_waits_for_a_person_where_the_run_was_t
     gate.opened.set()
     again, _ = await resumed(rt, result.run_id, one, approve=["c1"])
     assert (told(again)["c1"].text, again.outcome) == ("went through", "completed")
+
+
+async def says_it_did_not_happen(ctx: ToolContext[None], arguments: Any) -> DidNotHappen:
+    return DidNotHappen()
+
+
+async def test_a_probe_is_not_asked_about_a_call_that_its_timeout_cut() -> None:
+    """The timeout cut the wait, and perhaps not the effect: what a probe does not see yet may still come."""
+    gate, rt = Gate("send", timeout_s=0.01, looks=says_it_did_not_happen), open_runtime()
+    one = agent([*ONE], gate.tool)
+    result = await rt.run(one, "go", on_unknown="wait")
+    gate.opened.set()
+    again, _ = await resumed(rt, result.run_id, one)
+    assert again.outcome == "approval_needed"
+    assert len(await entries_of(rt, result.run_id, ToolStarted)) == 1
+
+
+async def test_a_deferred_call_is_made_once_and_its_probe_may_only_bring_the_result() -> None:
+    answers: list[Any] = [DidNotHappen(), None, Happened("delivered")]
+    ordered: list[str] = []
+
+    async def orders(ctx: ToolContext[None], arguments: object) -> str:
+        ordered.append(ctx.call_id)
+        raise ToolDeferred("the parcel is on its way")
+
+    async def looks(ctx: ToolContext[None], arguments: Any) -> Any:
+        return answers.pop(0)
+
+    rt = open_runtime()
+    one = agent([*ONE], PlainTool(name="send", does=orders, looks=looks))
+    result = await rt.run(one, "go")
+    for _ in range(2):
+        result, _ = await resumed(rt, result.run_id, one)
+        assert (result.outcome, ordered) == ("approval_needed", ["c1"])
+    result, _ = await resumed(rt, result.run_id, one)
+    assert (result.outcome, told(result)["c1"].text, ordered) == ("completed", "delivered", ["c1"])
+
+
+@pytest.mark.parametrize("on_disk", [False, True])
+async def test_a_call_that_its_timeout_cut_starts_anew_when_it_is_approved(tmp_path: Path, *, on_disk: bool) -> None:
+    gate = Gate("send", timeout_s=0.01)
+
+    async def approves(request: Any) -> Any:
+        gate.opened.set()
+        return Approve()
+
+    async with Runtime.open(*([f"sqlite:///{tmp_path}/journal.db"] if on_disk else []), config=Config()) as rt:
+        result = await rt.run(agent([*ONE], gate.tool), "go", on_unknown="wait", on_approval=approves)
+        assert (result.outcome, told(result)["c1"].text) == ("completed", "went through")
+        assert [started.attempt for started in await entries_of(rt, result.run_id, ToolStarted)] == [1, 2]
 
 
 async def test_a_once_call_that_cannot_tell_whether_it_happened_waits_beside_one_that_can() -> None:

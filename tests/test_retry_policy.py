@@ -3,23 +3,25 @@
 from __future__ import annotations
 
 import math
+from contextlib import suppress
 
 import anyio
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from tests.doubles import PlayedModel, text
 from treadle.errors import AgentError, ErrorKind
 from treadle.message import Message, TextPart
 from treadle.model import Delta, ModelRequest, Restart, Switch, TextDelta
-from treadle.retry import LONGEST_WAIT_S, Attempt, RetryPolicy, ask
+from treadle.retry import LONGEST_WAIT_S, PATIENT, Attempt, RetryPolicy, ask
 from treadle.testing import FakeClock, ScriptedModel
 
 REQUEST = ModelRequest(messages=[Message.user("hi")])
 
 
 def error(retry_after_s: float | None = None) -> AgentError:
-    return AgentError("rate_limit", "later", retry_after_s=retry_after_s)
+    return AgentError("network", "later", retry_after_s=retry_after_s)
 
 
 # ---------------------------------------------------------------- how long
@@ -70,9 +72,9 @@ def test_a_wait_is_never_negative_and_never_endless(retry: int, retry_after_s: f
 class Asked:
     """One `ask`, and what was heard of it."""
 
-    def __init__(self, *script: dict[str, object], retries: int = 3, taken: frozenset[str] = frozenset()) -> None:
+    def __init__(self, *script: dict[str, object], retries: int = 3, taken: frozenset[str] = frozenset(), policy: RetryPolicy | None = None) -> None:
         self.model = ScriptedModel([dict(entry) for entry in script])
-        self.policy = RetryPolicy(retries=retries)
+        self.policy = policy or RetryPolicy(retries=retries)
         self.clock = FakeClock()
         self.attempt = Attempt(taken)
         self.heard: list[tuple[int, Delta]] = []
@@ -127,6 +129,28 @@ async def test_the_last_failure_is_raised_when_the_retries_are_used_up(kind: str
         await asked.answer()
     assert (caught.value.kind, caught.value.status) == (kind, 503)
     assert len(asked.clock.waits) == 3
+
+
+async def test_an_overload_is_waited_out_for_minutes_where_nobody_waits() -> None:
+    asked = Asked(*[failing("rate_limit", status=529)] * 9, {"text": "Here."}, policy=PATIENT)
+    assert await asked.answer() == "Here."
+    assert asked.clock.waits == [0.5, 1.0, 2.0, 4.0, 8.0, 16.0, 30.0, 30.0, 30.0]
+    asked = Asked(*[failing("rate_limit", status=529)] * 10, {"text": "never"}, policy=PATIENT)
+    with pytest.raises(AgentError, match="rate_limit"):
+        await asked.answer()
+
+
+@pytest.mark.parametrize(("kind", "should_retry", "waits"), [("network", False, []), ("invalid", True, [0.5])])
+async def test_the_providers_own_word_on_another_attempt_counts(kind: str, should_retry: bool, waits: list[float]) -> None:
+    clock, attempt = FakeClock(), Attempt(frozenset())
+    model = PlayedModel([AgentError(kind, "no", should_retry=should_retry)], text("yes"))
+    with suppress(AgentError):
+        await ask(model, ModelRequest(messages=[Message.user("go")]), attempt, listen=None, failed=nothing, policy=RetryPolicy(), clock=clock)
+    assert clock.waits == waits
+
+
+async def nothing(*failure: object) -> None:
+    pass
 
 
 async def test_no_retries_means_one_attempt() -> None:

@@ -268,7 +268,7 @@ def test_before_its_first_entry_a_run_is_nothing_yet() -> None:
     assert (state.agent_hash, state.model, state.asked_model, state.cwd, state.mode) == ("", "", "", "", "full")
     assert (state.retries, state.invocations, state.resumed, state.attempt, state.turn, state.driven_s) == (0, 0, 0, 0, 0, 0)
     assert (state.last, state.clamped, state.cut_by, state.response, state.calls, state.open_calls) == (None, None, None, None, (), [])
-    assert (state.empty_responses, state.unapproved, state.circling, state.text) == (0, False, False, "")
+    assert (state.empty_responses, state.unapproved, state.repeated, state.text) == (0, False, None, "")
     assert not any([state.results, state.starts, state.asked, state.allowed, state.closed, state.carried])
     assert not any([state.unknown_calls, state.used_up, state.spending, state.call_ids])
 
@@ -334,6 +334,15 @@ def test_what_the_provider_wants_back_is_carried_on() -> None:
     state = folded([STARTED, ModelRequested(at=AT, turn=1), first, finished("a"), finished("b")])
     state.apply(msgspec.structs.replace(RESPONDED, message=Message.assistant("done"), provider_data='{"x":2}'))
     assert state.carried == {"container": "c1", "x": 2}
+
+
+def test_what_one_provider_wants_back_is_not_sent_to_another() -> None:
+    started, answered = msgspec.structs.replace(STARTED, model="a:1"), msgspec.structs.replace(RESPONDED, provider_data='{"container":"c1"}')
+    state = folded([started, ModelRequested(at=AT, turn=1), answered])
+    state.apply(ModelSwitched(at=AT, model="a:2"))
+    assert state.carried == {"container": "c1"}
+    state.apply(ModelSwitched(at=AT, model="b:1"))
+    assert state.carried == {}
 
 
 def test_a_compaction_leaves_what_it_kept_and_all_that_is_the_runs_own() -> None:

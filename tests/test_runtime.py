@@ -5,9 +5,11 @@ from __future__ import annotations
 import gc
 import json
 import logging
+import re
 import threading
 import weakref
 from collections.abc import Awaitable, Callable
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -20,9 +22,11 @@ from tests.doubles import Gate, PlayedModel, agent, asks, call, gives, kind_of, 
 from treadle import events, runs, runtime
 from treadle.agent import Agent
 from treadle.config import Config, load
+from treadle.config.values import Permissions
 from treadle.errors import AgentError, ErrorKind
 from treadle.journals.memory import MemoryJournal
 from treadle.loop import Run
+from treadle.message import MediaPart
 from treadle.runtime import Runtime
 from treadle.testing import FakeClock, ScriptedModel
 from treadle.tools.function import tool
@@ -323,6 +327,13 @@ async def test_credentials_can_be_replaced_and_the_new_ones_are_kept_secret_too(
         rt.set_credentials("nope", api_key="sk-ant-api03-CANARY-third-one")
 
 
+async def test_a_new_key_loses_no_rule_of_a_configuration_made_in_python() -> None:
+    rt = open_runtime(config=Config(permissions=Permissions(deny=("wipe",))))
+    rt.set_credentials("anthropic", api_key="sk-ant-api03-CANARY-second-one")
+    result = await rt.run(agent([asks(call("wipe")), says("done")], gives("wipe", "WIPED")), "go", mode="full")
+    assert [one.text for message in result.messages for one in message.tool_results] == ["Not run: the rule 'wipe' denies wipe."]
+
+
 async def test_many_runs_at_once_do_not_disturb_each_other() -> None:
     rt, outputs = open_runtime(), dict[int, str]()
 
@@ -390,6 +401,24 @@ async def test_a_run_that_is_let_go_is_stopped_and_not_cancelled_and_goes_on_whe
         assert (await rt.resume(stream.run_id, worker)).text == "done"
 
 
+async def test_a_run_that_is_awaited_can_be_cancelled_by_its_id_and_gives_its_result() -> None:
+    gate, ends = Gate(), list[str]()
+
+    async def drive(rt: Runtime) -> None:
+        ends.append((await rt.run(agent([asks(call("gate"))], gate.tool), "go", run_id="mine")).outcome.value)
+
+    async with open_runtime() as rt:
+        with anyio.fail_after(5):
+            async with anyio.create_task_group() as group:
+                group.start_soon(drive, rt)
+                await gate.reached.wait()
+                assert rt.cancel(run_id="mine")
+        assert not rt.cancel(run_id="mine")
+        with pytest.raises(AgentError, match="give one of them"):
+            rt.cancel()
+    assert ends == ["cancelled"]
+
+
 async def test_who_cancelled_a_run_before_it_is_let_go_gets_its_end() -> None:
     rt, gate = open_runtime(), Gate()
     with anyio.fail_after(5):
@@ -399,3 +428,38 @@ async def test_who_cancelled_a_run_before_it_is_let_go_gets_its_end() -> None:
             rt.let_go()
         assert run.result.outcome == "cancelled"
     await rt.aclose()
+
+
+# ---------------------------------------------------------------- runs without a runtime
+
+
+@pytest.mark.parametrize("options", [{"session": "ada"}, {"on_ask": "wait"}, {"on_unknown": "wait"}], ids=lambda options: next(iter(options)))
+def test_what_a_run_in_memory_would_forget_is_refused(options: dict[str, Any]) -> None:
+    async def awaited() -> None:
+        await treadle.run(agent([says("hi")]), "hi", **options)
+
+    for way in (partial(treadle.run_sync, agent([says("hi")]), "hi", **options), partial(anyio.run, awaited)):
+        with pytest.raises(AgentError, match=f"{next(iter(options))}=.* would be forgotten.*journal='sqlite:///runs.db'") as refused:
+            way()
+        assert refused.value.kind == "invalid"
+
+
+def test_a_run_from_code_without_an_event_loop_keeps_its_session_in_a_journal(tmp_path: Path) -> None:
+    model, url = ScriptedModel([says("one"), says("two")]), f"sqlite:///{tmp_path}/runs.db"
+    for prompt in ("first", "second"):
+        treadle.run_sync(agent(model), prompt, session="ada", journal=url)
+    assert [message.text for message in model.requests[1].messages] == ["first", "one", "second"]
+
+
+@pytest.mark.parametrize(
+    ("fields", "why"),
+    [
+        ({"media_type": "png", "data": "QUJD"}, "media_type='png' of a MediaPart is no media type: write one like 'image/png'"),
+        ({"media_type": "image/png", "data": b"QUJD"}, "data= of a MediaPart (image/png) is base64 text, not bytes"),
+        ({"media_type": "image/png", "data": "not base64!!"}, "data= of a MediaPart (image/png) is not base64"),
+    ],
+)
+async def test_a_file_that_no_model_could_read_is_refused_before_the_run(fields: dict[str, Any], why: str) -> None:
+    async with open_runtime() as rt:
+        with pytest.raises(AgentError, match=re.escape(why)):
+            await rt.run(agent(ScriptedModel([{"text": "ok"}])), [MediaPart(**fields)])

@@ -12,6 +12,7 @@ from datetime import datetime, timedelta
 from pathlib import Path
 from typing import Any
 
+import anyio
 import pytest
 
 from tests.database.postgres import postgres_server as postgres_server
@@ -308,6 +309,34 @@ async def test_what_nobody_answered_goes_on_waiting(here: Runtime, there: Runtim
     await here.wake(run_id)
     assert [ticket.run_id for ticket in await tickets(there)] == [run_id]
     assert (await there.resume(run_id, agent([ASKS, says("Done.")], asking(done)))).text == "Done."
+
+
+WAKES = """
+import sys
+from datetime import datetime
+import anyio
+from treadle.config import Config
+from treadle.runtime import Runtime
+
+async def wake(url, run_id, at):
+    async with Runtime.open(url, config=Config()) as runtime:
+        await runtime.wake(run_id, approve=["call_1", "call_2"], at=datetime.fromisoformat(at))
+
+anyio.run(wake, *sys.argv[1:])
+"""
+
+
+async def test_a_process_killed_right_after_it_stored_answers_has_stored_the_time_too(tmp_path: Path) -> None:
+    url, at = f"sqlite:///{tmp_path / 'journal.db'}", now() + timedelta(hours=1)
+    environment = {**os.environ, "TREADLE_CRASH_AT": "2", "HOME": "/nonexistent"}  # 2: the answers are committed
+    async with Runtime.open(url, config=Config()) as runtime:
+        run_id = await waiting(runtime, runtime, Done())
+        command = [sys.executable, "-c", WAKES, url, run_id, at.isoformat()]
+        assert (await anyio.run_process(command, env=environment, check=False)).returncode == -signal.SIGKILL
+        assert (await labels(runtime, run_id))[-1].startswith("approval.answered")
+        assert await tickets(runtime) == []
+        assert await runtime.journal.queue.place(run_id) == Place(ready_at=at)
+        assert (await runtime.journal.info(run_id)).status == "queued"
 
 
 @pytest.mark.parametrize(

@@ -21,8 +21,9 @@ from treadle.entries import Entry, Record
 from treadle.errors import AgentError
 from treadle.events import ErrorInfo, Event
 from treadle.message import Message, Part, TextPart
+from treadle.metrics import RunMetrics
 from treadle.model import ModelRequest, ModelResponse, ToolDefinition
-from treadle.types import Limits, RunMetrics, Settings, StopReason, SystemBlock, Usage, Value, new_id, now
+from treadle.types import Limits, Settings, StopReason, SystemBlock, Usage, Value, new_id, now
 
 PLAIN: list[type[Value]] = [Usage, Settings, Limits, SystemBlock, RunMetrics, ToolDefinition, ErrorInfo, ModelResponse, ModelRequest, Message, Record]
 KINDS: list[type[Value]] = [*PLAIN, *get_args(Part), *get_args(Event), *get_args(Entry)]
@@ -154,6 +155,8 @@ def test_a_usage_says_every_count_in_json() -> None:
         "cache_read_tokens": 0,
         "cache_write_tokens": 0,
         "reasoning_tokens": 0,
+        "cache_write_1h_tokens": 0,
+        "web_searches": 0,
     }
 
 

@@ -37,6 +37,8 @@ if TYPE_CHECKING:
     from treadle.message import ToolCall as ToolCall
     from treadle.message import ToolResult as ToolResult
     from treadle.message import UnknownPart as UnknownPart
+    from treadle.metrics import RunMetrics as RunMetrics
+    from treadle.metrics import RunTotals as RunTotals
     from treadle.model import Model as Model
     from treadle.model import ModelRequest as ModelRequest
     from treadle.model import ModelResponse as ModelResponse
@@ -44,10 +46,11 @@ if TYPE_CHECKING:
     from treadle.result import RunResult as RunResult
     from treadle.run_stream import RunStream as RunStream
     from treadle.runtime import Runtime as Runtime
-    from treadle.runtime import run as run
-    from treadle.runtime import run_sync as run_sync
+    from treadle.session import RunOptions as RunOptions
     from treadle.session import Session as Session
     from treadle.session_store import SessionStore as SessionStore
+    from treadle.single import run as run
+    from treadle.single import run_sync as run_sync
     from treadle.tooling import DidNotHappen as DidNotHappen
     from treadle.tooling import Happened as Happened
     from treadle.tooling import Tool as Tool
@@ -59,7 +62,6 @@ if TYPE_CHECKING:
     from treadle.tools.function import tool as tool
     from treadle.types import Limits as Limits
     from treadle.types import Outcome as Outcome
-    from treadle.types import RunMetrics as RunMetrics
     from treadle.types import Settings as Settings
     from treadle.types import StopReason as StopReason
     from treadle.types import Usage as Usage
@@ -79,16 +81,18 @@ _HOME = {
     "integrity": ("check_history", "repair_history"),
     "journal": ("Journal",),
     "message": ("MediaPart", "Message", "ProviderPart", "ReasoningPart", "TextPart", "ToolCall", "ToolResult", "UnknownPart"),
+    "metrics": ("RunMetrics", "RunTotals"),
     "model": ("Model", "ModelRequest", "ModelResponse"),
     "providers.fallback": ("FallbackModel",),
     "result": ("RunResult",),
     "run_stream": ("RunStream",),
-    "runtime": ("Runtime", "run", "run_sync"),
-    "session": ("Session",),
+    "runtime": ("Runtime",),
+    "session": ("RunOptions", "Session"),
     "session_store": ("SessionStore",),
+    "single": ("run", "run_sync"),
     "tooling": ("DidNotHappen", "Happened", "Tool", "ToolContext", "ToolDeferred", "ToolFailed", "ToolRegistry"),
     "tools.function": ("FunctionTool", "tool"),
-    "types": ("Limits", "Outcome", "RunMetrics", "Settings", "StopReason", "Usage"),
+    "types": ("Limits", "Outcome", "Settings", "StopReason", "Usage"),
     "window": ("MAX_SESSION_MESSAGES",),
 }
 _MODULE_OF = {name: module for module, names in _HOME.items() for name in names}

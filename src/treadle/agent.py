@@ -11,11 +11,11 @@ import re
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
-from typing import Any, Generic, Literal, cast
+from typing import TYPE_CHECKING, Any, Generic, Literal, Required, cast, overload
 from weakref import WeakKeyDictionary
 
 import msgspec
-from typing_extensions import TypeVar, get_protocol_members
+from typing_extensions import TypedDict, TypeForm, TypeVar, Unpack, get_protocol_members
 
 from treadle.answer import AnswerType
 from treadle.errors import AgentError
@@ -56,6 +56,24 @@ class Input:
     description: str = ""
 
 
+class AgentFields(TypedDict, Generic[Deps], total=False):
+    """Every field of an `Agent` but `output`, for type checkers."""
+
+    name: Required[str]
+    description: str
+    instructions: str
+    context: Sequence[SystemBlock]
+    model: str | Model | None
+    tools: Sequence[Tool[Deps] | Agent[Any, Any]]
+    completion: bool
+    hooks: Sequence[Hook]
+    mcp_servers: Sequence[ToolServer]
+    limits: Limits | None
+    settings: Settings
+    messages: Sequence[Message]
+    inputs: Mapping[str, Input]
+
+
 @dataclass(frozen=True, kw_only=True)
 class Agent(Generic[Deps, Out]):
     """A definition: what to say to which model, with which tools, within which limits.
@@ -73,7 +91,7 @@ class Agent(Generic[Deps, Out]):
     """`provider:id`, a Model object, or None for the configuration's large model."""
     tools: Sequence[Tool[Deps] | Agent[Any, Any]] = field(default_factory=tuple[Tool[Any], ...])
     """Another agent among them is a tool that takes a prompt (`Subagent`)."""
-    output: type[Out] | Mapping[str, object] | None = None
+    output: TypeForm[Out] | Mapping[str, object] | None = None
     """What a run gives: a pydantic model, dataclass, TypedDict, msgspec Struct, another type that JSON can describe, or a JSON Schema; None: text."""
     completion: bool = False
     """The run is done when the model calls the tool `complete` with its output, and not before."""
@@ -89,6 +107,16 @@ class Agent(Generic[Deps, Out]):
     """What `output` comes to."""
     inputs: Mapping[str, Input] = field(default_factory=dict[str, Input])
     """Declared inputs. Where there are any, an undeclared `${variable}` is refused here; else a missing one when a run starts."""
+
+    if TYPE_CHECKING:  # a dataclass has one signature, and a schema says nothing of the type of its values
+
+        @overload
+        def __init__(self, *, output: None = None, **fields: Unpack[AgentFields[Deps]]) -> None: ...
+        @overload
+        def __init__(self: Agent[Any, Any], *, output: Mapping[str, object], **fields: Unpack[AgentFields[Any]]) -> None: ...
+        @overload
+        def __init__(self, *, output: TypeForm[Out], **fields: Unpack[AgentFields[Deps]]) -> None: ...
+        def __init__(self, **fields: Any) -> None: ...
 
     def __post_init__(self) -> None:
         given = cast("object", self.name)
@@ -111,6 +139,12 @@ class Agent(Generic[Deps, Out]):
         if self.inputs and (unknown := sorted(self._holes - set(self.inputs))):
             declared = ", ".join(self.inputs)
             raise AgentError("invalid", f"agent {self.name!r} uses ${{{unknown[0]}}}, which is not among its declared inputs ({declared})")
+        if unused := sorted(set(self.inputs) - self._holes):
+            raise self._unused(unused[0])
+
+    def _unused(self, name: str) -> AgentError:
+        why = f"no instructions, context or messages of it use ${{{name}}}"
+        return AgentError("invalid", f"agent {self.name!r} has no use for the input {name!r}: {why}. Write it there, or leave the input out")
 
     def _callee(self, one: Agent[Any, Any]) -> Subagent:
         if needed := one.needs:
@@ -172,6 +206,8 @@ class Agent(Generic[Deps, Out]):
         return made
 
     def _check_tool(self, one: object) -> None:
+        if hasattr(one, "secrets") and not hasattr(one, "execute"):
+            raise AgentError("invalid", f"agent {self.name!r}: {_shown(one)} among its tools is a server of tools: pass it as mcp_servers=[…]")
         has = dir(one)  # asked for its definition, it would make its schema, and load pydantic for it
         if "execute" not in has and not hasattr(one, "execute"):
             name = getattr(one, "__name__", None) or repr(one)
@@ -196,6 +232,8 @@ class Agent(Generic[Deps, Out]):
                 values[name] = "" if declared.default is None else declared.default
         if self.inputs and (unknown := sorted(set(given) - set(self.inputs))):
             raise AgentError("invalid", f"agent {self.name!r} has no input {unknown[0]!r}; it has: {', '.join(self.inputs)}")
+        if unused := sorted(set(given) - self._holes - set(self.inputs)):
+            raise self._unused(unused[0])
         wanted = self._holes | {name for name, declared in self.inputs.items() if declared.required}
         if missing := sorted(wanted - set(values)):
             raise AgentError("invalid", f"agent {self.name!r} needs the input(s) {', '.join(missing)}: pass inputs={{{missing[0]!r}: ...}}")
@@ -205,7 +243,11 @@ class Agent(Generic[Deps, Out]):
 
     def values_again(self, stored: Mapping[str, Any]) -> dict[str, Any]:
         """The inputs of a run that goes on: as they were, and the defaults of those that are new. Raises as `values` does."""
-        return self.values({name: value for name, value in stored.items() if not self.inputs or name in self.inputs})
+        return self.values(self.used_inputs(stored))
+
+    def used_inputs(self, stored: Mapping[str, Any]) -> dict[str, Any]:
+        """The stored inputs that this definition, which may have changed since, still uses."""
+        return {name: value for name, value in stored.items() if name in self._holes or name in self.inputs}
 
     def system(self, values: Mapping[str, Any]) -> tuple[SystemBlock, ...]:
         """The system prompt of a run with these inputs; what comes out empty is left out."""

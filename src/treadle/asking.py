@@ -27,6 +27,22 @@ class ApprovalRequest:
     """Why it is asked about."""
     pattern: tuple[str, ...] | None = None
     """Rules that would allow this call and its like, to be shown word for word: `Runtime.allow` takes them. None: only this one call can be allowed."""
+    is_edit: bool = False
+    """True for a change of a file that mode accept-edits would make without asking."""
+    number: int = 1
+    """Place among the calls that wait for an answer together, from 1."""
+    of: int = 1
+    """How many calls wait for an answer together."""
+
+
+@dataclass(frozen=True, slots=True)
+class Offer:
+    """Answers that go beyond one call."""
+
+    pattern: tuple[str, ...] | None = None
+    """`ApprovalRequest.pattern`."""
+    is_edit: bool = False
+    """`ApprovalRequest.is_edit`."""
 
 
 @dataclass(frozen=True, slots=True)

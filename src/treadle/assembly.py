@@ -5,11 +5,12 @@ It starts nothing. Entry: `Assembly`.
 
 from __future__ import annotations
 
-from collections.abc import AsyncGenerator, Mapping
+from collections.abc import AsyncGenerator, Callable, Collection, Mapping
 from functools import partial
 from pathlib import Path
-from typing import Any, get_args
+from typing import Any, NamedTuple, cast, get_args
 
+import anyio
 import msgspec
 
 from treadle.agent import Agent, expand_message
@@ -19,11 +20,10 @@ from treadle.compaction import Summariser
 from treadle.config import Config
 from treadle.entries import Fork, RunStarted
 from treadle.errors import AgentError
-from treadle.execution import without_images
 from treadle.hooks import Hook, hooks_of
 from treadle.journal import Journal
 from treadle.journals.memory import MemoryJournal
-from treadle.message import Message, encode_json
+from treadle.message import MediaPart, Message, encode_json
 from treadle.model import Model
 from treadle.model_choice import Asker, Chosen, ModelChoice, missed_small
 from treadle.plan import Caller, Plan, Resumption
@@ -35,16 +35,24 @@ from treadle.run_state import RunState
 from treadle.served import Served
 from treadle.session import ResumeOptions, RunOptions
 from treadle.toolboxes import Toolboxes
-from treadle.tooling import Tool
+from treadle.tooling import LateTools, Tool
 from treadle.tools.complete import Complete
-from treadle.types import DEFAULT_MAX_TOKENS, NO_LIMITS, NOTHING_SET, Limits, Mode, OnAsk, OnUnknown, Settings
+from treadle.types import NO_LIMITS, NOTHING_SET, Limits, Mode, OnAsk, OnUnknown, Settings
 from treadle.window import window
 
-_LAST = Settings(max_tokens=DEFAULT_MAX_TOKENS)
 DEFAULT_LIMITS = Limits(turns=100)
 """Where nobody gives limits."""
 _WORDS = (("on_ask", get_args(OnAsk)), ("on_unknown", get_args(OnUnknown)))
 _MODES = get_args(Mode)
+
+
+class _More(NamedTuple):
+    """Tools beside the agent's own, and what to tell people about those that are missing."""
+
+    tools: tuple[Tool[Any], ...] = ()
+    missed: tuple[str, ...] = ()
+    late: LateTools | None = None
+    waited_s: float = 0.0
 
 
 class Assembly:
@@ -59,7 +67,7 @@ class Assembly:
         self.toolboxes = Toolboxes(config, self.redactor, clock, forgets=isinstance(journal, MemoryJournal))
         self.served = Served(self.toolboxes.own_folder, lambda: self.toolboxes.environment, self._learn)
         self._choice = ModelChoice(config, self.models, journal)
-        self._settings = config.defaults.settings.over(_LAST)
+        self._settings = config.defaults.settings
         self.hooks: tuple[Hook, ...] = ()
         """Of all runs."""
 
@@ -68,8 +76,12 @@ class Assembly:
         self.config = config
         self.models.use(config)
         self._choice = ModelChoice(config, self.models, self.journal)
-        self._settings = config.defaults.settings.over(_LAST)
+        self._settings = config.defaults.settings
         self._hide()
+
+    async def is_priced(self, agent: Agent[Any, Any]) -> bool:
+        """True if a run of this agent may have a limit on money."""
+        return await self._choice.is_priced(agent.model or self.config.models.large)
 
     def _learn(self, secrets: frozenset[str]) -> None:
         """Before anything can say them."""
@@ -116,13 +128,13 @@ class Assembly:
         started = _started(state)
         _check_words(options)
         await self.toolboxes.confining.check(agent)
-        more, missed = await self._more_tools(agent)
-        if (gone := missing_tool(state, {tool.name: tool for tool in (*agent.own_tools, *more)})) is not None:
+        limits = _over(options.get("limits"), state.ledger.limits)
+        more = await self._more_tools(agent, limits, awaited={call.name for call in state.open_calls})
+        if (gone := missing_tool(state, {tool.name: tool for tool in (*agent.own_tools, *more.tools)})) is not None:
             raise AgentError(
                 "invalid", f"run {started.run_id} has an open call of the tool {gone!r}, which agent {agent.name!r} has no more: pass an agent that has it"
             )
         wanted = options.get("model") or (state.model if agent.model is None or isinstance(agent.model, str) else agent.model)
-        limits = _over(options.get("limits"), state.ledger.limits)
         asker = Asker(started.run_id, started.session_id, state=state)
         chosen = await self._choice.choose(wanted, asker, limits)
         values = agent.values_again(msgspec.json.decode(started.inputs, type=dict[str, Any]))
@@ -131,7 +143,7 @@ class Assembly:
             if agent.fingerprint == state.agent_hash
             else [f"agent {agent.name!r} has changed since this run was last driven: it goes on with what it is now"]
         )
-        settings, dropped = _settings(NOTHING_SET, started.settings.over(_typed(agent)).over(_LAST), chosen.model)
+        settings, dropped = _settings(NOTHING_SET, started.settings.over(_typed(agent)), chosen.model)
         if state.call_ids:  # only calls start runs
             await self._count_children(started.run_id, state)
         return Plan(
@@ -154,10 +166,10 @@ class Assembly:
             on_unknown=options.get("on_unknown", started.on_unknown),
             fork=started.fork,
             approver=options.get("on_approval"),
-            warnings=(*warnings, *dropped, *missed),
+            warnings=(*warnings, *dropped, *more.missed, *(() if caller else self.toolboxes.confining.announced(agent, options.get("mode") or state.mode))),
         )
 
-    def _shared(self, agent: Agent[Any, Any], chosen: Chosen, asker: Asker, more: tuple[Tool[Any], ...], caller: Caller | None) -> dict[str, Any]:
+    def _shared(self, agent: Agent[Any, Any], chosen: Chosen, asker: Asker, more: _More, caller: Caller | None) -> dict[str, Any]:
         """What any plan is made of, whichever way its run begins."""
         return {
             "agent": agent.name,
@@ -168,26 +180,33 @@ class Assembly:
             "redactor": self.redactor,
             "answer": agent.answer,
             "completion": agent.completion,
-            "more_tools": more,
+            "more_tools": more.tools,
+            "late_tools": more.late,
+            "prepared_s": more.waited_s,
             "hooks": hooks_of(self.hooks, agent.hooks),
             "prices": chosen.prices,
             "windows": chosen.windows,
+            "outputs": chosen.outputs,
             "summarisers": partial(self._summarisers, chosen, asker),
             **_below(caller),
         }
 
-    async def _more_tools(self, agent: Agent[Any, Any]) -> tuple[tuple[Tool[Any], ...], tuple[str, ...]]:
-        """And what is to be said of those that cannot be had."""
-        warnings: list[str] = []
+    async def _more_tools(self, agent: Agent[Any, Any], limits: Limits, *, awaited: Collection[str] = ()) -> _More:
+        """Tools beside the agent's own. Those of servers are waited for within the limits; where one is `awaited`, until its server fails."""
         completion = (Complete(agent.answer),) if agent.completion else ()
-        return (*completion, *await self.served.tools(agent, warnings.append)), tuple(warnings)
+        if not agent.mcp_servers:
+            return _More(completion)
+        begun, own = anyio.current_time(), {tool.name for tool in agent.own_tools}
+        joining = await self.served.join(agent, within_s=limits.seconds, to_the_end=not own.issuperset(awaited))
+        tools, missed = joining.take()
+        return _More((*completion, *tools), tuple(missed), joining, anyio.current_time() - begun)
 
     async def _count_children(self, run_id: str, state: RunState) -> None:
         """What the runs that it started have spent, those that these started too: the limits are for all of them."""
         for child in await self.journal.children(run_id):
             spent = await self.journal.load(child.run_id)
             await self._count_children(child.run_id, spent)
-            state.ledger.add_below(spent.ledger)
+            state.ledger.add_below(child.run_id, spent.ledger)
 
     async def _plan(
         self,
@@ -209,11 +228,10 @@ class Assembly:
         limits = _limits(options.get("limits"), agent)
         asker = Asker(run_id, session_id, fork=fork, submits=submits)
         chosen = await self._choice.choose(agent.model or self.config.models.large, asker, limits)
-        if "images" in chosen.model.refuses:
-            prompt = prompt.with_parts(without_images(prompt.parts))
+        _check_images(prompt, chosen)
         wanted = options.get("settings", NOTHING_SET).over(_typed(agent))
         settings, warnings = _settings(wanted, agent.settings.over(self._settings), chosen.model)
-        more, missed = ((), ()) if submits else await self._more_tools(agent)
+        more = _More() if submits else await self._more_tools(agent, limits)
         return Plan(
             run_id=run_id,
             session_id=session_id,
@@ -236,7 +254,7 @@ class Assembly:
             on_unknown=options.get("on_unknown", "tell"),
             fork=fork,
             approver=options.get("on_approval"),
-            warnings=(*warnings, *missed),
+            warnings=(*warnings, *more.missed, *(() if caller else self.toolboxes.confining.announced(agent, options.get("mode", "full")))),
         )
 
     async def _summarisers(self, own: Chosen, asker: Asker) -> AsyncGenerator[Summariser, None]:
@@ -258,7 +276,8 @@ def _typed(agent: Agent[Any, Any]) -> Settings:
 
 def _given(agent: Agent[Any, Any], settings: Settings) -> str | None:
     """A schema that another program could not know from what the model is asked."""
-    return encode_json(agent.output).decode() if isinstance(agent.output, Mapping) and settings.output_schema != agent.output else None
+    output = cast("object", agent.output)
+    return encode_json(cast("object", output)).decode() if isinstance(output, Mapping) and settings.output_schema != output else None
 
 
 def _below(caller: Caller | None) -> dict[str, Any]:
@@ -297,10 +316,17 @@ def _settings(call: Settings, lower: Settings, model: Model) -> tuple[Settings, 
     if refuses and (wrong := sorted(call.given & refuses)):
         raise AgentError("invalid", f"{model.name} does not take {wrong[0]}: leave it out")
     settings = call.over(lower)
-    if not (dropped := sorted(settings.given & refuses) if refuses else []):
-        return settings, ()
-    settings = msgspec.structs.replace(settings, **dict.fromkeys(dropped))
-    return settings, tuple(f"{model.name} does not take {name}: it was left out" for name in dropped)
+    dropped = sorted(settings.given & refuses) if refuses else []
+    if dropped:
+        settings = msgspec.structs.replace(settings, **dict.fromkeys(dropped))
+    notes: Callable[[Settings], tuple[str, ...]] | None = getattr(model, "notes", None)
+    changed = notes(settings) if notes is not None else ()
+    return settings, (*(f"{model.name} does not take {name}: it was left out" for name in dropped), *(f"{model.name}: {note}" for note in changed))
+
+
+def _check_images(prompt: Message, chosen: Chosen) -> None:
+    if "images" in chosen.model.refuses and (image := next((p for p in prompt.parts if isinstance(p, MediaPart) and p.is_image), None)):
+        raise AgentError("invalid", f"{chosen.name} takes no images: leave out {image.name or 'the image'} ({image.media_type}), or choose another model")
 
 
 def _limits(call: Limits | None, agent: Agent[Any, Any]) -> Limits:

@@ -13,6 +13,7 @@ from typing import NamedTuple, TypeAlias
 
 from treadle.account import CALLS, KINDS, PER_DOLLAR, TOKENS, TURNS, USD, Account, units
 from treadle.context import BYTES_PER_TOKEN
+from treadle.metrics import RunTotals
 from treadle.prices import Dearest
 from treadle.types import Limits, Outcome, Reserved, Usage, usd
 
@@ -56,6 +57,8 @@ class Ledger:
         self.turns = 0
         self.tool_calls = 0
         """Calls that started."""
+        self.unreported_tokens, self.unreported_usd = 0, 0.0
+        """Estimate of usage that no provider reported: the input of each request that was cut, and the text that had arrived."""
         self.fixed_bytes = 0
         """What the first request holds beside messages."""
         self.context_tokens = 0
@@ -63,6 +66,10 @@ class Ledger:
         self._said_tokens = 0
         self._turn_usd = 0
         """What the last response said, and took."""
+        self.below: dict[str, RunTotals] = {}
+        """By run id: totals of the runs that it started directly and that nobody drives now."""
+        self._above: Ledger | None = None
+        self._run_id = ""
         self._account = Account(limits)
         self.estimates = self.counts_calls = False
         """Whether a limit, here or above, asks how large the next request will be; whether one is of calls."""
@@ -90,14 +97,22 @@ class Ledger:
         self.estimates = self._account.is_limited(TOKENS) or self._account.is_limited(USD)
         self.counts_calls = self._account.is_limited(CALLS)
 
-    def begin(self, above: Ledger | None = None, *, completes: bool = False) -> None:
-        """From here on it is driven. `above`: that of the run that started it. `completes`: it ends with a call, for which one is kept.
+    @property
+    def total(self) -> RunTotals:
+        """Of its own and of everything below it."""
+        own = RunTotals(turns=self.turns, tool_calls=self.tool_calls, usage=self.usage, cost_usd=self.cost_usd, unpriced=self.unpriced)
+        return sum(self.below.values(), own)
+
+    def begin(self, above: Ledger | None = None, *, run_id: str = "", completes: bool = False) -> None:
+        """From here on it is driven. `above`: that of the run that started it, where it counts under `run_id`. `completes`: it ends with a call,
+        for which one is kept.
 
         Raises BudgetSpent where no turn is left above.
         """
         if above is not None:
             if not self._account.join(above._account):
                 raise BudgetSpent(Outcome.TURN_LIMIT)
+            self._above, self._run_id = above, run_id
             self._look()
         if self._account.free(TURNS) >= 1:
             self._keeps_last = True
@@ -108,6 +123,8 @@ class Ledger:
 
     def end(self) -> None:
         """Nobody drives it any more: what it had not used is free again. Idempotent."""
+        if self._above is not None:
+            self._above.below[self._run_id], self._above = self.total, None
         self._account.leave()
         self._keeps_last = self._on_last = self._keeps_call = False
 
@@ -122,8 +139,9 @@ class Ledger:
         if (price := self._price) is not None:
             account.need[USD] = units(price.request + price.token_in * (self.context_tokens + said) + price.token_out * said)
 
-    def add_below(self, other: Ledger) -> None:
-        """What a child had spent that is not under way any more, or not yet again."""
+    def add_below(self, run_id: str, other: Ledger) -> None:
+        """Count what a child spent that nobody drives now."""
+        self.below[run_id] = other.total
         for kind in KINDS:
             self._account.spend(kind, other._account.spent[kind])
 
@@ -240,16 +258,24 @@ class Ledger:
             self.cost_usd = usd(self.cost_usd, cost_usd)
             self._account.spend(USD, units(cost_usd))
 
-    def lose(self, reserved: Reserved | None) -> None:
-        """An attempt was cut, and nobody knows what it took: it counts as all that it may have."""
+    def lose(self, reserved: Reserved | None, said_bytes: int = 0) -> None:
+        """An attempt was cut, and nobody knows what it took: it counts as all that it may have. `said_bytes`: of the text that had arrived."""
         if reserved is not None:
             self._account.spend(TOKENS, reserved.tokens)
             self._account.spend(USD, _units_of(reserved))
+            self._estimate(reserved, reserved.input_tokens, -(-said_bytes // BYTES_PER_TOKEN))
 
-    def settle(self, usage: Usage, cost_usd: float | None = None) -> None:
-        """A response came: its counts say exactly how large the conversation is."""
+    def _estimate(self, reserved: Reserved | None, asked: int, said: int) -> None:
+        self.unreported_tokens += asked + said
+        if reserved is not None and reserved.input_usd is not None:
+            of_output = min(said / reserved.output_tokens, 1) if reserved.output_tokens else 0
+            self.unreported_usd += reserved.input_usd + (reserved.output_usd or 0) * of_output
+
+    def settle(self, usage: Usage, cost_usd: float | None = None, context_tokens: int | None = None) -> None:
+        """A response came: its counts say exactly how large the conversation is, unless `context_tokens` does. 0: it is not known, and stays as it was."""
         self.spend(usage, cost_usd)
-        self.context_tokens, self._said_tokens, self._turn_usd = usage.total_tokens, usage.output_tokens, units(cost_usd) if cost_usd else 0
+        self.context_tokens = usage.total_tokens if context_tokens is None else context_tokens or self.context_tokens
+        self._said_tokens, self._turn_usd = usage.output_tokens, units(cost_usd) if cost_usd else 0
         self._turn_is_over()
 
     def settle_untold(self, new_bytes: int, said_bytes: int, reserved: Reserved | None) -> None:
@@ -258,6 +284,7 @@ class Ledger:
         said = -(-said_bytes // BYTES_PER_TOKEN)
         self.spend(Usage(), None)
         self._account.spend(TOKENS, asked + said)
+        self._estimate(reserved, asked, said)
         if reserved is not None and reserved.input_usd is not None:
             of_output = said / reserved.output_tokens if reserved.output_tokens else 0
             self._account.spend(USD, units(reserved.input_usd + (reserved.output_usd or 0) * of_output))

@@ -41,6 +41,10 @@ class Ready(Struct, frozen=True, kw_only=True):
     """Who changed what it is called with; the model is told."""
     places: Mapping[str, str] = {}
     """Where the paths of the call led when it was judged."""
+    looks_only: bool = False
+    """`Decision.looks_only`: it needs no write access and no network."""
+    stays_confined: bool = False
+    """A rule is about some of what it reads, and only the sandbox can hide that: a person's approval does not take it outside."""
 
 
 class Refused(Struct, frozen=True, kw_only=True):
@@ -156,6 +160,7 @@ class OpenCalls:
             effect=ready.tool.effect,
             key=idempotency_key(started.run_id, call.id),
             attempt=ready.attempt,
+            polls=getattr(ready.tool, "polls", False) is True,
         )
 
     async def execute(self, runner: Runner, append: Append) -> None:

@@ -35,6 +35,8 @@ logger = logging.getLogger("treadle")
 MAX_DEPTH = 5
 """Runs one below the other."""
 CLOSE_GRACE_S = 5.0
+LOOK_S = 0.2
+"""How often a run that another process drives is looked at by those that wait for it."""
 
 
 class Parent(NamedTuple):
@@ -246,14 +248,22 @@ async def close_run(journal: Journal, run_id: str, *, by: str, force: bool = Fal
     writer = await journal.take_over(run_id, force=force)
     try:
         state = await journal.load(run_id)
+        total = (await journal.info(run_id)).total
         cut = [CancelAsked(at=now(), by=by), *OpenCalls(state).cut("The run was stopped")]
         open_turn, driven_s = state.turn or None, state.driven_s
         for entry in cut:
             state.apply(entry)
-        await writer.append([*cut, unfinished(state, Outcome.CANCELLED, driven_s=driven_s).finished(open_turn)])
+        await writer.append([*cut, unfinished(state, Outcome.CANCELLED, driven_s=driven_s, total=total).finished(open_turn)])
     finally:
         await writer.release()
     await close_children(journal, run_id)
+
+
+async def until_idle(journal: Journal, run_id: str) -> RunInfo:
+    """Wait while a living process drives the run. Raises AgentError(invalid) for an unknown run."""
+    while (info := await journal.info(run_id)).status == "running":  # noqa: ASYNC110  another process drives it
+        await anyio.sleep(LOOK_S)
+    return info
 
 
 def typed(result: RunResult[Any], agent: Agent[Any, Out]) -> RunResult[Out]:

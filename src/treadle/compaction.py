@@ -30,6 +30,9 @@ from treadle.window import first_words
 
 MARGIN = 50
 """One part in so many of the window stays free besides the response: estimates are not exact."""
+LARGE_WINDOW = 800_000
+COMPACT_AT = 200_000
+"""Above so many tokens room is made in a large window if the settings name no other number: every turn reads them all."""
 SUMMARY_TOKENS = 2000
 """At most, of a summary."""
 INPUT_TOKENS = 100_000
@@ -66,10 +69,12 @@ class Room(NamedTuple):
     """To this the conversation shrinks, so that it then stays the same for long, and caches hit."""
 
     @classmethod
-    def of(cls, window: int, max_tokens: int) -> Room:
-        """`max_tokens`: what the response may have; at most half of a small window is kept for it."""
+    def of(cls, window: int, max_tokens: int, at: int | None = None) -> Room:
+        """`max_tokens`: what the response may have; at most half of a small window is kept for it. `at`: tokens above which room is made in any case."""
         limit = max(window - min(max_tokens, window // 2) - window // MARGIN, 1)
-        return cls(limit, min(window // 2, limit * 3 // 4))
+        if at is None or at >= limit:
+            return cls(limit, min(window // 2, limit * 3 // 4))
+        return cls(at, max(at // 2, 1))
 
 
 class Load:
@@ -115,9 +120,12 @@ class Compactor:
         retries: RetryPolicy,
         clock: Clock,
         traced: Traced = UNTRACED,
+        at: int | None = None,
     ) -> None:
-        """`context`: the window of a model, by its name."""
-        self._state, self._context = state, context
+        """`context`: the window of a model, by its name. `at`: `Settings.compact_at_tokens`."""
+        self._state, self._context, self._at = state, context, at
+        self._put_off = 0
+        """Below so many tokens `at` does not count: making room brought too little."""
         self._fixed, self._retries, self._clock, self._traced = fixed, retries, clock, traced
         self._load = Load(state, fixed)
         self._gave_up = False
@@ -130,8 +138,12 @@ class Compactor:
         window = self._context(self._state.asked_model)
         if forced or not window:
             return forced
-        limit = Room.of(window, max_tokens).limit
+        limit = Room.of(window, max_tokens, self._threshold(window)).limit
         return not self._is_far_from(limit) and self._load.tokens() > limit
+
+    def _threshold(self, window: int | None) -> int | None:
+        at = COMPACT_AT if self._at is None and (window or 0) >= LARGE_WINDOW else self._at
+        return at if at is None else max(at, self._put_off)
 
     def _is_far_from(self, limit: int) -> bool:
         """At a glance: less than half of it is told, and what is new are short results. So most turns need no more."""
@@ -159,21 +171,27 @@ class Compactor:
         if not self.is_needed(max_tokens, forced=forced):
             return Made()
         window, load = self._context(self._state.asked_model), self._load.tokens()
-        work = _Work(self._state, self._fixed(), load, min(window or load, load) if forced else window or load, max_tokens)
-        await self._work(work, summarisers, forced=forced)
+        at = None if forced else self._threshold(window)
+        taken = min(window or load, load) if forced else window or load
+        work = _Work(self._state, self._fixed(), load, taken, Room.of(taken, max_tokens, at))
+        is_early = at is not None and window is not None and load <= Room.of(window, max_tokens).limit
+        await self._work(work, summarisers, forced=forced, is_early=is_early)
+        if is_early and not work.is_small:
+            self._put_off = work.load + work.load // 4
         made = Made(work.entries(), work.load < load)
         if not window or work.load <= window or not self._state.measured[0]:
             return made
         text = f"the conversation has about {work.load:,} tokens, the model's window {window:,}, and nothing more can go"
         return made._replace(overflow=AgentError("context_overflow", text))
 
-    async def _work(self, work: _Work, summarisers: Summarisers, *, forced: bool) -> None:
+    async def _work(self, work: _Work, summarisers: Summarisers, *, forced: bool, is_early: bool) -> None:
+        """`is_early`: the window has room yet, so what the model has not read stays whole."""
         work.clear_old()
         if work.is_small or (self._gave_up and work.fits and not forced):
             return
         if (asked := work.to_sum_up()) is not None:
             await self._sum_up(work, asked, summarisers)
-        if not work.is_small:
+        if not work.is_small and not is_early:
             work.clear_more()
 
     async def _sum_up(self, work: _Work, asked: Sequence[Message], summarisers: Summarisers) -> None:
@@ -206,7 +224,7 @@ class Compactor:
             failed = partial(_unheard, span)
             response = await ask(summariser.model, request, attempt, listen=None, failed=failed, policy=self._retries, clock=self._clock)
             name = attempt.model or summariser.name
-            cost_usd = await summariser.prices(name).cost_usd(response.usage, at, response.model)
+            cost_usd = await summariser.prices(name).cost_usd(response.usage, at, response.model, response.details)
             span.responded(response, cost_usd)
         return _text(response), Spent(model=name, usage=response.usage, cost_usd=cost_usd)
 
@@ -228,14 +246,14 @@ class Compactor:
 class _Work:
     """One compaction: the conversation as it becomes, and the receipts that make it so."""
 
-    def __init__(self, state: RunState, fixed: int, load: int, window: int, max_tokens: int) -> None:
+    def __init__(self, state: RunState, fixed: int, load: int, window: int, room: Room) -> None:
         self._state, self._fixed = state, fixed
         self.window = window
         self._before = self._messages = state.history[:]
         estimated = max(fixed + size_of(self._before).tokens, 1)
         self._per_token = max(load, 1) / estimated
         """True tokens in an estimated one."""
-        self._room = Room.of(window, max_tokens)
+        self._room = room
         self._load_before = self.load = load
         self.summary_tokens = max(min(SUMMARY_TOKENS, self._room.target // 4), 100)
         self._receipts: list[Receipt] = []

@@ -8,34 +8,52 @@ import tempfile
 from collections.abc import Callable
 from functools import partial
 from pathlib import Path
-from typing import Any, Literal
+from typing import TYPE_CHECKING, Any, Literal
 
 from treadle.agent import Agent
 from treadle.calls import Ready
+from treadle.config.hosts import HostList
 from treadle.errors import AgentError
 from treadle.execution import Toolbox, has_commands
 from treadle.feed import Feed
 from treadle.plan import Plan
+from treadle.policy import Permissions, granted
+from treadle.ruled_files import RuledFiles
 from treadle.sandbox import Confinement, Room, Sandbox, Standing
 from treadle.spill import Spill
 from treadle.types import Mode, new_id
 
+if TYPE_CHECKING:
+    from treadle.sandboxes.egress import Egress
+
 _PRIVATE = ("/tmp", "/var/tmp", "/run")
 """Of which confined commands see their own, or nothing."""
+OPEN = "commands have an open network (permissions.network is open): they reach every host, private networks and the servers of this machine"
+
+RULED_KEPT = 100
+IDLE_KEPT = 8
+"""Networks of families that no command is in. Each takes four descriptors and two namespaces; a new one is made in some 40 ms."""
 
 
 class Confining:
     """One for each runtime: what was found out about the sandbox holds for all its runs."""
 
-    def __init__(self, wanted: Literal["auto", "on", "off"], own: Callable[[], Path]) -> None:
-        """`wanted`: the setting defaults.sandbox. `own`: where treadle keeps its own files, if that is there."""
+    def __init__(self, wanted: Literal["auto", "on", "off"], own: Callable[[], Path], network: Literal["none", "open"] | tuple[str, ...]) -> None:
+        """`wanted`: the setting defaults.sandbox. `own`: where treadle keeps its own files, if that is there. `network`: permissions.network."""
         self._wanted = wanted
+        self._network: Literal["none", "open"] | tuple[str, ...] = network
+        self._networks: dict[str, Egress] = {}
+        """By family, least recently used first."""
         self._find_own = own
         self._sandbox: Sandbox | None = None
         self._warned = False
+        self._ruled: dict[tuple[object, ...], RuledFiles | None] = {}
+        """By the rules and the workspace. What they remember of folders serves every run there."""
 
     async def aclose(self) -> None:
         """Idempotent."""
+        while self._networks:
+            await self._networks.popitem()[1].aclose()
         if self._sandbox is not None:
             await self._sandbox.aclose()
 
@@ -67,16 +85,67 @@ class Confining:
         if toolbox.sandbox is None or not has_commands(ready.tool):
             return None
         assert toolbox.standing is not None, "it is known before a command is decided"
-        if not toolbox.confines or (ready.approved and self._wanted != "on"):
+        if not toolbox.confines or (ready.approved and self._wanted != "on" and not ready.stays_confined):
             return None
+        is_read_only = toolbox.mode == "plan" or (ready.looks_only and not ready.approved)
+        is_allowed = toolbox.mode == "full" or ready.approved
         room = Room(
             workspace=plan.cwd,
             scratch=partial(spill.folder, f"tmp-{plan.session_id or plan.run_id}"),
             shown=(*spill.directories, *own_python(plan.cwd)),
             quarantine=self._quarantine,
-            is_open=toolbox.mode == "full" or ready.approved,
+            is_open=is_allowed and not is_read_only,
+            is_read_only=is_read_only,
+            shows_secrets=is_allowed,
+            is_granted=granted(toolbox.permissions, plan.cwd),
+            ruled=None if (files := self._ruled_files(toolbox.permissions, plan.cwd)) is None else partial(files.look, approved=ready.approved),
+            network="none" if is_read_only else "open" if ready.approved else self._network_of(plan.family) if toolbox.mode == "full" else "none",
         )
         return Confinement(toolbox.sandbox, room)
+
+    def _ruled_files(self, permissions: Permissions, workspace: Path) -> RuledFiles | None:
+        key = (permissions.rules.deny, permissions.rules.ask, permissions.home, workspace)
+        if key not in self._ruled:
+            if len(self._ruled) == RULED_KEPT:  # of workspaces whose runs are over
+                self._ruled.clear()
+            self._ruled[key] = RuledFiles.of(permissions, workspace)
+        return self._ruled[key]
+
+    def _network_of(self, family: str) -> Literal["none", "open"] | Egress:
+        """The commands of a family share one loopback: what one starts in the background, another reaches."""
+        if isinstance(self._network, str):
+            return self._network
+        found = self._networks[family] = self._networks.pop(family, None) or egress_to(self._network)
+        return found
+
+    async def tidy(self) -> None:
+        """Give back what idle networks take, but for the last ones used. Nobody has to say when a session is over."""
+        if len(self._networks) > IDLE_KEPT:
+            for network in [network for network in self._networks.values() if network.is_idle][:-IDLE_KEPT]:
+                await network.rest()
+
+    def release(self, family: str) -> Egress | None:
+        """The network of a family whose last command has ended. The caller closes it."""
+        return self._networks.pop(family, None)
+
+    def announced(self, agent: Agent[Any, Any], mode: Mode) -> tuple[str, ...]:
+        """Warnings with which a run begins."""
+        if mode != "full" or self._network != "open" or not any(map(has_commands, agent.own_tools)):
+            return ()
+        return (OPEN,)
+
+    def announcer(self, agent: Agent[Any, Any], begun: Mode, feed: Feed) -> Callable[[Mode], None]:
+        """A function that warns once of what the mode of the beginning did not announce."""
+        is_announced = bool(self.announced(agent, begun))
+
+        def changed(mode: Mode) -> None:
+            nonlocal is_announced
+            if not is_announced and (warnings := self.announced(agent, mode)):
+                is_announced = True
+                for warning in warnings:
+                    feed.warn(warning)
+
+        return changed
 
     def warner(self, mode: Mode, feed: Feed) -> Callable[[Standing], None]:
         """What a run is to call with what was found out: says loudly, once, that nothing is confined."""
@@ -99,6 +168,13 @@ class Confining:
         folder = own / "quarantine" / new_id("moved")
         folder.mkdir(parents=True, mode=0o700)
         return folder
+
+
+def egress_to(hosts: tuple[str, ...]) -> Egress:
+    """A network that reaches the hosts of a list. Nothing is started before the first command needs it."""
+    from treadle.sandboxes.egress import Egress  # noqa: PLC0415  most runs have no commands that nobody was asked about
+
+    return Egress(HostList.of(hosts, os.environ), os.environ)
 
 
 def own_python(workspace: Path) -> tuple[Path, ...]:

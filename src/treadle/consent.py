@@ -9,7 +9,7 @@ import logging
 from collections.abc import Callable, Mapping
 from typing import Any, TypeAlias, cast
 
-from treadle.asking import ApprovalRequest, Approve, Approver, Deny, Unanswered
+from treadle.asking import ApprovalRequest, Approve, Approver, Deny, Offer, Unanswered
 from treadle.entries import ApprovalAsked
 from treadle.events import Warned
 from treadle.feed import Feed
@@ -21,17 +21,18 @@ from treadle.run_state import RunState
 
 logger = logging.getLogger("treadle")
 
-RuleFor: TypeAlias = Callable[[str, JsonText], "tuple[str, ...] | None"]
-"""A tool and its arguments -> the rules that would allow the like of it."""
+Offers: TypeAlias = Callable[[str, JsonText], Offer]
+"""A tool and its arguments -> what a person may be offered beside a yes to this one call."""
 
 
-async def ask_people(plan: Plan, state: RunState, feed: Feed, rule_for: RuleFor) -> Answers | None:
+async def ask_people(plan: Plan, state: RunState, feed: Feed, offers: Offers) -> Answers | None:
     """Call by call, in their order; None where nobody is there, or nobody has answered. Calls whose result comes from outside are not asked about."""
     if plan.approver is None:
         return None
     approve, deny, arguments = set[str](), dict[str, str](), dict[str, str]()
-    for asked in [asked for asked in state.asked.values() if not asked.deferred]:
-        match await _answer(plan.approver, plan, asked, feed, rule_for):
+    waiting = [asked for asked in state.asked.values() if not asked.deferred]
+    for number, asked in enumerate(waiting, 1):
+        match await _answer(plan.approver, _request(plan, asked, offers(asked.name, asked.arguments_json), number, len(waiting)), feed):
             case Deny(reason=reason):
                 deny[asked.call_id] = reason
             case Approve(arguments=changed):
@@ -47,9 +48,8 @@ def _json(arguments: Mapping[str, Any]) -> JsonText:
     return encode_json(dict(arguments)).decode()
 
 
-async def _answer(approver: Approver, plan: Plan, asked: ApprovalAsked, feed: Feed, rule_for: RuleFor) -> Approve | Deny | None:
-    """None where there was none that counts."""
-    request = ApprovalRequest(
+def _request(plan: Plan, asked: ApprovalAsked, offer: Offer, number: int, of: int) -> ApprovalRequest:
+    return ApprovalRequest(
         run_id=plan.run_id,
         session_id=plan.session_id,
         parent_run_id=plan.parent_run_id,
@@ -58,8 +58,15 @@ async def _answer(approver: Approver, plan: Plan, asked: ApprovalAsked, feed: Fe
         name=asked.name,
         arguments=shown_arguments(asked.arguments_json),
         reason=asked.reason,
-        pattern=rule_for(asked.name, asked.arguments_json),
+        pattern=offer.pattern,
+        is_edit=offer.is_edit,
+        number=number,
+        of=of,
     )
+
+
+async def _answer(approver: Approver, request: ApprovalRequest, feed: Feed) -> Approve | Deny | None:
+    """None where there was none that counts."""
     try:
         answer = cast("object", await approver(request))
         if not isinstance(answer, Approve | Deny):
@@ -70,6 +77,6 @@ async def _answer(approver: Approver, plan: Plan, asked: ApprovalAsked, feed: Fe
     except Unanswered:
         return None
     except Exception as e:  # anybody's code: the call stays open, and nothing is lost
-        logger.exception("nobody could be asked about %s (call %s)", asked.name, asked.call_id)
-        feed.say(Warned, {"text": f"nobody could be asked about {asked.name}: {type(e).__name__}: {e}", "call_id": asked.call_id})
+        logger.exception("nobody could be asked about %s (call %s)", request.name, request.call_id)
+        feed.say(Warned, {"text": f"nobody could be asked about {request.name}: {type(e).__name__}: {e}", "call_id": request.call_id})
         return None

@@ -14,7 +14,7 @@ import msgspec
 from treadle.errors import AgentError
 from treadle.json_text import JsonText, decode_json
 from treadle.message import MediaPart, Message, Part, ProviderPart, ReasoningPart, TextPart, ToolCall, ToolResult
-from treadle.types import Usage, Value
+from treadle.types import Usage, Value, new_id, now
 from treadle.window import Kept, Window, kept_of
 
 BYTES_PER_TOKEN = 3
@@ -35,6 +35,10 @@ LINES = (
     "[Cleared to make room: the rest of what {name} gave here, {size} in all. The call has run: make it again only if it should happen again.]",
     "[Cut to make room: {name} gave {size} here, which is more than there is room for. Ask for less at once.]",
 )
+UNSEEN = "[{name} ({kind}) is not shown: the provider refused it, or one that came with it.]"
+WITHDRAWN = "refused"
+"""Begins the id of a message that stands for an exchange which the provider refused."""
+REFUSED = "[The provider refused to go on with a request here. The request, and what led to the refusal, left the conversation.]"
 
 
 # ---------------------------------------------------------------- sizes
@@ -117,7 +121,7 @@ class Cut(Value, frozen=True, kw_only=True):
         line = line.replace("{size}", _shown_size(result)).replace("{name}", result.name)
         head = result.text[: max(self.kept, 0)]
         content = f"{head}…\n{line}" if head else line
-        return ToolResult(call_id=result.call_id, name=result.name, content=content, is_error=result.is_error, unknown=result.unknown)
+        return msgspec.structs.replace(result, content=content)
 
 
 def _shown_size(result: ToolResult) -> str:
@@ -140,6 +144,10 @@ class Cleared(Value, frozen=True, kw_only=True, tag_field="kind", tag="cleared")
     """Why there is no summary, where one was tried."""
     spent: Spent | None = None
     """By what was tried."""
+    unseen: tuple[str, ...] = ()
+    """Ids of messages whose images a line replaces, because the provider refused one of them."""
+    unseen_line: str = msgspec.field(default_factory=lambda: UNSEEN)
+    """Always as it was. `{name}` is the image's, `{kind}` its media type."""
 
     def kept(self, messages: Sequence[Message]) -> Kept | None:
         """All of them."""
@@ -147,7 +155,22 @@ class Cleared(Value, frozen=True, kw_only=True, tag_field="kind", tag="cleared")
 
     def of(self, messages: Sequence[Message]) -> list[Message]:
         cuts = {cut.call_id: cut for cut in self.cuts}
-        return [self._short(message, cuts) if message.role == "tool" else message for message in messages]
+        shown = [self._blind(message) if message.id in self.unseen else message for message in messages] if self.unseen else messages
+        return [self._short(message, cuts) if message.role == "tool" else message for message in shown]
+
+    def _blind(self, message: Message) -> Message:
+        parts: list[Part] = []
+        for part in message.parts:
+            if isinstance(part, ToolResult) and not isinstance(part.content, str):
+                parts.append(msgspec.structs.replace(part, content=tuple([self._described(inner) for inner in part.content])))
+            else:
+                parts.append(self._described(part) if isinstance(part, MediaPart) else part)
+        return message.with_parts(parts)
+
+    def _described(self, part: TextPart | MediaPart) -> TextPart | MediaPart:
+        if not isinstance(part, MediaPart) or not part.is_image:
+            return part
+        return TextPart(text=self.unseen_line.replace("{kind}", part.media_type).replace("{name}", part.name or "an image"))
 
     def _short(self, message: Message, cuts: Mapping[str, Cut]) -> Message:
         results = [part for part in message.parts if isinstance(part, ToolResult)]
@@ -179,14 +202,32 @@ class Summary(Value, frozen=True, kw_only=True, tag_field="kind", tag="summary")
         return [*messages] if (kept := self.kept(messages)) is None else kept.of(messages)
 
 
-Receipt: TypeAlias = Window | Cleared | Summary
+class Withdrawn(Value, frozen=True, kw_only=True, tag_field="kind", tag="withdrawn"):
+    """The receipt of the end of a conversation that left it, because the provider refused to go on and would refuse all that follows."""
+
+    since: str
+    """The id of the first message that left."""
+    dropped: int
+    message: Message
+    """Stands in place of those that left."""
+
+    def kept(self, messages: Sequence[Message]) -> Kept | None:
+        """None: they are others than those it was made for, and all stay."""
+        at = next((i for i, message in enumerate(messages) if message.id == self.since), None)
+        return None if at is None else Kept(range(at), at + self.dropped, self.message)
+
+    def of(self, messages: Sequence[Message]) -> list[Message]:
+        return [*messages] if (kept := self.kept(messages)) is None else kept.of(messages)
+
+
+Receipt: TypeAlias = Window | Cleared | Summary | Withdrawn
 
 
 class _Kind(Value, frozen=True, kw_only=True):
     kind: str = "window"
 
 
-_KINDS: Mapping[str, type[Receipt]] = {"window": Window, "cleared": Cleared, "summary": Summary}
+_KINDS: Mapping[str, type[Receipt]] = {"window": Window, "cleared": Cleared, "summary": Summary, "withdrawn": Withdrawn}
 
 
 def read_receipt(text: JsonText) -> Receipt:
@@ -216,6 +257,45 @@ def folded(messages: Sequence[Message], said: Iterable[Said]) -> list[Message]:
 
 
 # ---------------------------------------------------------------- what goes
+
+
+def with_images(messages: Sequence[Message]) -> tuple[str, ...]:
+    """Ids of the messages with images that the model has not answered yet; of all with images, where there are none."""
+    start = next((i for i in range(len(messages), 0, -1) if messages[i - 1].role == "assistant"), 0)
+    return _with_images(messages[start:]) or _with_images(messages)
+
+
+def _with_images(messages: Iterable[Message]) -> tuple[str, ...]:
+    return tuple(message.id for message in messages if any(_is_image(part) for part in message.parts))
+
+
+def _is_image(part: Part) -> bool:
+    if isinstance(part, ToolResult) and not isinstance(part.content, str):
+        return any(_is_image(inner) for inner in part.content)
+    return isinstance(part, MediaPart) and part.is_image
+
+
+def withdrawn(messages: Sequence[Message], refused_id: str) -> Withdrawn | None:
+    """The end of a conversation that a refusal stopped: the refused response, what the model had not answered before it, and the calls that led to that.
+
+    Where an earlier refusal is all that lies before it, one exchange more, since what the provider refuses may be there. None for an empty conversation.
+    """
+    at = next((i for i, message in enumerate(messages) if message.id == refused_id), len(messages))
+    start = _unanswered(messages, at)
+    if 0 < start < len(messages) and messages[start].id.startswith(WITHDRAWN):
+        start = _unanswered(messages, start - (messages[start - 1].role == "assistant"))
+    if start == len(messages):
+        return None
+    marker = Message(id=new_id(WITHDRAWN), role="user", parts=(TextPart(text=REFUSED),), created_at=now())
+    return Withdrawn(since=messages[start].id, dropped=len(messages) - start, message=marker)
+
+
+def _unanswered(messages: Sequence[Message], end: int) -> int:
+    """Where what stands before `end` without an answer begins: with the calls, where results are part of it."""
+    start = end
+    while start and messages[start - 1].role != "assistant":
+        start -= 1
+    return start - 1 if start and messages[start - 1].tool_calls else start
 
 
 def last_turn(messages: Sequence[Message]) -> int:

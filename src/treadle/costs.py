@@ -1,4 +1,4 @@
-"""What runs have cost, by day, model or session: a fold of what each of them spent.
+"""What runs have cost, by day, model, session, user or agent: a fold of what each of them spent.
 
 Where runs are found is a journal's business, how rows look the command line's. Entry: `Tally`, `Costs`.
 """
@@ -6,20 +6,21 @@ Where runs are found is a journal's business, how rows look the command line's. 
 from __future__ import annotations
 
 from datetime import date
-from typing import Literal, TypeAlias
+from typing import Literal, TypeAlias, get_args
 
 import msgspec
 
+from treadle.errors import AgentError
 from treadle.types import Spending, Time, Usage, Value, usd
 
-By: TypeAlias = Literal["day", "model", "session"]
+By: TypeAlias = Literal["day", "model", "session", "user", "agent"]
 
 
 class Cost(Value, frozen=True, kw_only=True, omit_defaults=False):
     """One row, or the sum of all of them."""
 
     key: str | None
-    """A day in UTC, a model's name, a session's id; None: of runs without a session, and of the sum."""
+    """A day in UTC, the name of a model or an agent, or the id of a session or a user. None: runs without one, and the sum."""
     runs: int = 0
     """That spent anything."""
     responses: int = 0
@@ -32,7 +33,7 @@ class Cost(Value, frozen=True, kw_only=True, omit_defaults=False):
 
 class Costs(Value, frozen=True, kw_only=True, omit_defaults=False):
     rows: tuple[Cost, ...]
-    """Days: the newest first. Models and sessions: the dearest first, and then those without any price, by their tokens."""
+    """Days: the newest first. Otherwise the most expensive first, then those without any price, by their tokens."""
     total: Cost
 
 
@@ -42,6 +43,8 @@ class Spent(msgspec.Struct, frozen=True, kw_only=True, gc=False):
     run_id: str
     session_id: str | None = None
     parent_run_id: str | None = None
+    user_id: str | None = None
+    agent: str = ""
     model: str
     started_at: Time
     turns: int = 0
@@ -58,11 +61,13 @@ class Spent(msgspec.Struct, frozen=True, kw_only=True, gc=False):
 
 
 class Tally:
-    """Adds up runs, the oldest first: what a run's tool started counts for the session of that run."""
+    """Adds up runs, the oldest first. Runs that a run's tools started count for its session, and each for its own agent."""
 
     def __init__(self, by: By, *, since: date | None = None) -> None:
-        """`since`: the first day that counts."""
-        self._by = by
+        """`since`: the first day that counts. Raises AgentError(invalid) for an unknown grouping."""
+        if by not in get_args(By):
+            raise AgentError("invalid", f"costs are grouped by {', '.join(map(repr, get_args(By)))}, and not by {by!r}")
+        self._by: By = by
         self._since = "" if since is None else since.isoformat()
         self._rows: dict[str | None, Cost] = {}
         self._total = Cost(key=None)
@@ -77,11 +82,24 @@ class Tally:
         parts = [part for part in run.parts if part.day >= self._since]
         seen: set[str | None] = set()
         for part in parts:
-            key = part.day if self._by == "day" else part.model if self._by == "model" else session
+            key = self._key(run, part, session)
             self._rows[key] = _plus(self._rows.get(key) or Cost(key=key), part, runs=key not in seen)
             seen.add(key)
         for first, part in enumerate(parts):
             self._total = _plus(self._total, part, runs=not first)
+
+    def _key(self, run: Spent, part: Spending, session: str | None) -> str | None:
+        match self._by:
+            case "day":
+                return part.day
+            case "model":
+                return part.model
+            case "session":
+                return session
+            case "user":
+                return run.user_id
+            case "agent":
+                return run.agent
 
     def costs(self) -> Costs:
         rows = self._rows.values()

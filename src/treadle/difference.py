@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from treadle.message import Message
+from treadle.metrics import RunTotals
 from treadle.run_state import RunState
 from treadle.types import Outcome, Usage, Value
 
@@ -19,6 +20,8 @@ class Side(Value, frozen=True, kw_only=True):
     tool_calls: int
     usage: Usage
     cost_usd: float | None = None
+    total: RunTotals
+    """Sums over the run and every run that it started; of a run that is not finished, its own figures."""
     duration_s: float
     text: str
     messages: tuple[Message, ...]
@@ -63,6 +66,7 @@ def _side(state: RunState, same: int) -> Side:
         tool_calls=state.ledger.tool_calls,
         usage=state.ledger.usage,
         cost_usd=state.ledger.cost_usd,
+        total=(finished and finished.total) or state.ledger.total,
         duration_s=round(state.driven_s, 3),
         text=state.text,
         messages=tuple(state.history[same:]),

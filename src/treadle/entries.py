@@ -17,8 +17,10 @@ from treadle.errors import AgentError
 from treadle.events import ErrorInfo
 from treadle.json_text import JsonText, decode_json, encode_json, items, members, object_of
 from treadle.message import Message, ToolResult, decode_message, decode_part
+from treadle.metrics import RunTotals
 from treadle.model import ModelResponse, Switch
-from treadle.types import Effect, Limits, Mode, OnAsk, OnUnknown, Outcome, Reserved, Settings, Spending, StopReason, Time, Usage, Value, now
+from treadle.response_details import ResponseDetails
+from treadle.types import Effect, Limits, Mode, OnAsk, OnUnknown, Outcome, Reserved, Settings, Spending, StopReason, Time, Usage, Value, is_temperature, now
 
 SCHEMA = 1
 """Major version of the entries; it stands in run.started, and a reader refuses a higher one."""
@@ -98,6 +100,8 @@ class ModelRequested(_Entry, frozen=True, kw_only=True, tag="model.requested"):
     """What that cost; None: its price was not known."""
     free: bool = False
     """The failed attempt before this one surely cost nothing: the provider refused it, or never had it."""
+    without: str | None = None
+    """Setting that the provider refused by name in the failed attempt before this one; the run goes on without it."""
 
 
 class ModelResponded(_Entry, frozen=True, kw_only=True, tag="model.responded"):
@@ -113,8 +117,15 @@ class ModelResponded(_Entry, frozen=True, kw_only=True, tag="model.responded"):
     response_id: str = ""
     model: str = ""
     provider_data: JsonText | None = None
+    context_tokens: int | None = None
+    """Tokens of the conversation after it, where `usage` sums several passes of a server's own tools; None: as `usage` says; 0: not known."""
+    results_only: bool = False
+    """True if nothing but the results of its calls may follow: a program that the provider runs waits for them."""
+    withdraws: bool = False
+    """True for a refusal after which the provider refuses all that follows: the exchange has to leave the conversation."""
     hook: str | None = None
     """The one that answered in the model's place; no model was asked."""
+    details: ResponseDetails | None = None
 
 
 class ToolStarted(_Entry, frozen=True, kw_only=True, tag="tool.started"):
@@ -125,6 +136,8 @@ class ToolStarted(_Entry, frozen=True, kw_only=True, tag="tool.started"):
     key: str
     """The idempotency key: the same for every attempt of this call."""
     attempt: int = 1
+    polls: bool = False
+    """The tool only looks at something that goes on, so equal calls with equal results are no loop."""
 
 
 class ToolFinished(_Entry, frozen=True, kw_only=True, tag="tool.finished"):
@@ -214,6 +227,8 @@ class RunFinished(_Entry, frozen=True, kw_only=True, tag="run.finished"):
     cost_usd: float | None = None
     spending: tuple[Spending, ...] = ()
     """What `usage` and `cost_usd` are made of."""
+    total: RunTotals | None = None
+    """Of the run and every run that it started. None: it started none, or an older version wrote this."""
     duration_s: float
     text: str = ""
     output: JsonText = "null"
@@ -260,7 +275,7 @@ def read_entry(data: bytes) -> Entry:
     """
     try:
         entry = decode_json(data, cast("type[Entry]", Entry))
-    except ValueError:
+    except (ValueError, AgentError):
         entry = _read_strange(data)
     if isinstance(entry, RunStarted):
         _check_schema(entry.schema)
@@ -279,12 +294,22 @@ def _read_strange(data: bytes) -> Entry:
             fields[name] = _readable(fields[name])
         if "messages" in fields:
             fields["messages"] = "[" + ",".join(map(_readable, items(fields["messages"]))) + "]"
+        if "settings" in fields:
+            fields["settings"] = _settings(fields["settings"])
         if "result" in fields:
             fields["result"] = encode_json(decode_part(fields["result"])).decode()
         known = {"type", *kind.__struct_encode_fields__}
         return decode_json(object_of({name: value for name, value in fields.items() if name in known}).encode(), kind)
     except ValueError as e:
         raise AgentError("invalid", f"this is no entry that can be read: {e}") from e
+
+
+def _settings(stored: JsonText) -> JsonText:
+    """Without a temperature that no provider takes: older versions accepted any number."""
+    fields = members(stored)
+    if not is_temperature(decode_json(fields.get("temperature", "0").encode(), object)):
+        del fields["temperature"]
+    return object_of(fields)
 
 
 def _readable(message: JsonText) -> JsonText:
@@ -314,7 +339,11 @@ def responded(
         response_id=response.id,
         model=response.model,
         provider_data=response.provider_data,
+        context_tokens=response.context_tokens,
+        results_only=response.results_only,
+        withdraws=response.withdraws,
         hook=hook,
+        details=response.details,
     )
 
 

@@ -5,9 +5,9 @@ Entry: `AgentError`; decide by `.kind` alone.
     AgentError(kind)
       agent            the model, or a used-up script, went wrong on its own side
       tool             a tool could not even be set up
-      timeout          connecting, or waiting for the next byte, took too long        retried
+      timeout          connecting, or waiting for the next byte, took too long; 408   retried
       rate_limit       429, 529, an overload told inside a 200                        retried
-      network          another 5xx, a refused or lost connection, a cut stream        retried
+      network          another 5xx, 409, 425, no connection, a lost one, a cut stream retried
       invalid          another 4xx, or wrong use of this library
       auth             401, 403, no key
       cancelled        somebody asked to stop
@@ -42,6 +42,7 @@ class AgentError(Exception):
     """What went wrong, to what, and what to do next; never a secret in the text.
 
     `status`, `request_id` and `retry_after_s` are the provider's own words where it said them, else None.
+    `should_retry` is its word on another attempt, None where it said none.
     `sent` is False where the provider surely never had the request, so that it costs nothing.
     """
 
@@ -54,6 +55,7 @@ class AgentError(Exception):
         request_id: str | None = None,
         retry_after_s: float | None = None,
         sent: bool = True,
+        should_retry: bool | None = None,
     ) -> None:
         super().__init__(kind, message)
         self.kind = ErrorKind(kind)
@@ -62,11 +64,12 @@ class AgentError(Exception):
         self.request_id = request_id
         self.retry_after_s = retry_after_s
         self.sent = sent
+        self.should_retry = should_retry
 
     @property
     def retryable(self) -> bool:
-        """True where asking again may help: rate_limit, network, timeout."""
-        return self.kind in RETRYABLE
+        """True where asking again may help: rate_limit, network, timeout, unless the provider says otherwise."""
+        return self.kind in RETRYABLE if self.should_retry is None else self.should_retry
 
     def __str__(self) -> str:
         return self.message

@@ -19,6 +19,8 @@ from typing import Literal, TypeAlias
 import msgspec
 
 from treadle.message import Message
+from treadle.metrics import RunTotals
+from treadle.response_details import ResponseDetails
 from treadle.types import Effect, Outcome, Time, Usage, Value
 
 
@@ -126,6 +128,13 @@ class ToolCallEnd(_Event, frozen=True, kw_only=True, tag="tool_call_end"):
     is_error: bool
     unknown: bool
     duration_ms: float
+    exit_code: int | msgspec.UnsetType = msgspec.UNSET
+    """Of the command that the call ran; absent for calls that run none."""
+
+    @property
+    def failed(self) -> bool:
+        """True for an error, and for a command with an exit code other than 0."""
+        return self.is_error or bool(self.exit_code)
 
 
 class MessageAdded(_Event, frozen=True, kw_only=True, tag="message"):
@@ -151,8 +160,14 @@ class UsageReported(_Event, frozen=True, kw_only=True, tag="usage"):
     cache_read_tokens: int
     cache_write_tokens: int
     reasoning_tokens: int
+    cache_write_1h_tokens: int
+    """Part of `cache_write_tokens`."""
+    web_searches: int
+    """By the provider."""
     cost_usd: float | msgspec.UnsetType = msgspec.UNSET
     """Absent where the price is not known."""
+    details: ResponseDetails | msgspec.UnsetType = msgspec.UNSET
+    """The provider's request id, rate limits, service tier, and why its cache was missed, where it reports any of these."""
 
 
 class Warned(_Event, frozen=True, kw_only=True, tag="warning"):
@@ -227,6 +242,8 @@ class RunEnd(_Event, frozen=True, kw_only=True, tag="run_end"):
     duration_s: float
     cost_usd: float | msgspec.UnsetType = msgspec.UNSET
     """Of the responses whose price was known; absent where it was known of none."""
+    total: RunTotals
+    """Sums over the run and every run that it started: the figures that limits count."""
     error: ErrorInfo | msgspec.UnsetType = msgspec.UNSET
 
 

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import asyncio
 import math
-from collections.abc import Callable, Container, Sequence
+from collections.abc import Callable, Container, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any, TypeVar
@@ -16,7 +16,7 @@ import anyio
 from msgspec import structs
 
 from treadle.approvals import for_session
-from treadle.asking import Deny
+from treadle.asking import Deny, Offer
 from treadle.calls import HOOK, NOT_KNOWN, Deferred, Held, Ready, Refused, changed, changed_by, refused
 from treadle.clock import Clock
 from treadle.crash import boundary
@@ -59,7 +59,7 @@ class Toolbox:
     cwd: Path
     clock: Clock
     definitions: tuple[ToolDefinition, ...]
-    """The same object for the whole run, so that a wire encodes it once."""
+    """The same object until `join` changes it, so that a wire encodes it once."""
     clean: Callable[[str], str]
     """Takes known secrets out of a result."""
     context: Callable[[Ready, float | None, Toolbox], ToolContext[Any]]
@@ -76,22 +76,36 @@ class Toolbox:
     """Whether it works; known after `get_ready`."""
     learned: Callable[[Standing], None] = lambda standing: None
     """Told once whether it works, before the first command is decided."""
+    mode_changed: Callable[[Mode], None] = lambda mode: None
+    """Called when a person changes the mode while the run is under way."""
     traced: Traced = UNTRACED
     """The run, for those who follow it from outside."""
     scope: anyio.CancelScope = field(default_factory=anyio.CancelScope)
     """The run's."""
     has_completion: bool = False
     """Whether one of its tools says that the run is done."""
+    kept: Mapping[Callable[[], Any], Any] = field(default_factory=dict[Callable[[], Any], Any])
+    """What tools keep from call to call."""
     hooks: Hooks = NO_HOOKS
     hooked: HookedRun | None = None
     """What they are told of the run."""
     _said: dict[str, BeforeToolSaid] = field(default_factory=dict[str, BeforeToolSaid])
     """What hooks said of calls that are to be prepared, by call id."""
 
+    def join(self, tools: Sequence[Tool[Any]]) -> None:
+        """Offer more tools from the next request on."""
+        for tool in tools:
+            self.registry.register(tool)
+        self.definitions = self.registry.definitions()
+
     @property
     def confines(self) -> bool:
         """Whether a call that may run unasked only inside the sandbox finds one."""
         return self.standing is not None and self.standing.works
+
+    def news(self) -> list[str]:
+        """What things that tools keep have to tell the model before its next request (`news`, where one has it)."""
+        return [self.clean(text) for kept in (*self.kept.values(),) for text in getattr(kept, "news", tuple)()] if self.kept else []
 
     async def get_ready(self, calls: Sequence[ToolCall], *, settled: Container[str] = ()) -> None:
         """Before `calls` are prepared: asks the hooks, and waits until it is known whether the sandbox works, where one of them needs it.
@@ -105,21 +119,25 @@ class Toolbox:
         self.standing = await self.sandbox.standing()
         self.learned(self.standing)
 
-    def rule_for(self, name: str, arguments_json: JsonText) -> tuple[str, ...] | None:
-        """Rules that would allow such a call from now on. None: there are none that a person may be offered, or it would be asked about all the same."""
+    def offers(self, name: str, arguments_json: JsonText) -> Offer:
+        """What a person may be offered for such a call from now on; a rule only where the call would not be asked about all the same."""
         tool = self.registry.get(name)
         try:
             arguments = None if tool is None else tool.parse(arguments_json)
         except Exception:  # noqa: BLE001  anybody's parse: what cannot be read is asked about once
-            return None
-        if tool is None or (pattern := self._judged(tool, arguments, self.permissions).pattern) is None:
-            return None
-        return pattern if self._judged(tool, arguments, for_session(self.permissions, pattern)).verdict != "ask" else None
+            return Offer()
+        if tool is None:
+            return Offer()
+        is_edit = not has_commands(tool) and decide("accept-edits", tool, arguments, self.cwd, self.permissions).verdict == "allow"
+        pattern = self._judged(tool, arguments, self.permissions).pattern
+        if pattern is not None and self._judged(tool, arguments, for_session(self.permissions, pattern)).verdict == "ask":
+            pattern = None
+        return Offer(pattern, is_edit)
 
     def _judged(self, tool: Tool[Any], arguments: Any, permissions: Permissions) -> Decision:
         """As the rules, and a sandbox or the want of one, have it."""
         decision = decide(self.mode, tool, arguments, self.cwd, permissions)
-        return without_sandbox(decision) if decision.verdict == "contained" and not self.confines else decision
+        return decision if self.confines else without_sandbox(decision)
 
     def completes(self, call: ToolCall) -> bool:
         """Whether it says that the run is done."""
@@ -166,7 +184,7 @@ class Toolbox:
                 return Held(call=call, reason=decision.reason, parallel=tool.parallel)
             return refused(call, headless_denial(decision), status="denied", unapproved=True)
         approved = allowed and decision.verdict == "ask"
-        return Ready(call=call, tool=tool, arguments=arguments, places=decision.places, approved=approved)
+        return _ready(Ready(call=call, tool=tool, arguments=arguments, places=decision.places, approved=approved), decision)
 
     def repeat(self, call: ToolCall, attempt: int) -> Ready:
         """A call that a dead driver had started. Raises AgentError(tool) where its tool would not take the arguments any more."""
@@ -176,7 +194,8 @@ class Toolbox:
             arguments = tool.parse(call.arguments_json)
         except Exception as e:
             raise AgentError("tool", f"{call.name} (call {call.id}) had started, and now does not take its arguments: {_words(e)}") from e
-        return Ready(call=call, tool=tool, arguments=arguments, attempt=attempt, started=True)
+        ready = Ready(call=call, tool=tool, arguments=arguments, attempt=attempt, started=True)
+        return _ready(ready, self._judged(tool, arguments, self.permissions)) if has_commands(tool) else ready
 
     async def probe(self, ready: Ready) -> Happened | DidNotHappen | None:
         """What the tool's own probe says of it. Raises what the probe raises."""
@@ -223,13 +242,14 @@ class Toolbox:
 
     async def _result(self, ready: Ready) -> tuple[ToolResult, bool]:
         """And whether it ends the run."""
-        call, tool, ends_run = ready.call, ready.tool, False
+        call, tool, ends_run, codes = ready.call, ready.tool, False, list[int]()
         once = tool.effect == "once"
-        ctx = self.context(ready, self._deadline(tool), self)
+        ctx = structs.replace(self.context(ready, self._deadline(tool), self), on_exit=codes.append)
         try:
+            self._check_again(ready)
             output = await (tool.execute(ctx, ready.arguments) if tool.timeout_s is None else _timed(tool, tool.timeout_s, ctx, ready.arguments))
             content = await (self._capped_text(output, tool, ctx) if isinstance(output, str) else self._capped(output, tool, ctx))
-            return ToolResult(call_id=call.id, name=call.name, content=content), False
+            return ToolResult(call_id=call.id, name=call.name, content=content, exit_code=codes[-1] if codes else None), False
         except ToolDeferred:
             raise
         except ToolFailed as e:
@@ -242,7 +262,16 @@ class Toolbox:
             if _somebody_cancels():
                 raise
             text, unknown = f"It was cancelled from inside: {_words(e)}", once
-        return failure(call.id, call.name, await self._capped_text(text, tool, ctx), unknown=unknown), ends_run
+        result = failure(call.id, call.name, await self._capped_text(text, tool, ctx), unknown=unknown)
+        return (structs.replace(result, exit_code=codes[-1]) if codes else result), ends_run
+
+    def _check_again(self, ready: Ready) -> None:
+        """Judge a command once more as it starts: other calls of its turn may have changed the files that decided. Raises ToolFailed."""
+        if ready.approved or ready.attempt > 1 or not has_commands(ready.tool):
+            return
+        decision = self._judged(ready.tool, ready.arguments, self.permissions)
+        if decision.verdict in ("ask", "deny"):
+            raise ToolFailed(f"Not run: files changed since the call was allowed, and now {decision.reason or 'it is not'}. Call it again.", happened=False)
 
     def _deadline(self, tool: Tool[Any]) -> float | None:
         own = math.inf if tool.timeout_s is None else anyio.current_time() + tool.timeout_s
@@ -267,12 +296,17 @@ class Toolbox:
         return text
 
 
+def _ready(ready: Ready, decision: Decision) -> Ready:
+    """With what decides where its command runs."""
+    return structs.replace(ready, looks_only=decision.looks_only, stays_confined=decision.partly == "deny")
+
+
 P = TypeVar("P", bound=Part)
 
 
 def without_images(parts: Sequence[P]) -> list[P | TextPart]:
     """For a model that takes none: a line says what was there."""
-    return [_described(p) if isinstance(p, MediaPart) and p.media_type.startswith("image/") else p for p in parts]
+    return [_described(p) if isinstance(p, MediaPart) and p.is_image else p for p in parts]
 
 
 def _described(image: MediaPart) -> TextPart:

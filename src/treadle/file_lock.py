@@ -54,11 +54,12 @@ def hold(path: Path, text: str) -> int:
 def is_held(path: Path) -> str | None:
     """The text of a file that a living process holds; None where nobody does, or there is no such file.
 
-    Any number may ask at once: they do not take each other for its holder.
+    Any number may ask at once: they do not take each other for its holder. Raises OSError where it cannot be told: a file that
+    cannot be opened may well be held.
     """
     try:
         descriptor = os.open(path, os.O_RDONLY | getattr(os, "O_NOFOLLOW", 0))
-    except OSError:
+    except FileNotFoundError:
         return None
     try:
         return None if take(descriptor, shared=True) else os.read(descriptor, 200).decode(errors="replace")

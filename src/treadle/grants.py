@@ -35,6 +35,7 @@ class Grants:
         self._modes[family] = mode
         for toolbox in self._open.get(family, ()):
             toolbox.mode = mode
+            toolbox.mode_changed(mode)
 
     def over(self, family: str, permissions: Permissions) -> Permissions:
         """Those of a run that begins now."""

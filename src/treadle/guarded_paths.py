@@ -11,6 +11,8 @@ from collections.abc import Iterable
 from enum import StrEnum
 from functools import lru_cache
 
+from treadle.guarded_tools import INSTRUCTS, REVIEWED, SEALED, patterns_of
+from treadle.secret_places import PLACES, names_a_place
 from treadle.wildcards import wildcards
 
 
@@ -25,224 +27,7 @@ class Guard(StrEnum):
     """Decides what runs, asks or is trusted here: no mode and no rule lets it be written."""
 
 
-# One pattern a line. A name alone stands for a file or folder of that name anywhere, and for all below it; with slashes it is a
-# path that may begin anywhere. A first slash is the root of the file system. * and ? stand within one name.
-
-SEALED = """
-.git
-.hg
-.svn
-.treadle
-.mcp.json
-.vscode/settings.json
-.vscode/tasks.json
-.vscode/launch.json
-.vscode/mcp.json
-.cursor/mcp.json
-.cursor/hooks.json
-.cursor/cli.json
-.claude/settings*.json
-.claude/hooks
-.claude.json
-.codex/*.toml
-.codex/*.json
-.gemini/settings.json
-.amp/settings.json
-.roo/mcp.json
-.kiro/settings
-.windsurf/mcp_config.json
-.continue/config.*
-.opencode/opencode.json*
-opencode.json
-opencode.jsonc
-crush.json
-.crush.json
-.ssh
-.gnupg
-LaunchAgents
-LaunchDaemons
-/boot
-/proc
-/sys
-/etc/cron*
-/etc/init*
-/etc/rc*
-/etc/profile*
-/etc/bash*
-/etc/zsh*
-/etc/zprofile
-/etc/environment*
-/etc/sudoers*
-/etc/passwd*
-/etc/shadow*
-/etc/group*
-/etc/gshadow*
-/etc/ld.so*
-/etc/pam*
-/etc/ssh
-/etc/systemd
-/etc/udev
-/etc/gitconfig
-/var/spool/cron
-/usr/lib/systemd
-/lib/systemd
-/dev/sd*
-/dev/hd*
-/dev/vd*
-/dev/xvd*
-/dev/nvme*
-/dev/mmcblk*
-/dev/disk*
-/dev/rdisk*
-/dev/mem
-/dev/kmem
-/dev/port
-/dev/mapper
-/dev/dm-*
-/dev/loop*
-/dev/md*
-"""
-
-INSTRUCTS = """
-AGENTS.md
-AGENTS.override.md
-AGENT.md
-CLAUDE.md
-CLAUDE.local.md
-GEMINI.md
-QWEN.md
-CRUSH.md
-CONVENTIONS.md
-SKILL.md
-copilot-instructions.md
-.github/instructions
-.github/prompts
-.github/chatmodes
-.github/agents
-.github/hooks
-.cursorrules
-.cursor
-.windsurfrules
-.windsurf
-.clinerules
-.roorules
-.roo
-.kiro
-.claude
-.codex
-.gemini
-.continue
-.opencode
-.amp
-.aider*
-.goosehints
-.envrc
-.direnvrc
-mise.toml
-.mise.toml
-.bashrc
-.bash_profile
-.bash_login
-.bash_logout
-.bash_aliases
-.profile
-.zshrc
-.zshenv
-.zprofile
-.zlogin
-.zlogout
-.kshrc
-.cshrc
-.tcshrc
-.login
-.inputrc
-config.fish
-.xinitrc
-.xprofile
-.xsession*
-.pam_environment
-.gitconfig
-.gitmodules
-.gitattributes
-.npmrc
-.yarnrc*
-.pnpmfile.cjs
-.pypirc
-pip.conf
-.pythonrc*
-sitecustomize.py
-usercustomize.py
-.ripgreprc
-.rgrc
-.vimrc
-.nvimrc
-.nvim.lua
-.exrc
-.gvimrc
-.emacs*
-.dir-locals.el
-.gdbinit
-.lldbinit
-.netrc
-.wgetrc
-.curlrc
-.lesskey*
-.tmux.conf
-.screenrc
-.mailcap
-.irbrc
-.pryrc
-.perltidyrc
-.Rprofile
-.husky
-.pre-commit-config.yaml
-.pre-commit-config.yml
-lefthook.yml
-.lefthook.yml
-.lintstagedrc*
-.devcontainer
-.devcontainer.json
-.vscode
-.idea
-.zed
-.fleet
-*.code-workspace
-*.sublime-project
-.cargo/config*
-.docker
-.kube
-.aws
-.azure
-.terraformrc
-.config
-mcp.json
-.local/bin
-.local/share/applications
-"""
-
-REVIEWED = """
-.github/workflows
-.github/actions
-.github/CODEOWNERS
-.github/dependabot.yml
-.gitlab-ci.yml
-.gitlab-ci
-.circleci
-.travis.yml
-.drone.yml
-.woodpecker
-.woodpecker.yml
-.buildkite
-.teamcity
-.forgejo
-.gitea
-.cirrus.yml
-appveyor.yml
-azure-pipelines.yml
-bitbucket-pipelines.yml
-Jenkinsfile
-cloudbuild.yaml
-"""
+# One pattern a line, written as in guarded_tools.py.
 
 SECRET = """
 .env
@@ -408,15 +193,36 @@ def is_secret(path: str) -> bool:
 @lru_cache(maxsize=4096)
 def _is_secret(folded: str) -> bool:
     secret, words, public = _compiled_secrets()
+    if names_a_place(folded):
+        return True
     found = secret.search(folded) or (None if CODE.search(folded) else words.search(folded))
     return found is not None and not (found.end() == len(folded) and public.search(folded))
+
+
+def holds_only_secrets(folder: str) -> bool:
+    """True for a folder in which even code counts as secret, such as `.ssh`; false for `secrets/`, which may be a package of a program."""
+    return is_secret(f"{folder}/_.py")
+
+
+def may_be_secret_name(name: str) -> bool:
+    """False for a last name that makes no path a secret by itself: a quick test for most files."""
+    names, pattern = _last_names()
+    lower = name.casefold()
+    return not name.isascii() or lower in names or pattern.fullmatch(lower) is not None
+
+
+@lru_cache(maxsize=1)
+def _last_names() -> tuple[frozenset[str], re.Pattern[str]]:
+    lines = {line.rpartition("/")[2].casefold() for line in (*patterns_of(SECRET), *patterns_of(SECRET_WORDS), *PLACES)}
+    patterns = "|".join(wildcards(line, ".") for line in sorted(lines) if set(line) & set("*?"))
+    return frozenset(line for line in lines if not set(line) & set("*?")), re.compile(patterns)
 
 
 def may_name_a_secret(pattern: str) -> bool:
     """Whether a shell pattern that begins with letters of its own, such as `.e*`, could stand for the name of a secret file."""
     pieces = re.split(r"[*?\[]", pattern.rsplit("/", 1)[-1].casefold())
     start, end = pieces[0], pieces[-1].rpartition("]")[2]
-    return bool(start) and any(_could_be(line.casefold(), start, end) for line in _lines(SECRET) if "/" not in line)
+    return bool(start) and any(_could_be(line.casefold(), start, end) for line in (*patterns_of(SECRET), *PLACES) if "/" not in line)
 
 
 def _could_be(name: str, start: str, end: str) -> bool:
@@ -434,8 +240,9 @@ def _folded(path: str) -> str:
     return (path if path.isascii() else unicodedata.normalize("NFKC", path)).casefold().replace("\u200c", "").replace("\u200d", "")
 
 
-def _lines(table: str) -> list[str]:
-    return [line for line in table.split("\n") if line]
+def guard_patterns() -> list[str]:
+    """Return every pattern of the guard tables."""
+    return [line for _, table in _ORDER for line in patterns_of(table)]
 
 
 @lru_cache(maxsize=1)
@@ -445,12 +252,12 @@ def _compiled_guards() -> tuple[tuple[Guard, re.Pattern[str]], ...]:
 
 @lru_cache(maxsize=1)
 def _compiled_secrets() -> tuple[re.Pattern[str], re.Pattern[str], re.Pattern[str]]:
-    return _compiled(SECRET), _compiled(SECRET_WORDS), re.compile(f"/(?:{'|'.join(_piece(line) for line in _lines(PUBLIC))})$")
+    return _compiled(SECRET), _compiled(SECRET_WORDS), re.compile(f"/(?:{'|'.join(_piece(line) for line in patterns_of(PUBLIC))})$")
 
 
 def _compiled(table: str) -> re.Pattern[str]:
-    anywhere = "|".join(_piece(line) for line in _lines(table) if not line.startswith("/"))
-    at_root = "|".join(_piece(line[1:]) for line in _lines(table) if line.startswith("/"))
+    anywhere = "|".join(_piece(line) for line in patterns_of(table) if not line.startswith("/"))
+    at_root = "|".join(_piece(line[1:]) for line in patterns_of(table) if line.startswith("/"))
     return re.compile(f"/(?:{anywhere})(?=/|$)" + (f"|^/(?:{at_root})(?=/|$)" if at_root else ""), re.MULTILINE)
 
 

@@ -16,8 +16,9 @@ from treadle.costs import By, Costs, Spent
 from treadle.entries import Entry, Fork, Record, RunStarted, ToolFinished, ToolLate, ToolStarted, read_entry
 from treadle.errors import AgentError
 from treadle.message import Message
+from treadle.metrics import RunTotals
 from treadle.notifier import Notifier
-from treadle.run_queue import RunQueue
+from treadle.run_queue import Place, RunQueue
 from treadle.run_state import RunState
 from treadle.session_store import Sessions, is_id, title_of
 from treadle.types import Mode, Outcome, Spending, Time, Usage, Value
@@ -27,6 +28,10 @@ T = TypeVar("T")
 RunStatus: TypeAlias = Literal["queued", "running", "waiting", "stopped", "finished"]
 """queued: it waits for a worker, also after one that drove it died; running: a living process drives it; waiting: for a person's approval; stopped: its
 process died, or closed, before its end, and it is in no queue, or is parked there."""
+
+
+UNCOUNTED = RunTotals(runs=0)
+"""Placeholder of a `RunInfo` that its own entries do not complete: see journals/totals.py."""
 
 
 class RunInfo(Value, frozen=True, kw_only=True):
@@ -55,6 +60,10 @@ class RunInfo(Value, frozen=True, kw_only=True):
     """Of the responses whose price was known; None where it was known of none."""
     spending: tuple[Spending, ...] = ()
     """What these two are made of; empty where an older version wrote the run's end."""
+    total: RunTotals = UNCOUNTED
+    """Sums over the run and every run that it started, those under way up to now. `Journal` methods always fill it."""
+    user_id: str | None = None
+    """As given to the run; None also where an older version wrote the run's end."""
     entries: int
     """How many there are, and the sequence of the last."""
     queue: str | None = None
@@ -97,8 +106,10 @@ class RunWriter(Protocol):
         """1 for the first driver, one more for each that took the run over."""
         ...
 
-    async def append(self, entries: Sequence[Entry]) -> int:
+    async def append(self, entries: Sequence[Entry], *, put_back: Place | None = None) -> int:
         """All or nothing, in order; gives the sequence of the first. When it returns, they are durable.
+
+        `put_back`: in the same transaction, release the run and queue it there, as `RunQueue.put_back` does. Not with run.finished or tool.late.
 
         After run.finished it takes nothing but tool.late. Raises AgentError(busy) where another driver has taken the run over, and
         AgentError(agent) where the entries cannot be stored; then nothing was appended. Cancellation: none. An append that began is
@@ -192,8 +203,8 @@ class Journal(Protocol):
         """Raises AgentError(invalid) for an unknown run, with the nearest ids."""
         ...
 
-    async def runs(self, *, limit: int | None = None, session_id: str | None = None) -> list[RunInfo]:
-        """Newest first."""
+    async def runs(self, *, limit: int | None = None, session_id: str | None = None, forked_from: str | None = None) -> list[RunInfo]:
+        """All runs, or those of a session, or the forks of a run, newest first."""
         ...
 
     async def under_way(self, *, limit: int) -> list[RunInfo]:
@@ -219,7 +230,20 @@ class Journal(Protocol):
         """
         ...
 
-    async def aclose(self) -> None: ...
+    async def remove(self, run_ids: Collection[str]) -> Freed:
+        """Delete finished runs with their messages, and the runs that they started, whatever their age. Unknown ids are ignored.
+
+        A run that another one was forked from is kept. When this returns, the deletion is durable, and the store's own files hold no deleted
+        text where it can remove it. Raises AgentError(busy), and deletes nothing, where one of them is not finished.
+        """
+        ...
+
+    async def aclose(self, *, keep_runs: bool = False) -> None:
+        """Finish the appends under way, and release the runs driven from here. Idempotent.
+
+        `keep_runs`: their calls still run, so keep them until this process ends.
+        """
+        ...
 
 
 def read_run(entries: Sequence[bytes]) -> list[Entry]:
@@ -294,6 +318,8 @@ def info_of(entries: Sequence[Entry], status: RunStatus) -> RunInfo:
         usage=state.ledger.usage,
         cost_usd=state.ledger.cost_usd,
         spending=tuple(state.spending.values()),
+        total=UNCOUNTED if finished is None or finished.total is None else finished.total,
+        user_id=started.user_id,
         entries=len(entries),
     )
 
@@ -301,6 +327,10 @@ def info_of(entries: Sequence[Entry], status: RunStatus) -> RunInfo:
 def spent(info: RunInfo) -> Spent:
     """What a tally needs to know of a run."""
     return Spent(**{name: getattr(info, name) for name in Spent.__struct_fields__})
+
+
+def unfinished(run_id: str) -> AgentError:
+    return AgentError("busy", f"run {run_id} is not finished: end it with `treadle runs kill {run_id}`, then delete it")
 
 
 def unknown_run(run_id: str, known: Collection[str]) -> AgentError:

@@ -18,11 +18,11 @@ from treadle.budget import BudgetSpent
 from treadle.calls import Held, OpenCalls, Ready, Refused, refused
 from treadle.clock import Clock
 from treadle.consent import ask_people
-from treadle.entries import CancelAsked, Entry, RunFinished
+from treadle.entries import CancelAsked, Entry, RunFinished, ToolStarted
 from treadle.errors import AgentError, ErrorKind
 from treadle.execution import Toolbox
 from treadle.feed import Feed
-from treadle.inbox import Inbox
+from treadle.inbox import NO_ANSWER, Inbox
 from treadle.journal import Journal
 from treadle.message import ToolCall, encode_json
 from treadle.model_turn import ModelTurn
@@ -31,13 +31,16 @@ from treadle.plan import Ending, Plan, as_error, metrics_of
 from treadle.recovery import Answers, as_run, recover, settled
 from treadle.retry import RetryPolicy
 from treadle.run_time import RunTime
+from treadle.tooling import LateTools
 from treadle.types import Outcome, StopReason, now
 from treadle.verdict import Verdict
 
 logger = logging.getLogger("treadle")
 logger.addHandler(logging.NullHandler())
 
-CUT_CALL = "Not run: the response was cut by its limit on output tokens inside this call. Make it again, shorter or in several steps."
+CUT_CALL = "Not run: the response was cut by its limit on output tokens inside this call."
+SHORTER = "Make it again, shorter or in several steps."
+LONGER = "The limit is higher now: make it again."
 GRACE_S = 20.0
 """How long a run that ends waits for its journal. Longer than a journal waits for a store that somebody else has locked."""
 
@@ -51,10 +54,12 @@ class Run:
         """What the run has come to: every entry is applied to it before it is appended."""
         self.ending: Ending | None = None
         """Set once the run is over or waits, also where its task was cancelled; not where it was let go."""
+        self.is_left = False
+        """True once it has stopped before its end because of `let_go`: its writer is still to be released."""
         self.inbox = Inbox(plan)
         self._toolbox, self._journal, self._feed, self._clock = toolbox, journal, feed, clock
         self._ledger = self.state.ledger
-        self._driven_s = self.state.driven_s
+        self._driven_s = self.state.driven_s + plan.prepared_s
         self._scope = toolbox.scope
         self.time = RunTime(toolbox.scope)
         self.pen = Pen(self.state, feed, self.time)
@@ -67,7 +72,7 @@ class Run:
         self.room.warn = feed.warn
         self._calls = OpenCalls(self.state)
         """The open calls of the last response."""
-        toolbox.late = self.inbox.late.hear
+        toolbox.late, self.inbox.news = self.inbox.late.hear, toolbox.news
 
     @property
     def text_so_far(self) -> str:
@@ -88,7 +93,7 @@ class Run:
         self._scope.cancel()
 
     def let_go(self) -> None:
-        """Stops it at its next await and closes nothing: in the journal it is `stopped`, as if its process had died. Idempotent."""
+        """Stop at the next await without ending the run, as if its process had died. Its driver releases it. Idempotent."""
         self._let_go = self._let_go or self._cancelled_by is None  # who asked for its end gets it
         self.cancel("close")
 
@@ -104,7 +109,7 @@ class Run:
         """Its share of what is left above it is kept for it, until it has been driven. Raises BudgetSpent where there is none. Idempotent."""
         if not self._reserved:
             self._ledger.limits = self.plan.limits  # as its next entry says
-            self._ledger.begin(self.plan.above, completes=self.plan.completion)
+            self._ledger.begin(self.plan.above, run_id=self.plan.run_id, completes=self.plan.completion)
             self._reserved = True
 
     async def _drive(self) -> None:
@@ -157,8 +162,8 @@ class Run:
     # ------------------------------------------------------------ a turn
 
     async def _turns(self) -> Outcome:
-        if self._ledger.estimates and not self._ledger.turns:
-            self._ledger.fixed_bytes = sum(len(encode_json(value)) for value in (*self.plan.system, *self._toolbox.definitions))
+        if not self._ledger.turns:
+            self._count_fixed()
         if self.plan.hooks:
             await self.plan.hooks.before_run(self.plan.hooked)
         outcome = None
@@ -167,6 +172,8 @@ class Run:
         while True:
             while outcome is Outcome.APPROVAL_NEEDED and (answers := await self._answers()) is not None:
                 outcome = await self._closed(answers, driven=True)
+            if outcome is Outcome.REFUSED:
+                self.pen.keep(*self.room.withdraw())
             if outcome is not None and not (outcome is Outcome.CONTEXT_OVERFLOW and await self.room.overcome()):
                 return outcome
             await checkpoint()  # also a model and tools that never wait can be stopped, and let others run
@@ -176,8 +183,9 @@ class Run:
         """What people say of the calls that wait. The run's clock stands still meanwhile."""
         if self.plan.approver is None:
             return None
+        await self.pen.append()  # results that are there already are seen before the question
         with self.time.standing_still():
-            return await ask_people(self.plan, self.state, self._feed, self._toolbox.rule_for)
+            return await ask_people(self.plan, self.state, self._feed, self._toolbox.offers)
 
     async def _closed(self, answers: Answers, *, driven: bool = False) -> Outcome | None:
         """Goes on with the open calls of the last response, as somebody said of them."""
@@ -191,10 +199,25 @@ class Run:
             await self._execute(self._within_limits(prepared), *entries)
         return self._verdict.after(self.inbox) if state.response is not None and not state.attempt else None
 
+    def _count_fixed(self) -> None:
+        if self._ledger.estimates:
+            self._ledger.fixed_bytes = sum(len(encode_json(value)) for value in (*self.plan.system, *self._toolbox.definitions))
+
+    def _join_late_tools(self, late: LateTools) -> None:
+        tools, notes = late.take()
+        for text in notes:
+            self._feed.warn(text)
+        if tools:
+            self._toolbox.join(tools)
+            self._model.use_tools(self._toolbox.definitions)
+            self._count_fixed()
+
     async def _turn(self) -> Outcome | None:
         ledger, state, plan = self._ledger, self.state, self.plan
         if ledger.turns_spent:
             return Outcome.TURN_LIMIT
+        if plan.late_tools is not None:
+            self._join_late_tools(plan.late_tools)
         if said := self.inbox.take():
             self.pen.keep(*said)
         await self.room.make()
@@ -244,7 +267,8 @@ class Run:
             return self._within_limits([self._toolbox.prepare(c) if completes(c) else refused(c, text, cut_by=cut_by) for c in calls])
         prepared = [self._toolbox.prepare(call) for call in calls]
         if stop is StopReason.MAX_TOKENS and prepared:
-            prepared[-1] = refused(calls[-1], CUT_CALL)
+            more = self.plan.may_raise and not self.state.cuts and self.state.clamped is None
+            prepared[-1] = refused(calls[-1], f"{CUT_CALL} {LONGER if more else SHORTER}")
         return self._within_limits(prepared)
 
     def _within_limits(self, prepared: Sequence[Ready | Refused | Held]) -> Sequence[Ready | Refused | Held]:
@@ -263,14 +287,15 @@ class Run:
 
     async def _finish(self, outcome: Outcome, error: AgentError | None, *, duration_s: float) -> None:
         if self._let_go and outcome is Outcome.CANCELLED:
-            with anyio.move_on_after(GRACE_S, shield=True):
-                await self.pen.writer.release()
+            await self._keep_known()
+            self.is_left = True
             return
         state, open_turn = self.state, self.state.turn or None
         waiting = outcome is Outcome.APPROVAL_NEEDED and bool(state.open_calls)
         closing = [] if waiting else self._close("The run timed out" if outcome is Outcome.TIMEOUT else "The run was stopped")
         lost, stored = None, False
-        for text in (*(f"the run ended before its model could read: {text}" for text in self.inbox.waiting), *self._ledger.left_out):
+        empty = [NO_ANSWER] if outcome is Outcome.COMPLETED and state.empty_responses else []
+        for text in (*(f"the run ended before its model could read: {text}" for text in self.inbox.waiting), *self._ledger.left_out, *empty):
             self._feed.warn(text)
         with anyio.move_on_after(GRACE_S, shield=True) as grace:
             try:
@@ -290,6 +315,15 @@ class Run:
         if lost is not None:
             self.ending = self._ending(Outcome.ERROR, as_error(lost, self.plan), duration_s)
             self._feed.appended([*(e for e in self.pen.held if not isinstance(e, RunFinished)), self.ending.finished(open_turn)], None)
+
+    async def _keep_known(self) -> None:
+        """Append what has happened and is not stored yet, such as results. A start whose call never began is left out."""
+        self.pen.held = [entry for entry in self.pen.held if not isinstance(entry, ToolStarted)]
+        with anyio.move_on_after(GRACE_S, shield=True):
+            try:
+                await self.pen.append()
+            except Exception as e:  # noqa: BLE001  the journal is gone: the run is resumed without it
+                logger.warning("run %s was left, and its last results could not be stored: %s", self.plan.run_id, as_error(e, self.plan).message)
 
     def _close(self, why: str) -> list[Entry]:
         """Leaves a valid history: the text of a response that was cut is kept, and each open call gets its result."""

@@ -73,6 +73,10 @@ class MediaPart(Value, frozen=True, kw_only=True, forbid_unknown_fields=True, ta
         if (self.data is None) == (self.url is None):
             raise AgentError("invalid", f"a MediaPart has exactly one of data and url, this one ({self.media_type!r}) has {'both' if self.data else 'neither'}")
 
+    @property
+    def is_image(self) -> bool:
+        return self.media_type.startswith("image/")
+
 
 class ToolResult(Value, frozen=True, kw_only=True, forbid_unknown_fields=True, tag_field="type", tag="tool_result"):
     """Our answer to one call."""
@@ -83,6 +87,13 @@ class ToolResult(Value, frozen=True, kw_only=True, forbid_unknown_fields=True, t
     is_error: bool = False
     unknown: bool = False
     """The call started, and nobody knows whether it happened."""
+    exit_code: int | None = None
+    """Exit code of the command that the call ran; None for calls that run no command, or whose command has not ended."""
+
+    @property
+    def failed(self) -> bool:
+        """True for an error, and for a command with an exit code other than 0."""
+        return self.is_error or bool(self.exit_code)
 
     @property
     def text(self) -> str:
@@ -96,6 +107,8 @@ class ProviderPart(Value, frozen=True, kw_only=True, forbid_unknown_fields=True,
 
     provider: str
     data: JsonText
+    shown: str = ""
+    """One line for people, where it is the call of a tool that the provider ran."""
 
 
 class UnknownPart(Value, frozen=True, kw_only=True, forbid_unknown_fields=True, tag_field="type", tag="unknown"):
@@ -116,6 +129,8 @@ class Message(Value, frozen=True, kw_only=True, forbid_unknown_fields=True):
     role: Role
     parts: tuple[Part, ...]
     created_at: Time
+    response_id: str = ""
+    """The provider's id of the response that it was; "" for what no provider said."""
     source: JsonText | None = None
     """The stored text, kept only where it holds a word that this version does not know; it is written back as it was."""
 
@@ -143,7 +158,7 @@ class Message(Value, frozen=True, kw_only=True, forbid_unknown_fields=True):
 
     def with_parts(self, parts: Sequence[Part]) -> Message:
         """The same message, saying something else: words this version does not know are let go."""
-        return Message(id=self.id, role=self.role, parts=tuple(parts), created_at=self.created_at)
+        return Message(id=self.id, role=self.role, parts=tuple(parts), created_at=self.created_at, response_id=self.response_id)
 
     @property
     def is_summary(self) -> bool:
@@ -166,6 +181,11 @@ class Message(Value, frozen=True, kw_only=True, forbid_unknown_fields=True):
     @property
     def tool_calls(self) -> tuple[ToolCall, ...]:
         return tuple([p for p in self.parts if isinstance(p, ToolCall)])
+
+    @property
+    def hosted_calls(self) -> tuple[str, ...]:
+        """Calls of tools that the provider ran, one line each."""
+        return tuple(p.shown for p in self.parts if isinstance(p, ProviderPart) and p.shown)
 
     @property
     def tool_results(self) -> tuple[ToolResult, ...]:
@@ -192,11 +212,13 @@ class _Stored(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     role: Role
     parts: tuple[Part, ...]
     created_at: Time
+    response_id: str = ""
     schema: int = SCHEMA
     source: JsonText | None = None
     """Written only where a message stands inside another value."""
 
 
+_HEAD = {"id", "role", "created_at", "response_id"}
 _KNOWN: dict[str, type[KnownPart]] = {
     "text": TextPart,
     "reasoning": ReasoningPart,
@@ -224,7 +246,7 @@ def decode_message(data: bytes) -> Message:
     _check_schema(stored.schema)
     if stored.source is not None:  # it alone counts, else a message could show one thing now and another once it was stored
         return decode_message(stored.source.encode())
-    return Message(id=stored.id, role=stored.role, parts=stored.parts, created_at=stored.created_at)
+    return Message(id=stored.id, role=stored.role, parts=stored.parts, created_at=stored.created_at, response_id=stored.response_id)
 
 
 def _decode_strange(data: bytes) -> Message:
@@ -234,12 +256,12 @@ def _decode_strange(data: bytes) -> Message:
         fields = members(text)
         _check_schema(decode_json(fields.get("schema", "1").encode(), int))
         parts = [decode_part(piece) for piece in items(fields["parts"])]
-        head = decode_json(object_of({name: fields[name] for name in ("id", "role", "created_at")} | {"parts": "[]"}).encode(), _Stored)
+        head = decode_json(object_of({name: fields[name] for name in fields.keys() & _HEAD} | {"parts": "[]"}).encode(), _Stored)
     except KeyError as e:
         raise AgentError("invalid", f"this is no message that can be read: it has no {e}") from e
     except ValueError as e:
         raise AgentError("invalid", f"this is no message that can be read: {_short(e)}") from e
-    return Message(id=head.id, role=head.role, parts=tuple(parts), created_at=head.created_at, source=text)
+    return Message(id=head.id, role=head.role, parts=tuple(parts), created_at=head.created_at, response_id=head.response_id, source=text)
 
 
 def decode_part(piece: JsonText) -> Part:

@@ -7,7 +7,7 @@ Entry: `Model`, `Fold`.
 from __future__ import annotations
 
 from collections.abc import AsyncGenerator, AsyncIterable, Container, Sequence
-from typing import TYPE_CHECKING, Protocol, TypeAlias
+from typing import Protocol, TypeAlias
 
 import msgspec
 from typing_extensions import override
@@ -15,10 +15,8 @@ from typing_extensions import override
 from treadle.errors import AgentError
 from treadle.json_text import encode_json
 from treadle.message import JsonText, Message, Part, ProviderPart, ReasoningPart, TextPart, ToolCall
+from treadle.response_details import ResponseDetails
 from treadle.types import Settings, StopReason, SystemBlock, Usage, Value, new_id
-
-if TYPE_CHECKING:
-    pass
 
 
 class ToolDefinition(Value, frozen=True, kw_only=True):
@@ -127,6 +125,13 @@ class ResponseEnd(msgspec.Struct, frozen=True, tag_field="delta", tag="end"):
     model: str = ""
     provider_data: JsonText | None = None
     """An object that the provider wants back with the next request of this run (a container's id)."""
+    context_tokens: int | None = None
+    """Tokens of the conversation after it, where `usage` sums several passes of a server's own tools; None: as `usage` says; 0: not known."""
+    results_only: bool = False
+    """True if nothing but the results of its calls may follow: a program that the provider runs waits for them."""
+    withdraws: bool = False
+    """True for a refusal after which the provider refuses all that follows: the exchange has to leave the conversation."""
+    details: ResponseDetails | None = None
 
 
 Delta: TypeAlias = (
@@ -144,6 +149,13 @@ class ModelResponse(Value, frozen=True, kw_only=True):
     id: str = ""
     model: str = ""
     provider_data: JsonText | None = None
+    context_tokens: int | None = None
+    """Tokens of the conversation after it, where `usage` sums several passes of a server's own tools; None: as `usage` says; 0: not known."""
+    results_only: bool = False
+    """True if nothing but the results of its calls may follow: a program that the provider runs waits for them."""
+    withdraws: bool = False
+    """True for a refusal after which the provider refuses all that follows: the exchange has to leave the conversation."""
+    details: ResponseDetails | None = None
 
     @property
     def text(self) -> str:
@@ -200,6 +212,7 @@ class Fold:
         return bool(self._parts or self._pieces or self._kind or self.end)
 
     def add(self, delta: Delta) -> None:
+        """Raises AgentError(invalid) for what is no delta."""
         if type(delta) is TextDelta:
             if self._kind is not TextPart:
                 self._open(TextPart)
@@ -236,8 +249,10 @@ class Fold:
                 self._own.clear()
                 self._parts.clear()
                 self.end = None
+            case Notice():
+                pass  # not part of the response
             case _:
-                pass
+                raise AgentError("invalid", f"the model yielded {type(delta).__name__}, which is no delta: yield TextDelta(text), and a ResponseEnd last")
 
     def _with_own_id(self, start: ToolCallStart) -> ToolCallStart:
         own = asked = start.id or new_id("call")
@@ -295,6 +310,10 @@ class Fold:
             id=end.id,
             model=end.model,
             provider_data=end.provider_data,
+            context_tokens=end.context_tokens,
+            results_only=end.results_only,
+            withdraws=end.withdraws,
+            details=end.details,
         )
 
 

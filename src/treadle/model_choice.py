@@ -9,6 +9,7 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import NamedTuple
 
+from treadle.abilities import UNKNOWN, Abilities
 from treadle.config import Config
 from treadle.config.keys import STAND_INS
 from treadle.config.values import Models as Sizes
@@ -34,6 +35,8 @@ class Chosen(NamedTuple):
     """What each of them costs."""
     windows: Callable[[str], int | None]
     """How many tokens each of them takes; None: not known."""
+    outputs: tuple[int, int]
+    """Output tokens of one response: by default, and at most."""
 
 
 class Asker(NamedTuple):
@@ -63,18 +66,28 @@ class ModelChoice:
             asked = FallbackModel(asked, *others, on=self._config.fallback.on)
         if isinstance(asked, FallbackModel):
             model = await self._found(asked, asker)
-            chosen = Chosen(model, model.name, model.names, self._priced(model.models, model.names), _windows(model.models, model.names))
+            chosen = Chosen(
+                model, model.name, model.names, self._priced(model.models, model.names), _windows(model.models, model.names), _outputs(model.models[0])
+            )
         elif isinstance(asked, str):
             name, found = await self._named(asked, asker)
-            chosen = Chosen(found, name, (name,), self._prices.of, _windows((found,), (name,)))
+            chosen = Chosen(found, name, (name,), self._prices.of, _windows((found,), (name,)), _outputs(found))
         else:
             _place(asked, asker.state)
-            chosen = Chosen(asked, asked.name, (asked.name,), self._priced((asked,), (asked.name,)), _windows((asked,), (asked.name,)))
+            chosen = Chosen(asked, asked.name, (asked.name,), self._priced((asked,), (asked.name,)), _windows((asked,), (asked.name,)), _outputs(asked))
         if limits.cost_usd is not None:
             for name in chosen.names:
                 await chosen.prices(name).load()
                 needed(chosen.prices(name), name)
         return chosen
+
+    async def is_priced(self, asked: str | Model) -> bool:
+        """True if the prices of all models that may be asked are known, so that a limit on money can be kept."""
+        try:
+            await self.choose(asked, Asker("", None, submits=True), Limits(cost_usd=1.0))
+        except AgentError:
+            return False
+        return True
 
     def _in_its_place(self, name: str) -> list[str]:
         """The configured ones. Who plays a file wants that file."""
@@ -113,6 +126,11 @@ def _windows(models: tuple[Model | str, ...], names: tuple[str, ...]) -> Callabl
     """As far as models say what they can do, in `abilities`."""
     known = {name: getattr(getattr(model, "abilities", None), "context_tokens", None) for name, model in zip(names, models, strict=True)}
     return known.get
+
+
+def _outputs(model: Model | str) -> tuple[int, int]:
+    abilities: Abilities = getattr(model, "abilities", UNKNOWN)
+    return abilities.output(), abilities.most_output()
 
 
 def _place(model: Model, state: RunState | None) -> None:

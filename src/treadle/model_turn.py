@@ -12,11 +12,13 @@ import msgspec
 from treadle.budget import LIMIT_NAMES, Left
 from treadle.calls import Append
 from treadle.clock import Clock
-from treadle.entries import InputAdded, ModelRequested, ModelResponded, responded, switched
+from treadle.context import Cleared, with_images
+from treadle.entries import Compaction, InputAdded, ModelRequested, ModelResponded, responded, switched
 from treadle.errors import AgentError, ErrorKind
 from treadle.events import LimitWarning, Retry
 from treadle.feed import Feed
 from treadle.hooks.chain import BeforeModelSaid
+from treadle.json_text import encode_json
 from treadle.message import Message, Part, ProviderPart, ReasoningPart, TextPart, ToolCall
 from treadle.model import (
     ArgumentsDelta,
@@ -37,7 +39,7 @@ from treadle.model import (
 )
 from treadle.plan import Plan, as_error, error_info
 from treadle.prices import Listen, Pricing
-from treadle.retry import Attempt, RetryPolicy, ask, at_first
+from treadle.retry import Attempt, RetryPolicy, ask, at_first, names_image, offending, without
 from treadle.room import RunRoom
 from treadle.tracing import NO_SPAN, Traced
 from treadle.types import Outcome, Usage, new_id, now
@@ -53,7 +55,6 @@ class ModelTurn:
         self._tools, self._feed, self._append, self._clock, self._retries = tools, feed, append, clock, retries
         self.reached = self._state.invocations
         """Attempts of the run that reached the provider."""
-        self._all = Left(plan.max_tokens, None)
         self._message_id = ""
         self._asked: ModelRequested
         self._attempt: Attempt | None = None
@@ -64,9 +65,9 @@ class ModelTurn:
     async def respond(self, last: Outcome | None) -> tuple[ModelResponse, ModelResponded] | Outcome:
         """One whole response, whatever number of attempts it takes, and its entry, which is the caller's to append; or the limit that allows none."""
         if self._hooks.has("before_model") and (said := await self._hooked(last)).answered is not None:
-            response = self._given(said.answered, await self._begin(self._all, last))
+            response = self._given(said.answered, await self._begin(Left(self._plan.output_tokens, None), last))
             return response, self._entry(response.parts, response, hook=said.hook)
-        left = self._all
+        left = Left(self._plan.output_tokens, None)
         if self._ledger.estimates:
             left = self._ledger.output_left(left.tokens, self._state.new_bytes(), self._plan.dearest)
         if left.tokens <= 0:
@@ -74,8 +75,12 @@ class ModelTurn:
             return left.limit
         attempt = await self._begin(left, last)
         response = await self._ask(self._request(left.tokens, last), attempt)
-        cost_usd = await self._pricing.cost_usd(response.usage, self._asked.at, response.model)
+        cost_usd = await self._pricing.cost_usd(response.usage, self._asked.at, response.model, response.details)
         return response, self._entry(response.parts, response, cost_usd)
+
+    def use_tools(self, tools: tuple[ToolDefinition, ...]) -> None:
+        """From the next request on."""
+        self._tools = self.room.tools = tools
 
     def done(self) -> None:
         """The response's entry is about to be appended."""
@@ -99,13 +104,14 @@ class ModelTurn:
 
     def _request(self, max_tokens: int, last: Outcome | None) -> ModelRequest:
         plan, state = self._plan, self._state
-        settings = plan.turn_settings(max_tokens, without_tools=last is not None and bool(self._tools))
+        without_tools = last is not None and bool(self._tools) and not state.results_only
+        settings = without(plan.turn_settings(max_tokens, without_tools=without_tools), state.without)
         return ModelRequest(messages=state.history, tools=self._tools, system=plan.system, settings=settings, model=state.asked_model)
 
     async def _hooked(self, last: Outcome | None) -> BeforeModelSaid:
         """What hooks say before the model is asked; what they add is in the history then."""
         state = self._state
-        said = await self._hooks.before_model(self._plan.hooked, self._request(self._plan.max_tokens, last))
+        said = await self._hooks.before_model(self._plan.hooked, self._request(self._plan.output_tokens, last))
         if said.add and not (state.attempt and state.history[-1].text == said.add):  # the driver before had added it
             await self._append(InputAdded(at=now(), message=Message.user(said.add), by="hook"), hold=True)
         return said
@@ -152,13 +158,34 @@ class ModelTurn:
             else:
                 with self._traced.model(request) as self._span:
                     response = await self._whole(request, attempt, at_first(attempt, self._span.first_delta, listen))
-                    self._span.responded(response, await self._pricing.cost_usd(response.usage, self._asked.at, response.model))
+                    self._span.responded(response, await self._pricing.cost_usd(response.usage, self._asked.at, response.model, response.details))
         finally:
             self.reached += attempt.reached
         if self._hooks.has("after_model"):
             replaced = await self._hooks.after_model(self._plan.hooked, request, response)
             response = response if replaced is response else self._replaced(replaced, attempt)
         return response
+
+    async def _mended(self, error: AgentError, request: ModelRequest) -> ModelRequest | None:
+        """The request without what the provider named as it refused; None if it named nothing that can be left out."""
+        if name := offending(error, request.settings):
+            return await self._without(name, error, request)
+        unseen = with_images(self._state.history) if names_image(error) else ()
+        if not unseen:
+            return None
+        self._feed.warn(f"the provider refused an image, so new images are left out of the conversation from here on: {error.message}{_named(error)}")
+        await self._append(Compaction(at=now(), receipt=encode_json(Cleared(unseen=unseen)).decode()), hold=True)
+        await self._failed(error, 0.0, None)
+        return msgspec.structs.replace(request, messages=self._state.history, model=self._state.asked_model)
+
+    async def _without(self, name: str, error: AgentError, request: ModelRequest) -> ModelRequest:
+        """The request without a setting that the provider named as it refused; the run does without it from here on, also after a resume."""
+        asked = request.model or self._plan.model_name
+        self._feed.warn(f"{asked} does not take {name}: it is left out from here on ({error.message}{_named(error)})")
+        self._asked = msgspec.structs.replace(self._asked, without=name)
+        await self._failed(error, 0.0, None)
+        self._asked = msgspec.structs.replace(self._asked, without=None)
+        return msgspec.structs.replace(request, settings=without(request.settings, {name}), model=self._state.asked_model)
 
     async def _whole(self, request: ModelRequest, attempt: Attempt, listen: Listen | None) -> ModelResponse:
         """One that is too long for the provider is asked once more, where room can be made for it."""
@@ -167,6 +194,10 @@ class ModelTurn:
             try:
                 return await ask(self._plan.model, request, attempt, listen=listen, failed=self._failed, policy=self._retries, clock=self._clock)
             except AgentError as error:
+                if not attempt.fold.begun and (mended := await self._mended(error, request)) is not None:
+                    request = mended
+                    attempt.next()
+                    continue
                 if shortened or error.kind is not ErrorKind.CONTEXT_OVERFLOW or not await self.room.make(forced=True, hold=True):
                     raise
                 await self._failed(error, 0.0, None)
@@ -193,8 +224,13 @@ class ModelTurn:
 
     def _entry(self, parts: Sequence[Part], response: ModelResponse | None = None, cost_usd: float | None = None, hook: str | None = None) -> ModelResponded:
         assert self._attempt is not None, "a response is an attempt's"
-        message = Message(id=self._message_id, role="assistant", parts=tuple(parts), created_at=now())
+        response_id = "" if response is None else response.id
+        message = Message(id=self._message_id, role="assistant", parts=tuple(parts), created_at=now(), response_id=response_id)
         return responded(message, response, turn=self._ledger.turns + 1, attempt=self._attempt.number, cost_usd=cost_usd, hook=hook)
+
+
+def _named(error: AgentError) -> str:
+    return f"; request {error.request_id}" if error.request_id else ""
 
 
 def _deltas(response: ModelResponse) -> list[Delta]:
@@ -212,5 +248,5 @@ def _deltas(response: ModelResponse) -> list[Delta]:
                 deltas.append(WholePart(part))
             case _:
                 pass
-    told = {name: getattr(response, name) for name in ("usage", "stop_reason", "raw_stop_reason", "id", "model", "provider_data")}
+    told = {name: getattr(response, name) for name in ("usage", "stop_reason", "raw_stop_reason", "id", "model", "provider_data", "details")}
     return [*deltas, ResponseEnd(**told)]

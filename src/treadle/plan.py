@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, cast
 
 import msgspec
 
@@ -20,13 +20,14 @@ from treadle.hooks import NO_HOOKS, HookedRun, Hooks
 from treadle.journal import RunWriter
 from treadle.json_text import decode_json
 from treadle.message import JsonText, Message, encode_json
+from treadle.metrics import RunMetrics, RunTotals
 from treadle.model import Model
 from treadle.prices import UNKNOWN, Dearest, Pricing, needed
 from treadle.recovery import Answers
 from treadle.redaction import Redactor
 from treadle.run_state import RunState
-from treadle.tooling import Tool
-from treadle.types import Limits, Mode, OnAsk, OnUnknown, Outcome, RunMetrics, Settings, Spending, SystemBlock, now
+from treadle.tooling import LateTools, Tool
+from treadle.types import DEFAULT_MAX_TOKENS, Limits, Mode, OnAsk, OnUnknown, Outcome, Settings, Spending, SystemBlock, now
 from treadle.window import Window
 
 logger = logging.getLogger("treadle")
@@ -58,7 +59,7 @@ class Plan(msgspec.Struct, frozen=True, kw_only=True):
     """The names of all that may be asked."""
     system: tuple[SystemBlock, ...]
     settings: Settings
-    """Resolved: max_tokens is set, and nothing stands in it that the model refuses."""
+    """Resolved: nothing stands in it that the model refuses."""
     limits: Limits
     mode: Mode
     cwd: Path
@@ -82,6 +83,10 @@ class Plan(msgspec.Struct, frozen=True, kw_only=True):
     """What its output is to be; None: text."""
     more_tools: tuple[Tool[Any], ...] = ()
     """Beside those of its agent."""
+    late_tools: LateTools | None = None
+    """More that may come while it runs."""
+    prepared_s: float = 0.0
+    """How long its tools were waited for, which counts as time of the run."""
     completion: bool = False
     """It is done when the model calls `complete`, and not before."""
     mends: int = 2
@@ -100,6 +105,8 @@ class Plan(msgspec.Struct, frozen=True, kw_only=True):
     """What a model costs, by its name."""
     windows: Callable[[str], int | None] = lambda name: None
     """How many tokens a model takes, by its name; None: not known."""
+    outputs: tuple[int, int] = (DEFAULT_MAX_TOKENS, DEFAULT_MAX_TOKENS)
+    """Output tokens of one response where the settings leave them open: at first, and after one was cut."""
     summarisers: Summarisers = nobody
     """Who may be asked to sum up a conversation that has become too long."""
     warnings: tuple[str, ...] = ()
@@ -155,12 +162,23 @@ class Plan(msgspec.Struct, frozen=True, kw_only=True):
 
     @property
     def max_tokens(self) -> int:
-        assert self.settings.max_tokens is not None, "the runtime resolves max_tokens"
-        return self.settings.max_tokens
+        """Output tokens of a response, before any was cut."""
+        return self.settings.max_tokens or self.outputs[0]
+
+    @property
+    def may_raise(self) -> bool:
+        """Whether a response that was cut may be followed by a longer one."""
+        return self.settings.max_tokens is None and self.outputs[1] > self.outputs[0]
+
+    @property
+    def output_tokens(self) -> int:
+        """Output tokens of the next response."""
+        return self.outputs[1] if self.state.cuts and self.may_raise else self.max_tokens
 
     def dearest(self, input_tokens: int) -> Dearest:
         """Of all that may be asked. Raises AgentError(invalid) where a price is not known: what cannot be measured is not asked for."""
-        rates = [needed(self.prices(name), name)(now()) for name in self.models]
+        at = now()
+        rates = [needed(self.prices(name), name)(at).asked(self.settings, at) for name in self.models]
         return Dearest(*map(max, zip(*(one.dearest(input_tokens) for one in rates), strict=True)))
 
     def turn_settings(self, max_tokens: int, *, without_tools: bool) -> Settings:
@@ -171,11 +189,20 @@ class Plan(msgspec.Struct, frozen=True, kw_only=True):
         if without_tools and not self.completion:
             changes["tool_choice"] = "none"
         if self.state.carried:
-            changes["extra"] = {**self.state.carried, **(self.settings.extra or {})}
+            changes["extra"] = _joined(self.state.carried, self.settings.extra or {})
         return msgspec.structs.replace(self.settings, **changes) if changes else self.settings
 
     def compacted(self) -> list[Compaction]:
         return [] if self.window is None else [Compaction(at=now(), receipt=encode_json(self.window).decode())]
+
+
+def _joined(carried: Mapping[str, object], own: Mapping[str, object]) -> dict[str, object]:
+    """`own` over what the provider wants back; where both have an object, such as a container and its skills, their fields are joined."""
+    joined = {**carried, **own}
+    for name, value in carried.items():
+        if isinstance(value, dict) and isinstance(mine := own.get(name), dict):
+            joined[name] = {**cast("dict[str, object]", value), **cast("dict[str, object]", mine)}
+    return joined
 
 
 class Caller(NamedTuple):
@@ -210,6 +237,7 @@ class Ending(msgspec.Struct, frozen=True, kw_only=True):
             usage=metrics.usage,
             cost_usd=metrics.cost_usd,
             spending=self.spending,
+            total=metrics.total if metrics.total.runs > 1 else None,
             duration_s=metrics.duration_s,
             text=self.text,
             output=self.output_json,
@@ -228,24 +256,31 @@ def ending_of(state: RunState) -> Ending:
         outcome=finished.outcome,
         text=finished.text,
         error=None if error is None else AgentError(error.kind, error.message, status=error.status, request_id=error.request_id),
-        metrics=metrics_of(state, duration_s=finished.duration_s),
+        metrics=metrics_of(state, duration_s=finished.duration_s, total=finished.total),
         output=decode_json(finished.output.encode(), object),
         output_json=finished.output,
         validated=finished.validated,
     )
 
 
-def unfinished(state: RunState, outcome: Outcome | None = None, *, driven_s: float | None = None) -> Ending:
-    """Of a run that has no end in its journal. `driven_s`: where the state was given entries by somebody who did not drive it."""
-    metrics = metrics_of(state, duration_s=state.driven_s if driven_s is None else driven_s)
+def unfinished(state: RunState, outcome: Outcome | None = None, *, driven_s: float | None = None, total: RunTotals | None = None) -> Ending:
+    """Ending of a run that has none in its journal.
+
+    `driven_s`: pass it if entries were added to `state` by code that did not drive the run. `total`: as for `metrics_of`.
+    """
+    metrics = metrics_of(state, duration_s=state.driven_s if driven_s is None else driven_s, total=total)
     if outcome is None and state.asked:
         return Ending(outcome=Outcome.APPROVAL_NEEDED, text=state.text, error=None, metrics=metrics, waiting=True)
     error = AgentError("agent", "the run is not finished: resume it, or kill it") if outcome is None else None
     return Ending(outcome=outcome or Outcome.ERROR, text=state.text, error=error, metrics=metrics)
 
 
-def metrics_of(state: RunState, *, duration_s: float, invocations: int | None = None) -> RunMetrics:
-    """`invocations`: as counted by who drove it; the journal knows of those that were answered."""
+def metrics_of(state: RunState, *, duration_s: float, invocations: int | None = None, total: RunTotals | None = None) -> RunMetrics:
+    """Metrics of a run.
+
+    `invocations`: as counted by its driver; without it, those that were answered. `total`: of the tree, from the journal; without it, what the
+    ledger knows of children.
+    """
     ledger = state.ledger
     return RunMetrics(
         turns=ledger.turns,
@@ -255,6 +290,7 @@ def metrics_of(state: RunState, *, duration_s: float, invocations: int | None = 
         usage=ledger.usage,
         cost_usd=ledger.cost_usd,
         duration_s=round(duration_s, 6),
+        total=total or ledger.total,
     )
 
 

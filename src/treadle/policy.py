@@ -7,8 +7,8 @@ sandbox's. Entry: `decide`.
 from __future__ import annotations
 
 import os
-from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass, field
+from collections.abc import Callable, Container, Iterable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any, cast
 
@@ -17,8 +17,10 @@ from treadle.reach import Reach
 from treadle.rules import NO_RULES, BadRule, Rule, Rules
 from treadle.tooling import Tool, Touched
 from treadle.types import Mode
-from treadle.verdicts import Finding, Kind, Verdict, settle
+from treadle.verdicts import LOOKING, Finding, Kind, Verdict, reasons, settle
 
+MAX_REASONS = 8
+"""That a person is given for one command line."""
 _ANYTHING = Finding(Kind.UNSURE)
 """What a tool does that does not say what it touches."""
 
@@ -62,13 +64,16 @@ class _Own:
         return self._names
 
 
-def permissions_of(*, allow: Iterable[str] = (), ask: Iterable[str] = (), deny: Iterable[str] = (), own: str | None = None) -> Permissions:
+def permissions_of(
+    *, allow: Iterable[str] = (), ask: Iterable[str] = (), deny: Iterable[str] = (), own: str | None = None, withheld: Container[str] = ()
+) -> Permissions:
     """From what a configuration says. `own`: Treadle's own folder, in which nothing is written but by Treadle, and skills are read.
+    `withheld`: rules whose text reasons do not quote, since a model reads reasons.
 
     Raises AgentError(invalid) for a rule that is none.
     """
     try:
-        rules = Rules.read(allow=allow, ask=ask, deny=deny)
+        rules = Rules.read(allow=allow, ask=ask, deny=deny).withholding(withheld)
     except BadRule as e:
         raise AgentError("invalid", f"permissions: {e.text!r} is no rule; a rule is one {e}") from e
     home = os.path.expanduser("~")
@@ -97,6 +102,11 @@ class Decision:
     places: Mapping[str, str] = field(default_factory=dict[str, str])
     """Paths as the call names them -> where they led when they were judged: these are the places to open."""
     commands: tuple[Judged, ...] = ()
+    looks_only: bool = False
+    """A command that, as far as anyone can see, changes nothing: it runs without write access and without network, in every mode."""
+    partly: Verdict = "allow"
+    """The strictest of `ask` and `deny` that rules say about files below a folder that the command reads. Only the sandbox can hide
+    these files: without one this is the verdict, and with one a command with `deny` stays confined even after a person approved it."""
 
 
 ALLOW = Decision("allow")
@@ -132,7 +142,9 @@ def decide(mode: Mode, tool: Tool[Any], arguments: Any, cwd: Path, permissions: 
     if settled.verdict == "allow":
         return Decision("allow", places=places) if places else ALLOW
     pattern = _tool_pattern(tool, found) if settled.verdict == "ask" and not findings else None
-    return Decision(settled.verdict, settled.why or f"{tool.name} can change things, and mode {mode} asks before that", pattern, places)
+    is_edit = any(finding.kind is Kind.EDITS for finding in found)
+    why = settled.why or f"{'edits need' if is_edit else f'{tool.name} can change things, and needs'} approval in mode {mode}"
+    return Decision(settled.verdict, why, pattern, places)
 
 
 def delegates(tool: Tool[Any]) -> bool:
@@ -229,12 +241,22 @@ def _of_command(mode: Mode, command: str, findings: list[Finding], cwd: Path, pe
     from treadle.shell.judge import judge  # noqa: PLC0415  its tables are read where there is a command
 
     judgement = judge(command, reach_of(cwd, permissions))
-    settled = settle([*findings, *judgement.all()], mode)
+    found = [*findings, *judgement.all()]
+    settled = settle(found, mode)
     commands = tuple(_judged(found.argv, found.findings, mode) for found in judgement.commands)
+    looks_only, partly = all(finding.kind in LOOKING for finding in found), _partly(found)
     if settled.verdict == "allow":
-        return Decision("allow", commands=commands)
+        return Decision("allow", commands=commands, looks_only=looks_only, partly=partly)
     offered = judgement.patterns if settled.verdict == "ask" and not findings else None
-    return Decision(settled.verdict, _command_words(settled.verdict, settled.why, mode), None if offered is None else tuple(offered), commands=commands)
+    why = _asking_words([*(each for one in judgement.commands for each in one.findings), *found], mode) if settled.verdict == "ask" else settled.why
+    if settled.verdict == "deny" and mode == "plan":
+        why = f"{why}, and this run only plans (mode plan): describe the change instead"
+    return Decision(settled.verdict, why, None if offered is None else tuple(offered), {}, commands, looks_only, partly)
+
+
+def _partly(found: Iterable[Finding]) -> Verdict:
+    kinds = {finding.kind for finding in found}
+    return "deny" if Kind.PARTLY_DENIED in kinds else "ask" if Kind.PARTLY_ASKED in kinds else "allow"
 
 
 def _judged(argv: tuple[str, ...], findings: Sequence[Finding], mode: Mode) -> Judged:
@@ -242,12 +264,11 @@ def _judged(argv: tuple[str, ...], findings: Sequence[Finding], mode: Mode) -> J
     return Judged(argv, settled.verdict, settled.why)
 
 
-def _command_words(verdict: Verdict, why: str, mode: Mode) -> str:
-    if verdict == "deny" and mode == "plan":
-        return f"{why}, and this run only plans (mode plan): describe the change instead"
-    if verdict == "ask":
-        return f"{why}, and mode {mode} asks before that" if mode != "full" else why
-    return why
+def _asking_words(found: Sequence[Finding], mode: Mode) -> str:
+    """Every reason for which a person is asked about a line: the second half of a line may be the dangerous one."""
+    why = reasons(found, "ask", mode)
+    more = [f"{len(why) - MAX_REASONS} more reasons"] if len(why) > MAX_REASONS else []
+    return "; ".join([*why[:MAX_REASONS], *more])
 
 
 def withholds(permissions: Permissions, cwd: Path) -> Callable[[str], bool] | None:
@@ -263,15 +284,24 @@ def withholds(permissions: Permissions, cwd: Path) -> Callable[[str], bool] | No
     return (lambda path: rules.of_path(about, "read", (path,), root, permissions.home) is not None) if about else None
 
 
+def granted(permissions: Permissions, cwd: Path) -> Callable[[str], bool]:
+    """Tells whether a rule allows reading a file that likely holds a secret; absolute, without links."""
+    rules, root = permissions.rules, os.path.realpath(cwd)
+    return lambda path: rules.of_path(rules.allow, "read", (path,), root, permissions.home) is not None
+
+
 # ---------------------------------------------------------------- what is said
 
 
 def without_sandbox(decision: Decision) -> Decision:
-    """What becomes of a decision where nothing can hold the call."""
+    """The decision where no sandbox works."""
+    if decision.partly == "deny" and decision.verdict != "deny":
+        why = decision.reason if decision.verdict == "contained" else "a rule denies reading some of what lies below a folder that it reads"
+        return replace(decision, verdict="deny", reason=f"{why}, and only a sandbox could hide them: none works here", pattern=None)
     if decision.verdict != "contained":
         return decision
     why = f"{decision.reason}, so that it runs unasked only inside a sandbox, and none works here"
-    return Decision("ask", why, decision.pattern, decision.places, decision.commands)
+    return replace(decision, verdict="ask", reason=why)
 
 
 def headless_denial(decision: Decision) -> str:

@@ -1,7 +1,7 @@
 """What models cost that the configuration does not price: the list of the library genai-prices as it is installed, never one from a network.
 
 The library takes a quarter of a second of a processor to load: it is loaded once, in a thread, and not before a first response has begun
-to come. Service tiers and what somebody has agreed with a vendor are not known here. Entry: `Prices`.
+to come. What somebody has agreed with a vendor is not known here. Entry: `Prices`.
 """
 
 from __future__ import annotations
@@ -10,8 +10,9 @@ import asyncio
 import logging
 import os
 import threading
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from concurrent.futures import Future
+from datetime import date
 from decimal import Decimal
 from typing import TYPE_CHECKING, NamedTuple
 
@@ -22,11 +23,12 @@ from treadle.config.readers import ALIASES
 from treadle.journal import uninterrupted
 from treadle.model import Delta
 from treadle.prices import UNKNOWN, Known, Listen, Pricing, Rate, Rates, Step, Tariff, configured, flat
+from treadle.response_details import ResponseDetails
 from treadle.types import Time, Usage
 
 if TYPE_CHECKING:
     from genai_prices.data_snapshot import DataSnapshot
-    from genai_prices.types import ModelPrice, TieredPrices
+    from genai_prices.types import ModelInfo, ModelPrice, TieredPrices
 
 logger = logging.getLogger("treadle")
 
@@ -105,9 +107,15 @@ class _Listed:
     async def load(self) -> Tariff | None:
         return await self._tariff("")
 
-    async def cost_usd(self, usage: Usage, at: Time, said: str) -> float | None:
+    async def cost_usd(self, usage: Usage, at: Time, said: str, details: ResponseDetails | None = None) -> float | None:
+        tier = None
+        if details is not None:
+            if details.cost_usd is not None:
+                return details.cost_usd
+            tier = details.service_tier
         tariff = self._found.get("") or self._found.get(said) or await self._tariff(said)
-        return None if tariff is None else tariff(at).cost_usd(usage)
+        rates = None if tariff is None else tariff(at).of(tier, at)
+        return None if rates is None else rates.cost_usd(usage)
 
     async def _tariff(self, said: str) -> Tariff | None:
         """Of the model that was asked for, else of the one that answered."""
@@ -177,14 +185,29 @@ def listed(snapshot: DataSnapshot, vendor: str | None, address: str | None, mode
         _, model = snapshot.find_provider_model(model_id, None, vendor, address)
     except LookupError:
         return None
+    tiers = _tiers(model)
     if isinstance(model.prices, list):
-        by_price = {id(dated.prices): at_that_time for dated in model.prices if (at_that_time := _rates(dated.prices)) is not None}
+        by_price = {id(dated.prices): at_that_time for dated in model.prices if (at_that_time := _rates(dated.prices, tiers)) is not None}
         return (lambda at: by_price[id(model.get_prices(at))]) if by_price and len(by_price) == len(model.prices) else None
-    rates = _rates(model.prices)
+    rates = _rates(model.prices, tiers)
     return None if rates is None else lambda at: rates
 
 
-def _rates(price: ModelPrice) -> Rates | None:
+def _tiers(model: ModelInfo) -> Callable[[str, Time], Rates | None]:
+    """Of one model: what its list has under another price for a tier, of the whole response."""
+    known: dict[tuple[str, date], Rates | None] = {}
+
+    def rates_of(tier: str, at: Time) -> Rates | None:
+        key = tier, at.date()
+        if key not in known:
+            named = {variant.when.get("service_tier", variant.when.get("speed")) for variant in model.price_variants or ()}
+            known[key] = _rates(model.get_prices(at, {"service_tier": tier, "speed": tier}), rates_of) if tier in named else None
+        return known[key]
+
+    return rates_of
+
+
+def _rates(price: ModelPrice, tiers: Callable[[str, Time], Rates | None]) -> Rates | None:
     """None where tokens have no price in it: of what is free, and of what nobody knows, the list says the same."""
     if price.input_mtok is None:
         return None
@@ -196,6 +219,9 @@ def _rates(price: ModelPrice) -> Rates | None:
         cache_write=base if price.cache_write_mtok is None else _rate(price.cache_write_mtok),
         reasoning=None if price.output_reasoning_mtok is None else _rate(price.output_reasoning_mtok),
         request=Decimal(0) if price.requests_kcount is None else _rate(price.requests_kcount)[-1].usd / 1000,
+        cache_write_1h=None if price.cache_write_1h_mtok is None else _rate(price.cache_write_1h_mtok),
+        search=Decimal(0) if price.web_searches_kcount is None else _rate(price.web_searches_kcount)[-1].usd / 1000,
+        tiers=tiers,
     )
 
 

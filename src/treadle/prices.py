@@ -12,7 +12,8 @@ from typing import NamedTuple, Protocol, TypeAlias
 from treadle.config import Price
 from treadle.errors import AgentError
 from treadle.model import Delta
-from treadle.types import Time, Usage
+from treadle.response_details import ResponseDetails
+from treadle.types import Settings, Time, Usage
 
 _MILLION = Decimal(1_000_000)
 
@@ -45,6 +46,10 @@ class Dearest(NamedTuple):
     request: Decimal
 
 
+def _no_tiers(tier: str, at: Time) -> Rates | None:
+    return None
+
+
 class Rates(NamedTuple):
     """All that tokens of one model cost at one time. A step holds for all tokens of a response, not only for those above it."""
 
@@ -56,6 +61,22 @@ class Rates(NamedTuple):
     """Of the output's reasoning tokens, where they cost something else."""
     request: Decimal = Decimal(0)
     """USD for each request."""
+    cache_write_1h: Rate | None = None
+    """Of what is kept for an hour; None: as `cache_write`."""
+    search: Decimal = Decimal(0)
+    """USD for each web search that the provider runs."""
+    tiers: Callable[[str, Time], Rates | None] = _no_tiers
+    """Rates of a service tier, by its name at the provider; None: not known."""
+
+    def of(self, tier: str | None, at: Time) -> Rates | None:
+        """Rates of the tier that served a response; None: not known."""
+        return self if tier is None else self.tiers(tier, at)
+
+    def asked(self, settings: Settings, at: Time) -> Rates:
+        """Rates that a request with these settings can meet."""
+        fast = self.tiers("fast", at) or self.tiers("priority", at) if settings.service_tier == "fast" else None
+        rates = fast or self
+        return rates if settings.cache == "1h" or rates.cache_write_1h is None else rates._replace(cache_write_1h=None)
 
     def cost_usd(self, usage: Usage) -> float:
         total = usage.total_input_tokens
@@ -63,16 +84,20 @@ class Rates(NamedTuple):
         if usage.cache_read_tokens:
             sum_usd += _at(self.cache_read, total) * usage.cache_read_tokens
         if usage.cache_write_tokens:
-            sum_usd += _at(self.cache_write, total) * usage.cache_write_tokens
+            longer = 0 if self.cache_write_1h is None else min(usage.cache_write_1h_tokens, usage.cache_write_tokens)
+            sum_usd += _at(self.cache_write, total) * (usage.cache_write_tokens - longer)
+            if self.cache_write_1h is not None:
+                sum_usd += _at(self.cache_write_1h, total) * longer
         reasoning = 0 if self.reasoning is None else min(usage.reasoning_tokens, usage.output_tokens)
         sum_usd += _at(self.output, total) * (usage.output_tokens - reasoning)
         if self.reasoning is not None:
             sum_usd += _at(self.reasoning, total) * reasoning
-        return float(sum_usd / _MILLION + self.request)
+        return float(sum_usd / _MILLION + self.request + self.search * usage.web_searches)
 
     def dearest(self, input_tokens: int) -> Dearest:
         """Of a request with at most so much input."""
-        inputs = (_highest(rate, input_tokens) for rate in (self.input, self.cache_read, self.cache_write))
+        written = self.cache_write if self.cache_write_1h is None else self.cache_write_1h
+        inputs = (_highest(rate, input_tokens) for rate in (self.input, self.cache_read, self.cache_write, written))
         outputs = (_highest(rate, input_tokens) for rate in (self.output, self.reasoning) if rate is not None)
         return Dearest(max(inputs) / _MILLION, max(outputs) / _MILLION, self.request)
 
@@ -96,7 +121,9 @@ def configured(price: Price) -> Tariff:
     """What the configuration says, whenever it is asked."""
     base = flat(price.input)
     read, write = (base if usd is None else flat(usd) for usd in (price.cache_read, price.cache_write))
-    rates = Rates(input=base, output=flat(price.output), cache_read=read, cache_write=write)
+    longer = None if price.cache_write_1h is None else flat(price.cache_write_1h)
+    search = Decimal(str(price.web_searches)) / 1000
+    rates = Rates(input=base, output=flat(price.output), cache_read=read, cache_write=write, cache_write_1h=longer, search=search)
     return lambda at: rates
 
 
@@ -119,13 +146,13 @@ class Pricing(Protocol):
         """Whatever is to be read for it; without holding up the event loop."""
         ...
 
-    async def cost_usd(self, usage: Usage, at: Time, said: str) -> float | None:
+    async def cost_usd(self, usage: Usage, at: Time, said: str, details: ResponseDetails | None = None) -> float | None:
         """Of a response to a request at that time. `said`: the model that it names, which counts where the asked one has no price."""
         ...
 
 
 class Known:
-    """A price that is known beforehand, or known to be unknown."""
+    """A price that is known beforehand, whatever the provider reports; or known to be unknown."""
 
     __slots__ = ("tariff",)
 
@@ -138,8 +165,10 @@ class Known:
     async def load(self) -> Tariff | None:
         return self.tariff
 
-    async def cost_usd(self, usage: Usage, at: Time, said: str) -> float | None:
-        return None if self.tariff is None else self.tariff(at).cost_usd(usage)
+    async def cost_usd(self, usage: Usage, at: Time, said: str, details: ResponseDetails | None = None) -> float | None:
+        if self.tariff is not None:
+            return self.tariff(at).cost_usd(usage)
+        return None if details is None else details.cost_usd
 
 
 UNKNOWN: Pricing = Known(None)

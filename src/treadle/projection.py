@@ -27,6 +27,7 @@ from treadle.entries import (
 from treadle.events import Event
 from treadle.json_text import JsonText, decode_json
 from treadle.message import ToolCall
+from treadle.metrics import RunTotals
 from treadle.run_state import late_message
 
 
@@ -36,6 +37,13 @@ def shown_arguments(arguments_json: JsonText) -> dict[str, object] | str:
         return ToolCall(id="", name="", arguments_json=arguments_json).arguments
     except ValueError:
         return arguments_json
+
+
+def total_of(entry: RunFinished) -> RunTotals:
+    """Figures of the run's tree; of a run that started no other, its own."""
+    unpriced = sum(part.unpriced for part in entry.spending)
+    own = RunTotals(turns=entry.turns, tool_calls=entry.tool_calls, usage=entry.usage, cost_usd=entry.cost_usd, unpriced=unpriced)
+    return entry.total or own
 
 
 LOST = "lost"
@@ -60,7 +68,8 @@ def events_of(entry: Entry) -> Iterator[tuple[type[Event], Mapping[str, Any]]]:
             yield events.Warned, {"text": f"{result.name} was not run{why}: {result.text}", "call_id": result.call_id}
         case ToolFinished(result=result):
             fields = {"result": result.text, "is_error": result.is_error, "unknown": result.unknown, "duration_ms": entry.duration_ms}
-            yield events.ToolCallEnd, {"call_id": result.call_id, "name": result.name, **fields}
+            exited = {} if result.exit_code is None else {"exit_code": result.exit_code}
+            yield events.ToolCallEnd, {"call_id": result.call_id, "name": result.name, **fields, **exited}
         case InputAdded():
             yield events.InputAdded, {"text": entry.message.text}
         case ApprovalAsked() | ApprovalAnswered():
@@ -93,7 +102,8 @@ def _event_of_approval(entry: ApprovalAsked | ApprovalAnswered) -> tuple[type[Ev
 
 
 def _events_of_response(entry: ModelResponded) -> Iterator[tuple[type[Event], Mapping[str, Any]]]:
-    yield events.UsageReported, msgspec.structs.asdict(entry.usage) | _cost(entry.cost_usd)
+    details = {} if entry.details is None else {"details": entry.details}
+    yield events.UsageReported, msgspec.structs.asdict(entry.usage) | _cost(entry.cost_usd) | details
     if entry.message.parts:
         yield events.MessageAdded, {"message": entry.message}
     for call in entry.message.tool_calls:
@@ -123,6 +133,7 @@ def _events_of_end(entry: RunFinished) -> Iterator[tuple[type[Event], Mapping[st
             "tool_calls": entry.tool_calls,
             "duration_s": entry.duration_s,
             **_cost(entry.cost_usd),
+            "total": total_of(entry),
             **error,
         },
     )

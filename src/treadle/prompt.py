@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import binascii
+import re
 from collections.abc import Sequence
 from typing import cast
 
@@ -12,6 +14,8 @@ from treadle.message import MediaPart, Message, Part, TextPart
 from treadle.session_store import is_id
 from treadle.types import new_id
 
+_MEDIA_TYPE = re.compile(r"[\w.+-]+/[\w.+-]+(;.*)?", re.ASCII)
+
 
 def prompt_of(text: str | Sequence[Part]) -> Message:
     """Raises AgentError(invalid) where there is nothing in it that a model could be asked."""
@@ -21,9 +25,24 @@ def prompt_of(text: str | Sequence[Part]) -> Message:
     prompt = Message.user(text)
     if strange := [part for part in prompt.parts if not isinstance(part, (TextPart, MediaPart))]:
         raise AgentError("invalid", f"a prompt holds text and media (TextPart, MediaPart), not {_kind(strange[0])}")
+    for part in prompt.parts:
+        if isinstance(part, MediaPart):
+            _check_media(part)
     if not prompt.text.strip() and not any(isinstance(part, MediaPart) for part in prompt.parts):
         raise AgentError("invalid", "the prompt is empty: say what the agent should do")
     return prompt
+
+
+def _check_media(part: MediaPart) -> None:
+    kind, data = cast("object", part.media_type), cast("object", part.data)
+    if not isinstance(kind, str) or not _MEDIA_TYPE.fullmatch(kind):
+        raise AgentError("invalid", f"media_type={kind!r} of a MediaPart is no media type: write one like 'image/png'")
+    if isinstance(data, bytes | bytearray):
+        raise AgentError("invalid", f"data= of a MediaPart ({kind}) is base64 text, not bytes: base64.b64encode(data).decode()")
+    try:
+        binascii.a2b_base64(cast("str", data) or "", strict_mode=True)
+    except (ValueError, TypeError) as e:
+        raise AgentError("invalid", f"data= of a MediaPart ({kind}) is not base64: {e}") from e
 
 
 def earlier_of(messages: Sequence[Message], session_id: str | None) -> Sequence[Message]:

@@ -6,8 +6,10 @@ there when a file is opened is the tool's business. Entry: `Reach`.
 
 from __future__ import annotations
 
+import errno
 import os
 import re
+from collections import Counter
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 from functools import cached_property
@@ -22,14 +24,14 @@ DISCARDED = frozenset({"/dev/null", "/dev/stdout", "/dev/stderr", "/dev/fd/1", "
 MAX_FOLLOWED = 1_000
 """Paths of one command line that are followed to where they lead."""
 MAX_LOOKED_AT = 2_000
-"""Entries of folders that are looked at for secrets below one folder."""
+"""Entries of folders that one decision looks at for secrets."""
 
 READS = Finding(Kind.READS)
 
 
 @dataclass(frozen=True)
 class Reach:
-    """The places of one run. Nothing in it changes; looking at the disk is all it does."""
+    """The places of one decision. Looking at the disk is all it does; it remembers what it saw there."""
 
     workspace: str
     """Absolute; links in it are resolved here."""
@@ -40,6 +42,8 @@ class Reach:
     sealed: Callable[[], tuple[str, ...]] = tuple
     """Folders that nothing may write, such as Treadle's own; asked when something is to be written."""
     _seen: dict[str, str] = field(default_factory=dict[str, str], compare=False, repr=False)
+    _work: Counter[str] = field(default_factory=Counter[str], compare=False, repr=False)
+    """What this decision has looked at so far, which limits what it still looks at."""
 
     @cached_property
     def root(self) -> str:
@@ -55,7 +59,7 @@ class Reach:
         seeming = os.path.normpath(joined)
         real = self._seen.get(joined)
         if real is None:
-            real = self._seen[joined] = os.path.realpath(joined) if follow else seeming
+            real = self._seen[joined] = _real(joined) if follow else seeming
         seeming = seeming[1:] if seeming.startswith("//") else seeming
         return (real, seeming) if seeming != real else (real,)
 
@@ -84,17 +88,32 @@ class Reach:
             return Finding(Kind.READS_BEYOND, f"{_shown(path)} likely holds a secret")
         return Finding(Kind.READS_BEYOND, f"{_shown(path)} looks like a path elsewhere") if looks_expanded(path) else READS
 
-    def read_below(self, path: str, cwd: str = "", *, hidden: bool = True) -> Finding:
-        """Of everything below a folder: what is in its files is told too. `hidden`: also of those whose name begins with a dot."""
+    def read_below(self, path: str, cwd: str = "") -> Finding:
+        """Of everything below a folder: what is in its files is told too."""
         top = self.read(path, cwd)
+        ruled = self.ruled_below(path, cwd)
+        if ruled is not None and top.kind is Kind.READS_BEYOND:
+            return beyond_too(ruled)
         if top.kind is not Kind.READS:
             return top
+        if ruled is not None:
+            return ruled
         real = self.places(path, cwd)[0]
-        if any(self._is_below(rule, real) for rule in (*self.rules.deny, *self.rules.ask)):
-            return Finding(Kind.READS_BEYOND, f"a rule is about what lies below {_shown(path)}")
-        if (why := self._secret_below(real, hidden)) is not None:
+        if (why := self._secret_below(real)) is not None:
             return Finding(Kind.HELD, why)
         return READS
+
+    def ruled_below(self, path: str, cwd: str = "") -> Finding | None:
+        """What a rule for reading says about files below a folder; None if no rule is about them."""
+        try:
+            real = self.places(path, cwd)[0]
+        except (ValueError, OSError):
+            return None
+        for kind, rules in ((Kind.PARTLY_DENIED, self.rules.deny), (Kind.PARTLY_ASKED, self.rules.ask)):
+            if (rule := next((rule for rule in rules if self._is_below(rule, real)), None)) is not None:
+                what = "denies reading" if kind is Kind.PARTLY_DENIED else "asks before"
+                return Finding(kind, f"the rule {rule.text!r} {what} files below {_shown(path)}")
+        return None
 
     def write(self, path: str, cwd: str = "", *, by_shell: bool = False, follow: bool = True) -> Finding:
         """`follow`: False takes the path by its letters."""
@@ -169,30 +188,75 @@ class Reach:
             return False
         fixed = re.split(r"[*?]", rule.pattern)[0].rpartition("/")[0] if re.search(r"[*?]", rule.pattern) else rule.pattern
         place = os.path.normpath(os.path.join(self.root, os.path.expanduser(fixed) if not self.home else fixed.replace("~", self.home, 1)))
-        prefix = folder.rstrip("/") + "/"
-        return (place + "/").startswith(prefix) or prefix.startswith(place + "/")
+        prefix = (folder.rstrip("/") + "/").casefold()
+        places = {place.casefold(), os.path.realpath(place).casefold()}
+        return any((each + "/").startswith(prefix) or prefix.startswith(each + "/") for each in places)
 
-    def _secret_below(self, top: str, hidden: bool) -> str | None:
+    def _secret_below(self, top: str) -> str | None:
         """Why what lies below may hold a secret; None where nothing does."""
         if not os.path.isdir(top):
             return None
-        left, folders = MAX_LOOKED_AT, [top]
+        below_root, folders = "" if top == self.root else "/" + os.path.relpath(top, self.root), [top]
         while folders:
             try:
                 with os.scandir(folders.pop()) as entries:
                     for entry in entries:
-                        left -= 1
-                        if left < 0:
+                        self._work["entries"] += 1
+                        if self._work["entries"] > MAX_LOOKED_AT:
                             return "there is more below it than can be looked at for secrets"
-                        if entry.name.startswith(".") and not hidden:
-                            continue
-                        if is_secret("/" + os.path.relpath(entry.path, self.root)):
+                        if is_secret(below_root + entry.path[len(top.rstrip("/")) :]):
                             return f"{_shown(os.path.relpath(entry.path, self.root))} below it likely holds a secret"
-                        if entry.is_dir(follow_symlinks=False) and entry.name != ".git":
+                        if entry.name == ".git":
+                            if _holds_credentials(entry.path):
+                                return f"{_shown(os.path.relpath(entry.path, self.root))} below it likely holds a secret"
+                        elif entry.is_dir(follow_symlinks=False):
                             folders.append(entry.path)
             except OSError:
                 continue
         return None
+
+
+def beyond_too(finding: Finding) -> Finding:
+    """The same, for a read that also leaves the workspace or is not known in full: hiding the ruled files is then not enough."""
+    match finding.kind:
+        case Kind.PARTLY_DENIED:
+            return Finding(Kind.FORBIDDEN, finding.why)
+        case Kind.PARTLY_ASKED:
+            return Finding(Kind.NEEDS_A_PERSON, finding.why)
+        case _:
+            return finding
+
+
+_CREDENTIALS = re.compile(rb"://[^/\s@]*@|extraheader|password|passwd|token|secret|askpass", re.IGNORECASE)
+GIT_CONFIG_BYTES = 256 * 1024
+
+
+def _holds_credentials(repository: str) -> bool:
+    """Whether Git's settings in a `.git` folder, or a file that somebody put there, likely hold a key. Its other files hold none by design."""
+    if not os.path.isdir(repository):
+        return False
+    try:
+        names = os.listdir(repository)
+        modules = os.path.join(repository, "modules")
+        inner = [os.path.join(modules, name, "config") for name in os.listdir(modules)] if "modules" in names else []
+        if len(inner) > 100 or any(is_secret(f"/{name}") for name in names):
+            return True
+        for place in (os.path.join(repository, "config"), *inner):
+            if os.path.isfile(place):
+                with open(place, "rb") as file:
+                    if _CREDENTIALS.search(data := file.read(GIT_CONFIG_BYTES)) or len(data) == GIT_CONFIG_BYTES:
+                        return True
+    except OSError:
+        return True
+    return False
+
+
+def _real(path: str) -> str:
+    """Raises OSError for a chain of links that is longer than the kernel follows."""
+    try:
+        return os.path.realpath(path)
+    except RecursionError as e:
+        raise OSError(errno.ELOOP, os.strerror(errno.ELOOP), path) from e
 
 
 _EXPANDED = re.compile(r"~|\$\w+(?:/|$)|\$\{")

@@ -155,23 +155,24 @@ async def _go_on(
     call: ToolCall, started: ToolStarted, state: RunState, toolbox: Preparer, *, allowed: bool, answers: Answers, default: OnUnknown
 ) -> Ready | Held | ToolFinished:
     """With a call that had started, and may have happened."""
-    again = toolbox.repeat(call, started.attempt + state.resumed)
+    again = toolbox.repeat(call, started.attempt + max(state.resumed, 1))
     if allowed or started.effect != "once":
         return _run_again(again, state, toolbox, allowed=allowed)
-    asked = call.id in state.asked
+    asked = state.asked.get(call.id)
     on_unknown = answers.on_unknown or ("wait" if asked else default)
-    if not asked or answers.on_unknown is None:
+    # after a timeout the call may still run where nobody sees it: what a probe does not find yet may come about all the same
+    if asked is None or (answers.on_unknown is None and (asked.deferred or asked.reason == ASK)):
         match await _probed(again, toolbox):
             case Happened(result=text):
                 return ToolFinished(at=now(), status="ok", result=ToolResult(call_id=call.id, name=call.name, content=text))
-            case DidNotHappen():
+            case DidNotHappen() if asked is None or not asked.deferred:
                 return _run_again(again, state, toolbox)
             case _:
                 pass
     if on_unknown == "fail":
         raise AgentError("tool", f"{call.name} (call {call.id}) was running when the process stopped, and nobody knows whether it took effect")
     if on_unknown == "wait":
-        return Held(call=call, reason=ASK, parallel=again.tool.parallel, asked=asked)
+        return Held(call=call, reason=ASK, parallel=again.tool.parallel, asked=asked is not None)
     return _unknown(call, why_unknown(call, state))
 
 

@@ -377,15 +377,21 @@ def _masked(text: str, spans: list[tuple[int, int]]) -> str:
 
 
 SECRET_NAME = re.compile(
-    r"(?:(?:^|[-_])(?:key|token|secret|pat|pwd|auth|cookie|credentials?)|api-?key|password|passwd|passphrase|authorization)$", re.IGNORECASE
+    r"(?:^|[-_.])(?:keys?|pat|pwd|pw|pass|psk|auth|cookies?|dsn|jwt|otp)$|(?:^|[-_.])(?:tokens?|secrets?|creds?|credentials?|webhook)(?=$|[-_.\d])"
+    r"|(?:api|access|private|secret|signing|encryption)[-_]?key|passw(?:or)?d|passphrase|passcode|authorization|auth[-_]?(?:token|config)|credential"
+    r"|connection[-_]?string|otlp_(?:\w+_)?headers$|sshpass$",
+    re.IGNORECASE,
 )
+COUNTS_TOKENS = re.compile(r"(?:^|[-_.])(?:max|min|num|limit|count|budget|input|output)(?=$|[-_.])", re.IGNORECASE)
+"""The tokens of a model are no secret: MAX_TOKENS, TOKEN_LIMIT."""
 PASSWORD_IN_URL = re.compile(r"://[^/\s:@?#]*:([^/\s?#]+)@")
 KEY_IN_URL = re.compile(r"[?&][^=&\s]{0,40}(?:key|token|secret|sig)=([^&#\s]+)", re.IGNORECASE)
 
 
 def names_a_secret(name: str) -> bool:
-    """Whether a variable or a header of this name holds a credential: GITHUB_TOKEN, X-Api-Key, Cookie."""
-    return SECRET_NAME.search(name) is not None
+    """True if a variable or a header of this name holds a credential: GITHUB_TOKEN, DB_PASSWORD_2, X-Api-Key, Cookie."""
+    found = SECRET_NAME.search(name)
+    return found is not None and not ("token" in found[0].lower() and COUNTS_TOKENS.search(name))
 
 
 def in_url(value: str) -> list[str]:

@@ -10,7 +10,9 @@ from typing_extensions import TypeVar
 from treadle.errors import AgentError, ErrorKind
 from treadle.json_text import JsonText
 from treadle.message import Message
-from treadle.types import Outcome, RunMetrics
+from treadle.metrics import RunMetrics
+from treadle.types import Outcome
+from treadle.units import count
 
 Out = TypeVar("Out", default=str)
 
@@ -76,4 +78,5 @@ class RunResult(Generic[Out]):
         if self.error is not None:
             raise self.error
         kind = _KIND_OF.get(self.outcome, ErrorKind.AGENT)
-        raise AgentError(kind, f"run {self.run_id} ended {self.outcome.value} after {self.turn_count} turn(s); its text so far: {self.text[:200]!r}")
+        spent = self.metrics.total.spent_of(self.outcome) or count(self.turn_count, "turn")
+        raise AgentError(kind, f"run {self.run_id} ended {self.outcome.value} after {spent}; its text so far: {self.text[:200]!r}")

@@ -5,18 +5,20 @@ What is retried is said by `AgentError.retryable`; the run's deadline and its ca
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Callable
+import re
+from collections.abc import Awaitable, Callable, Collection, Mapping
 from contextlib import aclosing
 from dataclasses import dataclass
-from typing import TypeAlias
+from typing import Final, TypeAlias
 
 import msgspec
 from anyio.lowlevel import checkpoint_if_cancelled
 
 from treadle.clock import Clock
-from treadle.errors import AgentError
+from treadle.errors import AgentError, ErrorKind
 from treadle.message import Part
 from treadle.model import Delta, Fold, Model, ModelRequest, ModelResponse, Restart, Switch
+from treadle.types import Settings
 
 Failed: TypeAlias = Callable[[AgentError, float, Switch | None], Awaitable[None]]
 
@@ -29,14 +31,72 @@ class RetryPolicy:
     """Full-jitter exponential backoff: a random part of base * 2^n, at most `cap_s`; Retry-After goes before it."""
 
     retries: int = 3
+    """0: none, whatever fails."""
     base_s: float = 0.5
     cap_s: float = 20.0
+    overload_retries: int = 0
+    """For overloads and rate limits, where that is more: both pass with time."""
+    overload_cap_s: float = 60.0
+
+    def most(self, error: AgentError) -> int:
+        """Retries in all, where the last failure was `error`."""
+        return max(self.retries, self.overload_retries) if self.retries and error.kind is ErrorKind.RATE_LIMIT else self.retries
 
     def wait_s(self, retry: int, error: AgentError, jitter: float) -> float:
         """Seconds to wait before retry number `retry` (from 1); `jitter` in [0, 1)."""
         if error.retry_after_s is not None and error.retry_after_s >= 0:
             return min(error.retry_after_s, LONGEST_WAIT_S)
-        return jitter * min(self.cap_s, self.base_s * 2 ** min(retry, 60))
+        cap_s = max(self.cap_s, self.overload_cap_s) if self.overload_retries and error.kind is ErrorKind.RATE_LIMIT else self.cap_s
+        return jitter * min(cap_s, self.base_s * 2 ** min(retry, 60))
+
+
+PATIENT: Final = RetryPolicy(overload_retries=9)
+"""For runs that nobody waits for: an overload is waited out for about two minutes, in up to ten attempts."""
+
+_NAMED: Mapping[str, tuple[re.Pattern[str], object]] = {
+    "show_thinking": (re.compile(r"\b(thinking\W+display|reasoning\W+summary)\b"), False),
+    "strict_tools": (re.compile(r"\bstrict\b|\bInvalid schema for function\b|\bschema is too complex\b|\bgrammar is too large\b", re.IGNORECASE), False),
+    "hosted_tools": (re.compile(r"\b(web_search|web_fetch|code_execution|code_interpreter)|google_?search|url_?context", re.IGNORECASE), None),
+    "effort": (re.compile(r"effort\b|\bthinking[\W_]*level", re.IGNORECASE), None),
+    "thinking": (
+        re.compile(
+            r"\bthinking[\W_]*(type|budget|config)"
+            r"|\b(thinking|reasoning)\b(?![.]effort|\W+(block|item|level|summary))[^.]*\b(support|permitted|allowed|recogni|unknown|enabled|turned|disabled)",
+            re.IGNORECASE,
+        ),
+        None,
+    ),
+    "temperature": (re.compile(r"\btemperature\b"), None),
+    "tool_choice": (re.compile(r"\btool_choice\b|\btoolConfig\b"), None),
+    "service_tier": (re.compile(r"\bservice_?[tT]ier\b|['\"`]speed['\"`]|\bspeed:"), None),
+    "cache": (re.compile(r"\bcache_control\b|\bprompt_cache_\w+|\bdiagnostics\b"), False),
+    "stop": (re.compile(r"\bstop_?[sS]equences\b|['\"`]stop['\"`]"), None),
+}
+"""Settings that a request can do without, how a provider names each, and what stands in its place."""
+_WORKS_UNSET = ("show_thinking", "strict_tools", "cache")
+"""Requests may ask for these where the setting is open."""
+
+
+def offending(error: AgentError, settings: Settings) -> str:
+    """The setting that a provider names first as it refuses a request; "" if it names none of those that are set and can be left out."""
+    if error.kind is not ErrorKind.INVALID or error.status not in (400, 422):
+        return ""
+    found = {name: match.start() for name, (pattern, _) in _NAMED.items() if (match := pattern.search(error.message))}
+    if settings.effort is None and "effort" in found:
+        found.setdefault("thinking", found["effort"])  # which a level of effort may also stand for
+    given = settings.given.union(_WORKS_UNSET)
+    left = {name: at for name, at in found.items() if name in given and getattr(settings, name) is not _NAMED[name][1]}
+    return min(left, key=left.__getitem__, default="")
+
+
+def names_image(error: AgentError) -> bool:
+    """True if a provider refused a request because of an image, or because it takes none."""
+    return error.kind is ErrorKind.INVALID and error.status in (400, 415, 422) and "image" in error.message.lower()
+
+
+def without(settings: Settings, names: Collection[str]) -> Settings:
+    """The settings to ask with once a provider has refused these by name."""
+    return msgspec.structs.replace(settings, **{name: _NAMED[name][1] for name in names if name in _NAMED}) if names else settings
 
 
 class Attempt:
@@ -111,7 +171,7 @@ async def ask(
         try:
             return await _whole(model, request, attempt, listen, failed)
         except AgentError as error:
-            if not error.retryable or attempt.retries >= policy.retries:
+            if not error.retryable or attempt.retries >= policy.most(error):
                 raise
             await checkpoint_if_cancelled()  # what breaks while the run is being stopped is not tried again
             wait_s = policy.wait_s(attempt.retries + 1, error, clock.jitter())

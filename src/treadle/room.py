@@ -7,18 +7,18 @@ from __future__ import annotations
 
 from collections.abc import AsyncGenerator, Callable
 from contextlib import aclosing
-from functools import partial
 
 from treadle.calls import Append
 from treadle.clock import Clock
 from treadle.compaction import Compactor, Summariser
-from treadle.context import text_bytes, tokens_in
+from treadle.context import text_bytes, tokens_in, withdrawn
+from treadle.entries import Compaction
 from treadle.json_text import decode_json, encode_json
 from treadle.model import ToolDefinition
 from treadle.plan import Plan
 from treadle.retry import RetryPolicy
 from treadle.tracing import Traced
-from treadle.types import StopReason
+from treadle.types import StopReason, now
 
 
 class RunRoom:
@@ -26,8 +26,10 @@ class RunRoom:
 
     def __init__(self, plan: Plan, tools: tuple[ToolDefinition, ...], append: Append, *, clock: Clock, retries: RetryPolicy, traced: Traced) -> None:
         self._plan, self._state, self._append = plan, plan.state, append
-        fixed = partial(_fixed, plan, tools)
-        self._compactor = Compactor(plan.state, context=plan.windows, fixed=fixed, retries=retries, clock=clock, traced=traced)
+        self.tools = tools
+        """Offered with the next request."""
+        at = plan.settings.compact_at_tokens
+        self._compactor = Compactor(plan.state, context=plan.windows, fixed=self._fixed, retries=retries, clock=clock, traced=traced, at=at)
         self._warned = False
         self.warn: Callable[[str], None]
         """Tells people."""
@@ -39,8 +41,11 @@ class RunRoom:
     async def make(self, *, forced: bool = False, hold: bool = False) -> bool:
         """True where there is more of it now. `forced`: also where there seems to be some. `hold`: the entries ride with the next append.
 
+        False while a program at the provider waits for results: the messages that it began in must stay.
         Only where every call has its result. Raises AgentError(context_overflow) where there is known to be none.
         """
+        if self._state.results_only:
+            return False
         plan, forced, self.wanted = self._plan, forced or self.wanted, False
         if not self._compactor.is_needed(plan.max_tokens, forced=forced):
             return False
@@ -66,9 +71,24 @@ class RunRoom:
         self.was_short = state.made_room or await self.make(forced=True)
         return self.was_short
 
+    def withdraw(self) -> list[Compaction]:
+        """Take the newest exchange out of the session's view, where the provider refuses all that follows it."""
+        state = self._state
+        if self._plan.session_id is None or state.response is None or not state.response.withdraws:
+            return []
+        if (receipt := withdrawn(state.history, state.response.message.id)) is None:
+            return []
+        self.warn(f"the provider would refuse whatever follows its refusal, so {receipt.dropped} messages left the conversation; the journal keeps them")
+        return [Compaction(at=now(), receipt=encode_json(receipt).decode())]
+
     def answered(self, stop: StopReason) -> None:
         """A response came."""
         self.was_short &= stop is StopReason.CONTEXT_OVERFLOW
+
+    def _fixed(self) -> int:
+        """Tokens of every request besides the history."""
+        system = sum(text_bytes(block.text) for block in self._plan.system)
+        return tokens_in(system + sum(len(encode_json(tool)) for tool in self.tools))
 
     async def _summarisers(self) -> AsyncGenerator[Summariser, None]:
         """Those of the plan; why one of them is missed is told once in a run."""
@@ -78,8 +98,3 @@ class RunRoom:
                     self._warned = True
                     self.warn(summariser.missed)
                 yield summariser
-
-
-def _fixed(plan: Plan, tools: tuple[ToolDefinition, ...]) -> int:
-    """Tokens of what stands in every request besides the history."""
-    return tokens_in(sum(text_bytes(block.text) for block in plan.system) + sum(len(encode_json(tool)) for tool in tools))

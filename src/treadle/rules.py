@@ -14,8 +14,8 @@ from __future__ import annotations
 
 import os
 import re
-from collections.abc import Iterable, Sequence
-from dataclasses import dataclass, field
+from collections.abc import Container, Iterable, Sequence
+from dataclasses import dataclass, field, replace
 from functools import cached_property
 from typing import Literal, TypeAlias
 
@@ -58,8 +58,9 @@ class Rule:
             return self.names.fullmatch(name.casefold()) is not None
         return self.about == "command" and not self.any_more and self.words == (name,)
 
-    def path_pattern(self, workspace: str, home: str) -> re.Pattern[str]:
-        return _path_pattern(self.pattern, workspace, home)
+    def path_pattern(self, workspace: str, home: str, *, through_links: bool) -> re.Pattern[str]:
+        """`through_links`: it also matches where the fixed beginning of the pattern leads."""
+        return _path_pattern(self.pattern, workspace, home, through_links=through_links)
 
 
 def parse_rule(text: str) -> Rule:
@@ -108,17 +109,28 @@ def _command(text: str, inner: str) -> Rule:
 # ---------------------------------------------------------------- paths
 
 
-def _path_pattern(pattern: str, workspace: str, home: str) -> re.Pattern[str]:
+def _path_pattern(pattern: str, workspace: str, home: str, *, through_links: bool) -> re.Pattern[str]:
     if pattern == "~" or pattern.startswith("~/"):
         pattern = home + pattern[1:]
     elif not pattern.startswith("/"):
         pattern = f"{workspace}/{pattern.removeprefix('./')}"
+    spelled = os.path.normpath(pattern)
+    parts = spelled.split("/")
+    fixed = next((i for i, part in enumerate(parts) if set(part) & set("*?")), len(parts))
+    if not through_links or spelled.startswith(("/dev/", "/proc/")):
+        return re.compile(_expression(spelled), re.DOTALL)
+    real = "/".join([os.path.realpath("/".join(parts[:fixed]) or "/").rstrip("/"), *parts[fixed:]])
+    return re.compile("|".join(dict.fromkeys(map(_expression, (spelled, real)))), re.DOTALL)
+
+
+def _expression(path: str) -> str:
+    """What matches a path of names and patterns, and all below it."""
     runs = [[""]]
-    for part in os.path.normpath(pattern).lstrip("/").split("/"):
+    for part in path.lstrip("/").split("/"):
         runs.append([""]) if part == "**" else runs[-1].append(wildcards(part, "[^/]"))
     first, *others = ("/".join(run) for run in runs)
     out = "".join([first, *(rf"(?>(?:/[^/]+)*?{run}(?=/|\Z))" for run in others)])  # the first place where a run fits is as good as any
-    return re.compile(f"{out}(?:/.*)?", re.DOTALL)
+    return f"(?:{out}(?:/.*)?)"
 
 
 # ---------------------------------------------------------------- commands
@@ -143,14 +155,41 @@ _SAME: dict[str, dict[str, str]] = {
 """Other spellings of an option, by program."""
 
 
+_ABBREVIATE = frozenset({"npm", "pnpm"})
+"""Programs whose commands may be shortened."""
+_PLUMBING = {"send-pack": "push", "http-push": "push", "fetch-pack": "fetch", "http-fetch": "fetch"}
+"""Commands of git that do the work of another."""
+
+
 def is_meant_by(rule: Rule, argv: Sequence[str]) -> bool:
     """In whatever spelling and order: what a denying or asking rule is held against. It may match too much, hardly too little."""
     program = program_of(argv[0]) if argv else ""
     if program != program_of(rule.words[0]):
         return False
     wanted_options, wanted = _sorted_out(program, rule.words[1:])
-    options, _ = _sorted_out(program, argv[1:])
-    return wanted_options <= options and _follow(wanted, argv[1:])
+    words = [_PLUMBING.get(word, word) for word in argv[1:]] if program == "git" else argv[1:]
+    if program in _ABBREVIATE:
+        words = [next((full for full in wanted if full.startswith(word) and len(word) > 2), word) for word in words]
+    options, _ = _sorted_out(program, words)
+    return wanted_options <= options and _follow(wanted, words)
+
+
+def may_be_meant_by(rule: Rule, known: Sequence[str]) -> bool:
+    """Whether `rule` could mean a command of which only the words `known` are known, and not what follows them."""
+    _, wanted = _sorted_out(program_of(rule.words[0]), rule.words[1:])
+    i, after_option = 0, False
+    for word in known[1:]:
+        if i == len(wanted):
+            return True
+        if word == wanted[i]:
+            i, after_option = i + 1, False
+        elif word.startswith("-") and len(word) > 1:
+            after_option = True
+        elif after_option:
+            after_option = False
+        else:
+            return False
+    return True
 
 
 def program_of(word: str) -> str:
@@ -165,7 +204,7 @@ def _sorted_out(program: str, words: Iterable[str]) -> tuple[frozenset[str], lis
     for word in words:
         if word.startswith("--") and len(word) > 2:
             name = word.split("=", 1)[0]
-            spelled = next((full for full in same if full.startswith(name) and len(name) > 3), name)
+            spelled = next((full for full in same if full.startswith(name) and len(name) > (2 if program == "rm" else 3)), name)
             options.update((same.get(spelled, spelled), word) if "=" in word else (same.get(spelled, spelled),))
         elif word.startswith("-") and len(word) > 1:
             options.update((same.get(c, c) for c in word[1:]) if not _is_long_with_one_dash(program, word) else (word,))
@@ -199,6 +238,8 @@ def _follow(wanted: Sequence[str], words: Sequence[str]) -> bool:
 
 
 PATTERNS_KEPT = 1_000
+WITHHELD = "(one of this project's)"
+"""Stands in the place of a rule's text."""
 
 
 @dataclass(frozen=True)
@@ -218,6 +259,11 @@ class Rules:
     def also_allowing(self, *texts: str) -> Rules:
         """With what was approved for a session. Raises BadRule."""
         return Rules((*self.allow, *map(parse_rule, texts)), self.ask, self.deny)
+
+    def withholding(self, texts: Container[str]) -> Rules:
+        """Replace the text of these rules, so that no reason quotes it: an untrusted project wrote it."""
+        ask, deny = (tuple(replace(rule, text=WITHHELD) if rule.text in texts else rule for rule in rules) for rules in (self.ask, self.deny))
+        return replace(self, ask=ask, deny=deny)
 
     def denying(self, argv: Sequence[str]) -> Rule | None:
         return next((r for r in self.deny if r.about == "command" and is_meant_by(r, argv)), None)
@@ -244,7 +290,7 @@ class Rules:
         if found is None:
             if len(self._patterns) == PATTERNS_KEPT:  # of workspaces whose runs are over
                 self._patterns.clear()
-            found = rule.path_pattern(workspace, home)
+            found = rule.path_pattern(workspace, home, through_links=rule not in self.allow)
             if rule not in self.allow:
                 found = re.compile(found.pattern, found.flags | re.IGNORECASE)
             self._patterns[key] = found

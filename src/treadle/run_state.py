@@ -11,7 +11,7 @@ from typing import cast
 import msgspec
 
 from treadle.budget import Ledger
-from treadle.context import Cleared, Said, Spent, Summary, read_receipt
+from treadle.context import Cleared, Said, Spent, Summary, Withdrawn, read_receipt
 from treadle.entries import (
     ApprovalAnswered,
     ApprovalAsked,
@@ -31,7 +31,7 @@ from treadle.entries import (
 from treadle.history import History
 from treadle.json_text import JsonText, encode_json
 from treadle.message import Message, TextPart, ToolCall, ToolResult
-from treadle.repetition import Repetition
+from treadle.repetition import DEFAULT_REPEATS, PACED_MS, Done, Repeated, Repetition
 from treadle.types import NO_LIMITS, Mode, Outcome, Reserved, Spending, StopReason, Time, Usage, usd
 
 
@@ -90,13 +90,25 @@ class RunState:
         """Call id -> what a person was asked about it with."""
         self.closed: list[int] = []
         """For each turn that is over, the sequence of its last entry."""
+        self.without: frozenset[str] = frozenset()
+        """Settings that the model which is asked now is known to refuse."""
         self.carried: dict[str, object] = {}
         """What the provider wants back with the next request."""
+        self.results_only = False
+        """True if nothing but results may follow the last response: a program at the provider waits for them, or the provider has paused."""
+        self.unread = False
+        """True if messages that had to wait follow the last response."""
         self.empty_responses = 0
         """In a row."""
+        self.cuts = 0
+        """Responses that max_tokens cut inside their thinking or a call."""
+        self.cut_short = False
+        """The last response is one of these."""
         self.mended = 0
         """Times that the model was told what is wrong with its answer."""
-        self.unapproved = self.circling = False
+        self.unapproved = False
+        self.repeated: Repeated | None = None
+        """A call of the last response that gave the same result too often."""
         self.unknown_calls: set[str] = set()
         """Of which nobody knows what became: what they gave may still come."""
         self.cut_by: Outcome | None = None
@@ -108,11 +120,13 @@ class RunState:
         self.seq = 0
         self._answering = ""
         """The one that the attempt under way asks."""
-        self._later: tuple[ToolLate, ...] = ()
+        self._later: tuple[Message, ...] = ()
+        """Messages that may not follow the last response, or its results, yet."""
         self._completing = ""
         """The call with which the model said that it is done."""
         self._reserved: Reserved | None = None
         """For the attempt that is under way."""
+        self._cut_bytes = 0  # of what that attempt had said when it was cut
         self._repetition = Repetition()
         self._driven_s = self._idle_s = 0.0
         self._segment_at: Time | None = None
@@ -189,13 +203,15 @@ class RunState:
     def _requested(self, entry: ModelRequested) -> None:
         if entry.attempt == 1:
             self.last = entry.last or self.ledger.last_by_count
-            self.response, self.calls, self.results, self.starts, self._completing = None, (), {}, {}, ""
+            self.response, self.calls, self.results, self.starts, self._completing, self.repeated = None, (), {}, {}, "", None
+            self.unread = False
         if entry.spent is not None:
             self.ledger.spend(entry.spent, entry.spent_usd)
             self._spend(entry.at, entry.spent, entry.spent_usd)
         elif entry.attempt > 1 and not entry.free:
             self.ledger.lose(self._reserved)
-        self._reserved = entry.reserved
+        self._reserved, self._cut_bytes = entry.reserved, 0
+        self.without |= {entry.without} if entry.without else frozenset()
         if entry.failed is not None:
             self._use_up()
         self._answering = self.asked_model
@@ -212,6 +228,7 @@ class RunState:
             self._add(message)
             self.text = message.text or self.text
         if entry.stop_reason is None:
+            self._cut_bytes = len(encode_json(message))
             return
         self.response, self.calls, self.attempt, self.made_room = entry, message.tool_calls, 0, False
         self.call_ids.update([call.id for call in self.calls])
@@ -221,19 +238,24 @@ class RunState:
             if untold:
                 self.ledger.settle_untold(new_bytes, len(encode_json(message)), self._reserved)
             else:
-                self.ledger.settle(entry.usage, entry.cost_usd)
-            self.measured = (len(self.history), self.ledger.context_tokens)
+                self.ledger.settle(entry.usage, entry.cost_usd, entry.context_tokens)
+            if untold or entry.context_tokens != 0:
+                self.measured = (len(self.history), self.ledger.context_tokens)
             self._spend(entry.at, entry.usage, entry.cost_usd, responses=1)
             self.invocations += 1
             self._use_up()
         if entry.provider_data is not None:
             self.carried |= msgspec.json.decode(entry.provider_data, type=dict[str, object])
-        said = bool(self.calls) or any(isinstance(part, TextPart) and part.text.strip() for part in message.parts)
-        empty = not said and entry.stop_reason in (StopReason.COMPLETE, StopReason.TOOL_USE)
+        self.results_only = (entry.results_only and bool(self.calls)) or entry.stop_reason is StopReason.PAUSE
+        text = any(isinstance(part, TextPart) and part.text.strip() for part in message.parts)
+        self.cut_short = entry.stop_reason is StopReason.MAX_TOKENS and self.clamped is None and (bool(self.calls) or not text)
+        self.cuts += self.cut_short
+        empty = not self.calls and not text and entry.stop_reason in (StopReason.COMPLETE, StopReason.TOOL_USE)
         self.empty_responses = self.empty_responses + 1 if empty else 0
-        self.circling = False
+        self.repeated = None
         if not self.calls:
             self.closed.append(self.seq)
+            self._tell_later()
 
     def _use_up(self, model: str | None = None) -> None:
         name = model or self._answering
@@ -252,7 +274,9 @@ class RunState:
         )
 
     def _switched(self, entry: ModelSwitched) -> None:
-        self.asked_model = entry.model
+        if entry.model.partition(":")[0] != self.asked_model.partition(":")[0]:
+            self.carried = {}
+        self.asked_model, self.without = entry.model, frozenset()
 
     def _tool_started(self, entry: ToolStarted) -> None:
         if entry.call_id not in self.starts:
@@ -275,19 +299,29 @@ class RunState:
             self.unknown_calls.discard(entry.result.call_id)
         if len(self.results) == len(self.calls):
             results = self.ordered_results()
-            self.circling = any([self._repetition.found(call, result) for call, result in zip(self.calls, results, strict=True)])
+            self.repeated = self._repetition.found(map(self._done, self.calls), self.limits.repeats or DEFAULT_REPEATS)
             assert self.response is not None, "calls are a response's"
             self._add(tool_message(self.response.message, results, entry.at))
             self.closed.append(self.seq)
+            self._tell_later()
+
+    def _tell_later(self) -> None:
+        """Add what had to wait, unless it would stand between a call and its result, or before a program at the provider has gone on."""
+        if not self.open_calls and not self.results_only:
             later, self._later = self._later, ()
-            for late in later:
-                self._add(late_message(late))
+            for message in later:
+                self._add(message)
+            self.unread |= bool(later)
+
+    def _done(self, call: ToolCall) -> Done:
+        finished, started = self.results[call.id], self.starts.get(call.id)
+        changed = started is not None and started.effect != "pure" and finished.status in ("ok", "unknown")
+        waited = finished.duration_ms >= PACED_MS or (started is not None and started.polls)
+        return Done(call, finished.result, changed, waited)
 
     def _tool_late(self, entry: ToolLate) -> None:
-        if self.open_calls:  # nothing stands between a call and its result
-            self._later = (*self._later, entry)
-        else:
-            self._add(late_message(entry))
+        self._later = (*self._later, late_message(entry))
+        self._tell_later()
 
     def _approval_asked(self, entry: ApprovalAsked) -> None:
         self.asked[entry.call_id] = entry
@@ -305,7 +339,11 @@ class RunState:
 
     def _input_added(self, entry: InputAdded) -> None:
         self.mended += entry.mends
-        self._add(entry.message)
+        if entry.by == "user":
+            self.repeated = None
+            self._repetition.reset()
+        self._later = (*self._later, entry.message)
+        self._tell_later()
 
     def _compaction(self, entry: Compaction) -> None:
         receipt, seen = read_receipt(entry.receipt), self.history[:]
@@ -316,7 +354,9 @@ class RunState:
             settled, self.past, self.prompt_at = (kept.moved(boundary) for boundary in (settled, self.past, self.prompt_at))
         self.history = History(receipt.of(seen), settled=settled)
         self.said.append(receipt)
-        if isinstance(receipt, Cleared | Summary):
+        if isinstance(receipt, Withdrawn):
+            self.measured = (0, 0)
+        elif isinstance(receipt, Summary) or (isinstance(receipt, Cleared) and not receipt.unseen):
             self.measured = (len(self.history), receipt.tokens_after)
             self.ledger.context_tokens, self.ledger.fixed_bytes = receipt.tokens_after, 0
             self.made_room |= receipt.tokens_after < receipt.tokens_before
@@ -333,21 +373,22 @@ class RunState:
         self.resumed += 1
         self._segment_at = entry.at
         if entry.asked is not None or entry.model != self.model:
-            self.asked_model = entry.asked or entry.model
+            self.asked_model, self.without = entry.asked or entry.model, frozenset()
         self.agent_hash, self.model, self.mode, self.cwd = entry.agent_hash, entry.model, entry.mode, entry.cwd
         if entry.limits is not None:
             self.limits = self.ledger.limits = entry.limits
             self.last = self.ledger.last_by_count if self.attempt else None
         if self.attempt:
-            self.ledger.lose(self._reserved)
+            self.ledger.lose(self._reserved, self._cut_bytes)
             self._reserved = None
 
     def _finished(self, entry: RunFinished) -> None:
         if self.attempt and entry.error is not None:
             self._use_up()
         if self.attempt and (entry.error is None or entry.error.status is None):
-            self.ledger.lose(self._reserved)
-        self.finished, self.attempt = entry, 0
+            self.ledger.lose(self._reserved, self._cut_bytes)
+        self.finished, self.attempt, self.results_only = entry, 0, False
+        self._tell_later()
 
     def _add(self, message: Message) -> None:
         self.history.append(message)

@@ -14,17 +14,18 @@ from typing import Any, NamedTuple
 
 import anyio
 import msgspec
+from anyio.lowlevel import checkpoint
 
 from treadle.agent import Agent, Deps
 from treadle.agent_registry import AgentRegistry
 from treadle.assembly import Assembly, answers_of, resumed
-from treadle.children import Children, Parent, Spawning, divided, typed
+from treadle.children import Children, Parent, Spawning, divided, typed, until_idle
 from treadle.clock import Clock
 from treadle.errors import AgentError
 from treadle.feed import EventStream, Feed
 from treadle.forking import check_results, fork_of
 from treadle.hub import Hub
-from treadle.loop import Run
+from treadle.loop import GRACE_S, Run
 from treadle.message import Part
 from treadle.plan import Ending, Plan, Resumption, ending_of
 from treadle.prompt import prompt_of
@@ -75,23 +76,27 @@ class Runs:
         self._children = Children(assembly.journal, self)
         self._relay = Relay(hub, assembly.journal.notifier)
         self._late: dict[str, Run] = {}
-        """Ended runs of which a sync tool still runs in its thread."""
+        """Ended runs of which a sync tool still runs in its thread, and runs that were let go: one is released when its last thread has ended."""
         self.ran = False
         """Whether anything was run here."""
         self._closed = False
         self._journal.on_stop(self._stop)
         assembly.served.approver_of = lambda run_id: None if (job := self._jobs.get(run_id)) is None else job.run.plan.approver
 
-    async def aclose(self) -> None:
-        """Cancels what still runs, and waits for it. Idempotent."""
+    async def aclose(self, *, lets_go: bool) -> bool:
+        """Stop every run and wait for it. Idempotent.
+
+        `lets_go`: leave runs to be resumed, instead of cancelling them. Returns False where calls still run after the grace period.
+        """
         self._closed = True
-        jobs = list(self._jobs.values())
-        for job in jobs:
-            job.run.cancel("close")
         with anyio.move_on_after(CLOSE_GRACE_S):
-            for job in jobs:
-                await job.over.wait()
+            while jobs := list(self._jobs.values()):
+                for job in jobs:
+                    (job.run.let_go if lets_go else partial(job.run.cancel, "close"))()
+                for job in jobs:
+                    await job.over.wait()
         await self._wait_for_threads()
+        return not self._jobs and not any(run.is_left for run in self._late.values())
 
     def let_go(self) -> None:
         for job in self._jobs.values():
@@ -113,8 +118,8 @@ class Runs:
                 said = await run.inbox.late.store(run.pen.writer, self._assembly.redactor)
                 if run.plan.session_id is not None and run.ending is not None and not run.ending.waiting:
                     self._sessions.remember(run.plan.session_id, said)
-            if not abandoned_calls(run_id):
-                self._late.pop(run_id, None)  # two runs that begin at once both come here
+            if not abandoned_calls(run_id) and self._late.pop(run_id, None) is not None and run.is_left:  # two runs that begin at once both come here
+                await run.pen.writer.release()
         return stored
 
     # ------------------------------------------------------------ what runs
@@ -150,8 +155,14 @@ class Runs:
         return True
 
     def _stop(self, run_id: str) -> None:
-        if (job := self._jobs.get(run_id)) is not None:
-            job.run.cancel("kill")
+        self.cancel(run_id, by="kill")
+
+    def cancel(self, run_id: str | None, *, by: str = "caller") -> bool:
+        """False if no such run is under way here."""
+        if (job := self._jobs.get(run_id or "")) is None:
+            return False
+        job.run.cancel(by)
+        return True
 
     # ------------------------------------------------------------ beginnings
 
@@ -217,7 +228,7 @@ class Runs:
             "user_id": started.user_id,
             "on_ask": started.on_ask,
             "on_unknown": started.on_unknown,
-            "inputs": msgspec.json.decode(started.inputs, type=dict[str, Any]) if same else {},
+            "inputs": found.used_inputs(msgspec.json.decode(started.inputs, type=dict[str, Any])) if same else {},
             **{k: v for k, v in options.items() if k not in ("model", "results")},
         }  # pyright: ignore[reportAssignmentType]  what is left are a run's
         forked = replace(found, model=model, limits=started.limits, settings=started.settings if same else found.settings)
@@ -247,6 +258,8 @@ class Runs:
     ) -> Job[Out]:
         """What is wrong is said before the run is taken over. `read`: the run as it was read just now, which is this one's from here on."""
         self._check(options, ResumeOptions)
+        if options.get("wait") and read is None:
+            await until_idle(self._journal, run_id)
         stored = await self._store_late()  # before the run is read, which it may belong to
         state = await self._journal.load(run_id) if stored or read is None else read
         started = state.started
@@ -360,11 +373,21 @@ class Runs:
                 await _after_run(job.run.plan, job.result)
                 await self._children.over(job.run.state, waiting=job.run.ending.waiting)
             elif job.result is None:
-                job.result = AgentError("cancelled", "the run was left before its end: resume it")
+                job.result = AgentError("cancelled", f"run {job.run.plan.run_id} was left before its end: resume it")
             if job.run.plan.session_id is None and (kept := self._assembly.toolboxes.end(job.run.plan.run_id)):
                 with anyio.CancelScope(shield=True):
                     await close_kept(job.run.plan.run_id, kept)
+            if job.run.is_left:
+                await self._leave(job.run)
             self._release(job)
+            await self._assembly.toolboxes.confining.tidy()
+
+    async def _leave(self, run: Run) -> None:
+        """Release a run that was let go; while a thread of its calls runs, keep it for `_store_late` to release."""
+        self._late[run.plan.run_id] = run
+        with anyio.move_on_after(GRACE_S, shield=True):
+            await checkpoint()  # a call that has just ended tells its result in the next round of the event loop
+            await self._store_late()
 
     def _release(self, job: Job[Any]) -> None:
         plan = job.run.plan

@@ -1,16 +1,14 @@
 """What runs share, and every way to start, follow and end one: the top of the library.
 
-What a run is made of is assembly.py's, how it runs the loop's. Entry: `Runtime`. `run` and `run_sync` are it, opened in memory
-for one run.
+What a run is made of is assembly.py's, how it runs the loop's. Entry: `Runtime`.
 """
 
 from __future__ import annotations
 
-import asyncio
 import logging
 from collections.abc import Awaitable, Callable, Collection, Mapping, Sequence
 from functools import partial
-from typing import TYPE_CHECKING, Any, Literal, Self
+from typing import TYPE_CHECKING, Any, Literal, Self, get_args, overload
 
 import anyio
 from anyio import to_thread
@@ -20,9 +18,9 @@ from treadle.agent import Agent, Deps
 from treadle.agent_registry import AgentRegistry
 from treadle.assembly import Assembly, answers_of, checked_mode
 from treadle.callbacks import Listeners
-from treadle.children import close_run
+from treadle.children import close_run, until_idle
 from treadle.clock import Clock
-from treadle.config import Config, load
+from treadle.config import Config, completed, load
 from treadle.config.readers import span_of
 from treadle.difference import RunDiff, compare
 from treadle.engine import Engine
@@ -41,12 +39,14 @@ from treadle.message import Message, Part
 from treadle.plan import ending_of, unfinished
 from treadle.registry import Models
 from treadle.result import Out, RunResult
+from treadle.retry import PATIENT as PATIENT
 from treadle.retry import RetryPolicy
 from treadle.run_queue import DEFAULT_QUEUE, Place
 from treadle.run_stream import Job, RunStream, check_steering
 from treadle.runs import Runs, result_of
 from treadle.session import ForkOptions, ResumeOptions, RunOptions, Session
 from treadle.session_store import Sessions
+from treadle.subagent import Subagent
 from treadle.submission import changed, check_queue, place_of, refuse_what_lives_here, wake
 from treadle.telemetry.configured import Telemetry
 from treadle.tracing import Tracer
@@ -57,6 +57,7 @@ if TYPE_CHECKING:
 
 logger = logging.getLogger("treadle")
 
+OnClose = Literal["let_go", "cancel"]
 PRUNE_GRACE_S = 5.0
 STOP_GRACE_S = 10.0
 """How long `kill` waits for the process that drives the run."""
@@ -77,16 +78,20 @@ class Runtime:
         retries: RetryPolicy | None = None,
         tracer: Tracer | None = None,
         hooks: Sequence[Hook] = (),
+        on_close: OnClose | None = None,
     ) -> None:
-        """Most people want `Runtime.open`."""
+        """Most people want `Runtime.open`, where `config` and `on_close` are described."""
         self.journal: Journal = journal if journal is not None else MemoryJournal()
+        self._on_close = on_close or ("cancel" if isinstance(self.journal, MemoryJournal) else "let_go")
+        if self._on_close not in get_args(OnClose):
+            raise AgentError("invalid", f"on_close={on_close!r} is none of: {', '.join(get_args(OnClose))}")
         self.hub = Hub()
-        self.agents = AgentRegistry()
+        self.agents = AgentRegistry(check=self._check_models)
         """Found here by name when a run of theirs is resumed or forked without `agent=`."""
         self.engine: Engine | None = None
         """What delivers queued runs in this process, where a worker works in it."""
         clock = clock or Clock()
-        self._assembly = Assembly(config if config is not None else load(files=False), self.journal, clock)
+        self._assembly = Assembly(load(files=False) if config is None else completed(config), self.journal, clock)
         self._assembly.hooks = checked_hooks(hooks)
         self._telemetry = Telemetry(self.config.telemetry, self.hub, tracer)
         self._assembly.toolboxes.tracer = self._telemetry.tracer
@@ -99,17 +104,38 @@ class Runtime:
         *,
         config: Config | None = None,
         durability: Literal["process", "power"] = "process",
+        retries: RetryPolicy | None = None,
         tracer: Tracer | None = None,
         hooks: Sequence[Hook] = (),
+        on_close: OnClose | None = None,
     ) -> Self:
         """A runtime over the journal at `url`: `memory:`, `sqlite:///FILE` (`sqlite:////FILE` from the root) or `postgresql://USER@HOST/DATABASE`.
 
+        `config`: what it leaves at its default comes from the environment (keys, base URLs, TREADLE_MODEL), as all does without it; no file is
+        read. `treadle.config.load()` reads files too; `load({}, files=False)` reads nothing.
+
         `durability`: what an acknowledged entry survives: the death of the process, or (slower) of the power too. The start of a
-        once-call survives both. `tracer`: follows runs from outside, as `treadle.telemetry.otel_tracer()` does. `hooks`: of all runs, before
-        those of their agents. Raises AgentError(invalid) for a journal that cannot be opened.
+        once-call survives both. `retries`: of requests that failed; None: three. `treadle.retry.PATIENT` waits out overloads. `tracer`:
+        follows runs from outside, as `treadle.telemetry.otel_tracer()` does. `hooks`: of all runs, before those of their agents.
+
+        `on_close`: what closing does with runs under way. "let_go" stops them where they are, to be resumed, as after a crash but at once; "cancel"
+        ends them as `cancelled`. None: let_go, or cancel where the journal is in memory. Raises AgentError(invalid) for a journal that cannot be opened.
         """
         lease_s = LEASE_S if config is None else config.workers.lease_s
-        return cls(config=config, journal=open_journal(url, durability=durability, lease_s=lease_s), tracer=tracer, hooks=hooks)
+        return cls(
+            config=config, journal=open_journal(url, durability=durability, lease_s=lease_s), retries=retries, tracer=tracer, hooks=hooks, on_close=on_close
+        )
+
+    def _check_models(self, agent: Agent[Any, Any]) -> None:
+        """Raises AgentError(invalid) for a model, of this agent or of one below it, that no provider here can have."""
+        if isinstance(agent.model, str):
+            try:
+                self.config.split(agent.model)
+            except AgentError as e:
+                raise AgentError(e.kind, f"agent {agent.name!r}: {e.message}") from e
+        for tool in agent.own_tools:
+            if isinstance(tool, Subagent) and isinstance(tool.agent, Agent):
+                self._check_models(tool.agent)
 
     @property
     def config(self) -> Config:
@@ -132,19 +158,22 @@ class Runtime:
         await self._assembly.served.leave()
 
     async def aclose(self) -> None:
-        """Cancels what still runs, waits for it, and closes every connection. Idempotent."""
+        """Stop the runs under way as `on_close` says, wait for them, and close every connection. Idempotent.
+
+        A call that still runs after a few seconds keeps its run: no other process can resume it before this one ends.
+        """
         with anyio.CancelScope(shield=True):
-            await self._runs.aclose()
+            all_over = await self._runs.aclose(lets_go=self._on_close == "let_go")
             await self._assembly.toolboxes.aclose()
             await self._assembly.served.aclose()
             await self._forget_old_runs()
             await self._assembly.models.aclose()
-            await self.journal.aclose()
+            await self.journal.aclose(keep_runs=not all_over)
             self.hub.close()
             await self._telemetry.aclose()
 
     def let_go(self) -> None:
-        """What runs now stops at its next await and is left as it is, to be resumed: `stopped` in the journal, where `aclose` would cancel it."""
+        """Stop the runs under way at their next await and leave them as they are, to be resumed: `stopped` in the journal."""
         self._runs.let_go()
 
     async def _forget_old_runs(self) -> None:
@@ -173,18 +202,28 @@ class Runtime:
         """The same run, its events as they come: `async with rt.stream(…) as run: async for event in run: …`. It begins with the block."""
         return RunStream(partial(self._runs.start, agent, text, deps, options), _listeners(options))
 
+    @overload
+    async def resume(self, run_id: str, agent: None = None, *, deps: Any = None, **options: Unpack[ResumeOptions]) -> RunResult[Any]: ...
+    @overload
+    async def resume(self, run_id: str, agent: Agent[Deps, Out], *, deps: Deps = None, **options: Unpack[ResumeOptions]) -> RunResult[Out]: ...
     async def resume(self, run_id: str, agent: Agent[Deps, Out] | None = None, *, deps: Deps = None, **options: Unpack[ResumeOptions]) -> RunResult[Out]:
         """Goes on with a run whose process died, or that waits for a person; of a finished one only the result is given.
 
         Pure and idempotent calls that were running are run again, with the same key; once-calls are asked after by their probe, else
         told as `unknown`, or what `on_unknown` says. `agent` may be left out where one of this name was run here before, or is among `agents`. Raises
-        AgentError: invalid for an unknown run, agent, tool or call, busy where a living process drives the run.
+        AgentError: invalid for an unknown run, agent, tool or call, busy where a living process drives the run and `wait` is false.
         """
+        if options.get("wait"):
+            await until_idle(self.journal, run_id)
         state = await self.journal.load(run_id)
         if state.finished is not None:
             return self._runs.finished(state, agent)
         return await self._collect(partial(self._runs.resume, run_id, agent, deps, options, read=state), _listeners(options))
 
+    @overload
+    def resume_stream(self, run_id: str, agent: None = None, *, deps: Any = None, **options: Unpack[ResumeOptions]) -> RunStream[Any]: ...
+    @overload
+    def resume_stream(self, run_id: str, agent: Agent[Deps, Out], *, deps: Deps = None, **options: Unpack[ResumeOptions]) -> RunStream[Out]: ...
     def resume_stream(self, run_id: str, agent: Agent[Deps, Out] | None = None, *, deps: Deps = None, **options: Unpack[ResumeOptions]) -> RunStream[Out]:
         """The same, its events as they come. Raises AgentError(invalid) for a finished run: `replay` it."""
         return RunStream(partial(self._runs.resume, run_id, agent, deps, options), _listeners(options))
@@ -212,6 +251,14 @@ class Runtime:
         """
         return Follow(self.journal, run_id, lambda: self._assembly.redactor, after=after, deltas=deltas)
 
+    @overload
+    async def fork(
+        self, run_id: str, *, turn: int, text: str | Sequence[Part] | None = None, agent: None = None, deps: Any = None, **options: Unpack[ForkOptions]
+    ) -> RunResult[Any]: ...
+    @overload
+    async def fork(
+        self, run_id: str, *, turn: int, text: str | Sequence[Part] | None = None, agent: Agent[Deps, Out], deps: Deps = None, **options: Unpack[ForkOptions]
+    ) -> RunResult[Out]: ...
     async def fork(
         self,
         run_id: str,
@@ -229,6 +276,14 @@ class Runtime:
         """
         return await self._collect(partial(self._runs.fork, run_id, turn, text, agent, deps, options), _listeners(options))
 
+    @overload
+    def fork_stream(
+        self, run_id: str, *, turn: int, text: str | Sequence[Part] | None = None, agent: None = None, deps: Any = None, **options: Unpack[ForkOptions]
+    ) -> RunStream[Any]: ...
+    @overload
+    def fork_stream(
+        self, run_id: str, *, turn: int, text: str | Sequence[Part] | None = None, agent: Agent[Deps, Out], deps: Deps = None, **options: Unpack[ForkOptions]
+    ) -> RunStream[Out]: ...
     def fork_stream(
         self,
         run_id: str,
@@ -334,6 +389,10 @@ class Runtime:
         """
         self._assembly.use(self.config.with_credentials(provider, api_key=api_key, auth_token=auth_token))
 
+    async def is_priced(self, agent: Agent[Any, Any]) -> bool:
+        """True if the price of every model that a run of this agent may ask is known, so that the run may have a limit on money."""
+        return await self._assembly.is_priced(agent)
+
     def redact(self, text: str) -> str:
         """Without known secrets: what every sink is given."""
         return self._assembly.redact(text)
@@ -346,9 +405,14 @@ class Runtime:
         if not self._runs.tell(session_id, lambda run: run.steer(text)):
             raise AgentError("invalid", f"nothing runs in session {session_id!r}: send the text instead")
 
-    def cancel(self, session_id: str) -> bool:
-        """Ends the session's running run; False where nothing runs in it."""
-        return self._runs.tell(session_id, Run.cancel)
+    def cancel(self, session_id: str | None = None, *, run_id: str | None = None) -> bool:
+        """End the session's running run, or the run of that id, as `cancelled`: what awaits it gets its result. False if this runtime drives none.
+
+        `run_id` belongs to the event loop of the run; `kill` ends a run in any process. Raises AgentError(invalid) without exactly one of the two.
+        """
+        if (session_id is None) is (run_id is None):
+            raise AgentError("invalid", "cancel takes a session's id, or run_id=: give one of them")
+        return self._runs.cancel(run_id) if session_id is None else self._runs.tell(session_id, Run.cancel)
 
     def compact(self, session_id: str) -> bool:
         """Makes room in a conversation, also where there is some: old results go, then a model sums up what is old.
@@ -412,20 +476,3 @@ def _listeners(options: RunOptions | ResumeOptions | ForkOptions) -> Listeners:
 def _session_of(records: Sequence[Record]) -> str | None:
     started = records[0].entry
     return started.session_id if isinstance(started, RunStarted) else None
-
-
-async def run(agent: Agent[Deps, Out], text: str | Sequence[Part], *, deps: Deps = None, **options: Unpack[RunOptions]) -> RunResult[Out]:
-    """One run in a runtime of its own, in memory. Raises AgentError for what is wrong before it starts."""
-    async with Runtime.open() as runtime:
-        return await runtime.run(agent, text, deps=deps, **options)
-
-
-def run_sync(agent: Agent[Deps, Out], text: str | Sequence[Part], *, deps: Deps = None, **options: Unpack[RunOptions]) -> RunResult[Out]:
-    """The same from code without an event loop. Raises AgentError(invalid) inside a running one, where it would block it."""
-    try:
-        asyncio.get_running_loop()
-    except RuntimeError:
-        pass
-    else:
-        raise AgentError("invalid", "run_sync cannot run inside a running event loop: use `await treadle.run(…)` there")
-    return anyio.run(partial(run, agent, text, deps=deps, **options))

@@ -7,9 +7,12 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
-from typing import Protocol
+from typing import TYPE_CHECKING, Literal, NamedTuple, Protocol
 
 import msgspec
+
+if TYPE_CHECKING:
+    import socket
 
 
 class Standing(msgspec.Struct, frozen=True, kw_only=True):
@@ -18,6 +21,57 @@ class Standing(msgspec.Struct, frozen=True, kw_only=True):
     works: bool
     text: str
     """What works, or why nothing does and what to do about it: one line."""
+
+
+class Ruled(NamedTuple):
+    """Files and folders that rules of the user keep from commands: absolute, without links, and all below each of them."""
+
+    hidden: Sequence[str] = ()
+    """Not to be read."""
+    fixed: Sequence[str] = ()
+    """Not to be written."""
+    denied: Sequence[str] = ()
+    """Those of `fixed` that no person can approve: a new one is moved away after the command."""
+    too_many: str = ""
+    """Why no command can be kept from all of them; empty if one can. `denied` is complete all the same."""
+
+
+def _nothing_is(path: str) -> bool:
+    return False
+
+
+class Gate(msgspec.Struct, frozen=True, kw_only=True):
+    """The one way from a network of its own to listed hosts: a proxy on its loopback."""
+
+    port: int
+    """Of 127.0.0.1."""
+    enter: Sequence[str] = ()
+    """Words before a command, which take it into the network."""
+
+
+class Opening(msgspec.Struct, frozen=True, kw_only=True):
+    """A listening socket for a proxy; whoever opens it closes what it holds."""
+
+    listening: socket.socket
+    enter: Sequence[str] = ()
+    descriptors: Sequence[int] = ()
+    """They keep the network in being."""
+
+
+class Network(Protocol):
+    """The hosts that confined commands reach, and the loopback that they share. Safe from many tasks of one event loop."""
+
+    async def open(self, listen: Callable[[], Opening]) -> Gate:
+        """Open it, unless it is open; `listen` may block. Raises OSError where it cannot be opened."""
+        ...
+
+    def hold(self, is_over: Callable[[], bool]) -> None:
+        """Keep it open for a command from before its start until `is_over`. What nothing holds may be closed, and opened again by the next command."""
+        ...
+
+    def take_refused(self) -> Sequence[str]:
+        """One sentence for each host that was refused since the last call."""
+        ...
 
 
 class Room(msgspec.Struct, frozen=True, kw_only=True):
@@ -32,8 +86,18 @@ class Room(msgspec.Struct, frozen=True, kw_only=True):
     quarantine: Callable[[], Path]
     """Makes a new directory, outside the workspace, for what they may not leave behind. It stays."""
     is_open: bool = False
-    """Somebody allowed everything (mode full, or a person said yes to this command): the network is there, and what runs elsewhere later
-    may be written."""
+    """Somebody allowed everything (mode full, or a person said yes to this command): what runs elsewhere later may be written. Never
+    together with `is_read_only`."""
+    is_read_only: bool = False
+    """Nothing but `scratch` can be written. The command leaves nothing in the workspace, so nothing is looked for after it."""
+    shows_secrets: bool = False
+    """Files of the workspace that likely hold a secret are in view."""
+    is_granted: Callable[[str], bool] = _nothing_is
+    """True for a secret of the workspace, by its absolute path, that a rule of the user allows to be read."""
+    ruled: Callable[[], Ruled] | None = None
+    """Looks up the files that the user's rules are about, as they are now. Blocks. Raises AgentError(tool) where that cannot be told."""
+    network: Literal["none", "open"] | Network | Gate = "none"
+    """`open`: the network of the machine, with its loopback. A `Network` is open once it is a `Gate`."""
 
 
 class Left(msgspec.Struct, frozen=True, kw_only=True):
@@ -47,6 +111,8 @@ class Left(msgspec.Struct, frozen=True, kw_only=True):
     """One sentence for each file or folder that was moved away; for the model and for a person."""
     notes: Sequence[str] = ()
     """For the model."""
+    refused: Sequence[str] = ()
+    """One sentence for each host that a command asked for and that is not reached; for the model and for a person."""
 
 
 class Cage(Protocol):

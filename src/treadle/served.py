@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import asyncio
 import contextvars
+import math
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, cast
@@ -17,7 +18,7 @@ from anyio.abc import TaskGroup
 from treadle.agent import Agent
 from treadle.asking import ApprovalRequest, Approve, Approver
 from treadle.errors import AgentError
-from treadle.tooling import Tool
+from treadle.tooling import LateTools
 
 if TYPE_CHECKING:
     from treadle.tools.mcp import McpServer, McpServers, Question, Standing
@@ -51,13 +52,15 @@ class Served:
         if self._servers is not None:
             await self._servers.aclose()
 
-    async def tools(self, agent: Agent[Any, Any], warn: Callable[[str], None]) -> tuple[Tool[Any], ...]:
-        """Those of the agent's servers; what cannot be had is told to `warn`. Raises AgentError(invalid) without the SDK, or outside `async with`."""
-        if not agent.mcp_servers:
-            return ()
+    async def join(self, agent: Agent[Any, Any], *, within_s: float | None, to_the_end: bool) -> LateTools:
+        """Ask the agent's servers for their tools, and wait for them as each server's `wait_s` and `within_s` allow.
+
+        `to_the_end`: wait until each has answered or failed. Raises AgentError(invalid) without the SDK, or outside `async with`.
+        """
         servers, taken = cast("Sequence[McpServer]", agent.mcp_servers), [tool.name for tool in agent.own_tools]
         self._learn(frozenset(secret for server in servers for secret in server.secrets))
-        return tuple(await self._opened().tools(servers, taken=taken, warn=warn))
+        wait_s = math.inf if to_the_end else max(server.wait_s for server in servers)
+        return await self._opened().join(servers, taken=taken, within_s=min(wait_s, math.inf if within_s is None else within_s))
 
     def standing(self, agent: Agent[Any, Any]) -> list[Standing]:
         """How it is with the agent's servers; none is started for it. Blocks while it reads a file."""

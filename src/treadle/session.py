@@ -78,6 +78,8 @@ class ResumeOptions(TypedDict, total=False):
     """Ids of open calls that may not, and why."""
     results: Mapping[str, str]
     """What open calls gave, as a person found out."""
+    wait: bool
+    """Wait while another process drives the run, until it ends it or dies, instead of raising AgentError(busy)."""
     model: str | Model
     mode: Mode
     cwd: str | Path

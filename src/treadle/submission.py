@@ -11,6 +11,7 @@ from datetime import datetime
 from typing import Any, Final
 
 import anyio
+import msgspec
 
 from treadle.asking import Approve
 from treadle.children import divided, open_below
@@ -72,26 +73,29 @@ def changed(answers: Answers, arguments: Mapping[str, Mapping[str, Any]]) -> Ans
 
 async def wake(journal: Journal, run_id: str, answers: Answers, *, at: Time | None, place: Place | None) -> RunInfo:
     """Raises AgentError: invalid for an unknown or finished run, one in no queue, and an answer to a call that is not open; busy where it is driven."""
-    info, state = await journal.info(run_id), await journal.load(run_id)
+    state = await journal.load(run_id)
     if state.finished is not None:
         raise AgentError("invalid", f"run {run_id} is finished: replay it, or fork it")
-    if info.queue is None and place is None:
-        raise no_place(run_id)
+    if place is None:
+        there = await journal.queue.place(run_id)
+        if there is None:
+            raise no_place(run_id)
+        place = msgspec.structs.replace(there, ready_at=None)
+    place = msgspec.structs.replace(place, ready_at=at or place.ready_at)
     mine, below = await divided(journal, state, answers)
     if below:
         for child in await open_below(journal, state):
             if theirs := below.only({call.id for call in child.open_calls}):
-                await _keep(journal, child, theirs, still_waits=bool(child.asked.keys() - theirs.calls))
-    is_ready = at is None and place is None and info.parked is None
+                await _keep(journal, child, theirs)
     if mine:
-        await _keep(journal, state, mine, still_waits=not is_ready)
-    if not (mine and is_ready) and not await journal.queue.put_back(run_id, at=at, place=place):
+        await _keep(journal, state, mine, place)
+    elif not await journal.queue.put_back(run_id, place=place):
         raise AgentError("busy", f"run {run_id} is being driven: it needs nobody to wake it")
     return await journal.info(run_id)
 
 
-async def _keep(journal: Journal, state: RunState, answers: Answers, *, still_waits: bool) -> None:
-    """In the journal, for its next driver."""
+async def _keep(journal: Journal, state: RunState, answers: Answers, place: Place | None = None) -> None:
+    """Append answers to a run for its next driver; with a place, queue the run there in the same transaction."""
     started = state.started
     assert started is not None, "a run begins with run.started"
     run_id = started.run_id
@@ -100,8 +104,8 @@ async def _keep(journal: Journal, state: RunState, answers: Answers, *, still_wa
         if await journal.read(run_id, after=state.seq):
             raise AgentError("busy", f"run {run_id} has moved on just now, driven by another process: look at it, then try again")
         last = RunResumed(at=now(), fence=writer.fence, agent=started.agent, agent_hash=state.agent_hash, model=state.model, mode=state.mode, cwd=state.cwd)
-        await writer.append([last, *answered(state, answers)])
-        waits = still_waits
+        await writer.append([last, *answered(state, answers)], put_back=place)
+        waits = bool(state.asked.keys() - answers.calls)
     finally:
         with anyio.CancelScope(shield=True):
             await writer.release(waiting=waits)

@@ -52,7 +52,7 @@ class Toolboxes:
 
     def __init__(self, config: Config, redactor: Redactor, clock: Clock, *, forgets: bool) -> None:
         """`forgets`: runs are gone with the process, so that nobody can undo anything of them later."""
-        self.confining = Confining(config.defaults.sandbox, self.own_folder)
+        self.confining = Confining(config.defaults.sandbox, self.own_folder, config.permissions.network)
         self._clock, self._forgets = clock, forgets
         self._loop: tuple[asyncio.AbstractEventLoop, Inside] | None = None
         """Of the last run."""
@@ -83,7 +83,7 @@ class Toolboxes:
         """As the configuration has them. Raises AgentError(invalid) for a rule that is none."""
         if self._permissions is None:
             said = self._config.permissions
-            self._permissions = permissions_of(allow=said.allow, ask=said.ask, deny=said.deny, own=str(self.own_folder()))
+            self._permissions = permissions_of(allow=said.allow, ask=said.ask, deny=said.deny, own=str(self.own_folder()), withheld=self._config.withheld_rules)
         return self._permissions
 
     @cached_property
@@ -110,12 +110,15 @@ class Toolboxes:
             on_ask=plan.on_ask,
             sandbox=self.confining.sandbox_for(agent),
             has_completion=plan.completion,
+            kept=shared.kept,
             hooks=plan.hooks,
             hooked=plan.hooked if plan.hooks else None,
             traced=UNTRACED if self.tracer is NO_TRACER else Traced(self.tracer, _traced(agent, plan)),
         )
         if toolbox.sandbox is not None:
             toolbox.learned = self.confining.warner(plan.mode, feed)
+        if plan.depth == 0:
+            toolbox.mode_changed = self.confining.announcer(agent, plan.mode, feed)
         return self.grants.follow(plan, toolbox)
 
     def _inside(self) -> Inside:
@@ -143,8 +146,8 @@ class Toolboxes:
         spill = self._spills.get(owner)
         if spill is not None and not spill.directories:
             del self._spills[owner]
-        shared = self._shared.pop(owner, None)
-        return () if shared is None else (*shared.kept.values(),)
+        shared, network = self._shared.pop(owner, None), self.confining.release(owner)
+        return (*(() if shared is None else shared.kept.values()), *(() if network is None else (network,)))
 
     async def aclose(self) -> None:
         """Idempotent."""

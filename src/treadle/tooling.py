@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import Any, Generic, Protocol, TypeAlias, runtime_checkable
 
 import msgspec
-from typing_extensions import TypeVar
+from typing_extensions import TypeForm, TypeVar
 
 from treadle.errors import AgentError
 from treadle.message import JsonText, MediaPart, Part, TextPart, ToolResult
@@ -145,6 +145,8 @@ class ToolContext(msgspec.Struct, Generic[DepsOut], frozen=True, kw_only=True):
     report: Callable[[str, float | None, float | None], None] | None = None
     tell: Callable[[str], None] | None = None
     """What `warn` calls."""
+    on_exit: Callable[[int], None] | None = None
+    """Receives the exit code that `exited` was given."""
     is_cancelled: Callable[[], bool] | None = None
     late: Callable[[str], None] | None = None
     """Told, once, what a call gave after its result was `unknown`. Callable from any thread; never blocks."""
@@ -166,10 +168,16 @@ class ToolContext(msgspec.Struct, Generic[DepsOut], frozen=True, kw_only=True):
         if self.tell is not None:
             self.tell(text)
 
+    def exited(self, code: int) -> None:
+        """Record the exit code of the command that this call ran, which people see beside its result. A process ended by signal N gives -N."""
+        if self.on_exit is not None:
+            self.on_exit(code if code >= 0 else 128 - code)
+
     def keep(self, kind: Callable[[], KeptT]) -> KeptT:
         """The one of `kind` in this session (in this run, where there is no session), made where there is none yet.
 
-        Its `aclose`, where it has one, is awaited when the run without a session ends, or the runtime closes.
+        Its `aclose`, where it has one, is awaited when the run without a session ends, or the runtime closes. Its `news`, where it has one, is called
+        before each request and returns texts that the model reads, each once.
         """
         if kind not in self.kept:
             self.kept[kind] = kind()
@@ -263,7 +271,7 @@ class Definition(Protocol[DepsIn, OutOf]):
     def own_tools(self) -> Sequence[Tool[DepsIn]]: ...
 
     @property
-    def output(self) -> type[OutOf] | Mapping[str, object] | None: ...
+    def output(self) -> TypeForm[OutOf] | Mapping[str, object] | None: ...
 
 
 class ToolServer(Protocol):
@@ -274,6 +282,14 @@ class ToolServer(Protocol):
     @property
     def secrets(self) -> frozenset[str]:
         """What nobody may read of it."""
+        ...
+
+
+class LateTools(Protocol):
+    """Tools that may come while a run is under way."""
+
+    def take(self) -> tuple[Sequence[Tool[Any]], Sequence[str]]:
+        """The tools that have come since the last call, and what to tell people."""
         ...
 
 

@@ -11,8 +11,9 @@ from dataclasses import dataclass
 from typing import Protocol
 
 from treadle.message import ToolCall, ToolResult
+from treadle.metrics import RunMetrics
 from treadle.model import ModelRequest, ModelResponse
-from treadle.types import Outcome, RunMetrics
+from treadle.types import Outcome
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -105,6 +105,10 @@ class Usage(Value, frozen=True, kw_only=True, omit_defaults=False):
     cache_read_tokens: int = 0
     cache_write_tokens: int = 0
     reasoning_tokens: int = 0
+    cache_write_1h_tokens: int = 0
+    """Part of `cache_write_tokens`: kept for an hour or longer, and not for five minutes."""
+    web_searches: int = 0
+    """Searches that the provider ran, and bills by the piece."""
 
     @property
     def total_input_tokens(self) -> int:
@@ -122,6 +126,8 @@ class Usage(Value, frozen=True, kw_only=True, omit_defaults=False):
             cache_read_tokens=self.cache_read_tokens + other.cache_read_tokens,
             cache_write_tokens=self.cache_write_tokens + other.cache_write_tokens,
             reasoning_tokens=self.reasoning_tokens + other.reasoning_tokens,
+            cache_write_1h_tokens=self.cache_write_1h_tokens + other.cache_write_1h_tokens,
+            web_searches=self.web_searches + other.web_searches,
         )
 
 
@@ -210,28 +216,45 @@ OnUnknown: TypeAlias = Literal["tell", "wait", "fail"]
 # ---------------------------------------------------------------- settings and limits
 
 Effort: TypeAlias = Literal["low", "medium", "high", "xhigh", "max"]
+HostedTool: TypeAlias = Literal["web_search", "web_fetch", "code_execution"]
+"""A tool that the provider runs on its own servers."""
 Thinking: TypeAlias = bool | int | Literal["adaptive", "between_tools"]
 """False: off; True or "adaptive": the model decides; an int: a budget in tokens; "between_tools": only there."""
+CacheLife: TypeAlias = Literal["5m", "1h"]
+ServiceTier: TypeAlias = Literal["standard", "flex", "fast"]
+"""flex: slower and cheaper; fast: faster and dearer; which models have it is the provider's."""
 SLOTS_MAX = 10_000
 """Runs that one worker drives at once."""
 DEFAULT_MAX_TOKENS = 8192
+"""Of one response, for models whose limit is not known."""
 
 
 class Settings(Value, frozen=True, kw_only=True):
     """How a model is asked. None means: what the next layer says (call, agent, configuration, then the default)."""
 
     max_tokens: int | None = None
-    """Of one response; 8192 where nobody says otherwise."""
+    """Of one response. If unset: 32,000 where the model gives as many, 8,192 if its limit is not known; raised once when a response is cut."""
     temperature: float | None = None
+    """From 0 to 2."""
     stop: tuple[str, ...] | None = None
     thinking: Thinking | None = None
     effort: Effort | None = None
+    show_thinking: bool | None = None
+    """Ask for a readable summary of the thinking; on where nobody says otherwise."""
+    compact_at_tokens: int | None = None
+    """Tokens of the conversation above which room is made, also where the model takes more. If unset: 200,000 in windows of 800,000 and more."""
     tool_choice: str | None = None
     """"auto", "any", "none", or a tool's name."""
+    strict_tools: bool | None = None
+    """Hold calls to their tools' schemas where the provider can. None: only where that costs nothing (OpenAI's Responses API)."""
+    hosted_tools: tuple[HostedTool, ...] | None = None
+    """Tools that the provider may run on its own servers, without asking anyone here."""
     output_schema: dict[str, object] | None = None
     """A JSON Schema."""
-    cache: bool | None = None
-    """Mark prompt-cache breakpoints; on where nobody says otherwise."""
+    cache: bool | CacheLife | None = None
+    """Mark prompt-cache breakpoints: for five minutes if unset, "1h" for an hour."""
+    service_tier: ServiceTier | None = None
+    """If unset: as the provider's account is set up."""
     extra: dict[str, object] | None = None
     """Merged into the provider's request body, over what we would send."""
 
@@ -256,7 +279,7 @@ class Settings(Value, frozen=True, kw_only=True):
 class Limits(Value, frozen=True, kw_only=True):
     """Where a run must stop. None is no limit. Each is a whole number of at least 1, or a positive number.
 
-    All but `seconds` count what the runs that it starts take too: each spends from the limits of all above it.
+    All but `seconds` and `repeats` count what the runs that it starts take too: each spends from the limits of all above it.
     """
 
     turns: int | None = None
@@ -267,9 +290,11 @@ class Limits(Value, frozen=True, kw_only=True):
     """Input (cache reads and writes included) plus output."""
     cost_usd: float | None = None
     """US dollars; needs a model whose price is known."""
+    repeats: int | None = None
+    """Equal calls with equal results, nothing changed between them, after which a run ends as `looping`; 10 if unset. The model is warned at half."""
 
     def __post_init__(self) -> None:
-        for name in ("turns", "tool_calls", "tokens"):
+        for name in ("turns", "tool_calls", "tokens", "repeats"):
             value: object = getattr(self, name)
             if value is not None and not _is_count(value):
                 raise AgentError("invalid", f"Limits({name}={value!r}): give a whole number of at least 1, or None for no limit")
@@ -283,30 +308,40 @@ def _is_count(value: object) -> bool:
     return isinstance(value, int) and not isinstance(value, bool) and value >= 1
 
 
-def _is_number(value: object) -> bool:
-    return isinstance(value, int | float) and not isinstance(value, bool) and math.isfinite(value)
+def is_temperature(value: object) -> bool:
+    return isinstance(value, int | float) and not isinstance(value, bool) and 0 <= value <= 2
 
 
 def _is_texts(value: object) -> bool:
     return isinstance(value, tuple) and all(isinstance(text, str) for text in cast("tuple[object, ...]", value))
 
 
+def _are_hosted(value: object) -> bool:
+    return isinstance(value, tuple) and all(name in _HOSTED for name in cast("tuple[object, ...]", value))
+
+
 _EFFORTS = get_args(Effort)
+_HOSTED = get_args(HostedTool)
 _SETTINGS: dict[str, tuple[Callable[[object], bool], str]] = {
     "max_tokens": (_is_count, "a whole number of at least 1"),
-    "temperature": (_is_number, "a number, like 0.7"),
+    "temperature": (is_temperature, "a number from 0 to 2, like 0.7, or leave it out for the model's own default"),
     "stop": (_is_texts, "a tuple of texts, like stop=('END',)"),
     "thinking": (
         lambda value: isinstance(value, int) or value in ("adaptive", "between_tools"),
         "True, False, 'adaptive', 'between_tools', or a number of tokens",
     ),
     "effort": (lambda value: value in _EFFORTS, f"one of {', '.join(map(repr, _EFFORTS))}"),
+    "show_thinking": (lambda value: isinstance(value, bool), "True or False"),
+    "compact_at_tokens": (_is_count, "a whole number of at least 1"),
     "tool_choice": (lambda value: isinstance(value, str), "'auto', 'any', 'none', or a tool's name"),
+    "strict_tools": (lambda value: isinstance(value, bool), "True or False"),
+    "hosted_tools": (_are_hosted, f"a tuple of {', '.join(map(repr, _HOSTED))}"),
     "output_schema": (lambda value: isinstance(value, dict), "a JSON Schema as a dict, like {'type': 'object', 'properties': {…}}"),
-    "cache": (lambda value: isinstance(value, bool), "True or False"),
+    "cache": (lambda value: isinstance(value, bool) or value in get_args(CacheLife), "True, False, '5m' or '1h'"),
+    "service_tier": (lambda value: value in get_args(ServiceTier), "'standard', 'flex' or 'fast'"),
     "extra": (lambda value: isinstance(value, dict), "a dict of what is added to the request's body"),
 }
-"""By field: what it may be beside None, and how that is said. Types alone: what a provider makes of a number is its own."""
+"""The values that each field accepts besides None, and how a message states them."""
 
 NOTHING_SET = Settings()
 """What leaves everything open."""
@@ -319,19 +354,3 @@ class SystemBlock(Value, frozen=True, kw_only=True):
     """End a cached prefix here."""
     passing: bool = False
     """It tells of this day and this place: a tape does not compare it."""
-
-
-class RunMetrics(Value, frozen=True, kw_only=True):
-    """What a run took: turns, requests, calls, tokens, time and money."""
-
-    turns: int = 0
-    """Accepted responses."""
-    invocations: int = 0
-    """Attempts that reached the provider."""
-    tool_calls: int = 0
-    """Calls that were executed."""
-    retries: int = 0
-    usage: Usage = Usage()
-    cost_usd: float | None = None
-    """Of the responses whose price was known; None where it was known of none."""
-    duration_s: float = 0.0

@@ -24,7 +24,9 @@ class Verdict:
         self._output: object = None
 
     def take_mend(self) -> str:
-        """What is wrong with the answer that was just given, for the model; told once."""
+        """What is wrong with the answer that was just given, for the model; told once, and not while only results may follow."""
+        if self._state.results_only:
+            return ""
         mend, self._mend = self._mend, ""
         return mend
 
@@ -48,11 +50,13 @@ class Verdict:
             return Outcome.CONTEXT_OVERFLOW
         if state.calls:
             return self._after_calls(spent)
+        if state.cut_short and state.cuts == 1 and self._plan.may_raise:
+            return spent
         if response.stop_reason is StopReason.MAX_TOKENS:
             return state.clamped or Outcome.TRUNCATED
         if response.stop_reason is StopReason.PAUSE or state.empty_responses == 1:
             return spent  # a pause is sent back as it is, an empty response is asked for once more
-        if words and spent is None:
+        if (words or state.unread) and spent is None:
             return None  # a person's words still reach the model
         return state.cut_by or (Outcome.APPROVAL_NEEDED if state.unapproved else self._answered(response.message.text, spent, said=True))
 
@@ -64,7 +68,7 @@ class Verdict:
             raise AgentError("tool", f"{last_word.name} ended the run: {last_word.text}")
         if (done := state.completion) is not None:
             return self._answered(self._completed_with(done), spent)
-        if state.circling:  # whoever asks for the same again and again because nobody approves it needs an approval
+        if state.repeated is not None and state.repeated.ends:  # whoever asks for the same again and again because nobody approves it needs an approval
             return spent or (Outcome.APPROVAL_NEEDED if state.unapproved else Outcome.LOOPING)
         return spent
 

@@ -34,6 +34,10 @@ class Kind(StrEnum):
     """A command that does the same."""
     READS_BEYOND = "reads beyond"
     """Reads outside the workspace, or a file that likely holds a secret."""
+    PARTLY_ASKED = "partly asked"
+    """Reads below a folder of which an `ask` rule is about a part. The sandbox hides that part; without one, a person decides."""
+    PARTLY_DENIED = "partly denied"
+    """Reads below a folder of which a `deny` rule is about a part. The sandbox hides that part; without one, the command is denied."""
     CONNECTS = "connects"
     """A tool that asks a host that no rule allows."""
     UNSURE = "unsure"
@@ -53,11 +57,15 @@ VERDICTS: dict[Kind, tuple[Verdict, Verdict, Verdict, Verdict]] = {
     Kind.EDITS: ("deny", "ask", "allow", "allow"),
     Kind.SHELL_EDITS: ("deny", "ask", "contained", "allow"),
     Kind.READS_BEYOND: ("ask", "ask", "ask", "allow"),
+    Kind.PARTLY_ASKED: ("contained", "contained", "contained", "contained"),
+    Kind.PARTLY_DENIED: ("contained", "contained", "contained", "contained"),
     Kind.CONNECTS: ("ask", "ask", "ask", "allow"),
     Kind.UNSURE: ("deny", "ask", "ask", "allow"),
     Kind.NEEDS_A_PERSON: ("ask", "ask", "ask", "ask"),
     Kind.FORBIDDEN: ("deny", "deny", "deny", "deny"),
 }
+LOOKING = frozenset({Kind.READS, Kind.HELD, Kind.READS_BEYOND, Kind.PARTLY_ASKED, Kind.PARTLY_DENIED})
+"""Kinds of findings that change nothing: a command with no other finding needs no write access and no network."""
 MODES: tuple[Mode, ...] = ("plan", "ask", "accept-edits", "full")
 
 
@@ -74,6 +82,11 @@ def verdict_of(kind: Kind, mode: Mode) -> Verdict:
 class Settled(NamedTuple):
     verdict: Verdict
     why: str
+
+
+def reasons(findings: Iterable[Finding], verdict: Verdict, mode: Mode) -> list[str]:
+    """Every reason for a verdict, each once, in order."""
+    return list(dict.fromkeys(finding.why for finding in findings if finding.why and verdict_of(finding.kind, mode) == verdict))
 
 
 def settle(findings: Iterable[Finding], mode: Mode) -> Settled:

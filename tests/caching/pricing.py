@@ -40,12 +40,14 @@ class Bill:
 
 
 class Cache:
-    """What a provider remembers of the requests that it has seen. Nothing expires."""
+    """What a provider remembers of the requests that it has seen. Only what Claude writes expires, and only where a test moves the clock."""
 
     def __init__(self, wire: str) -> None:
         self.wire = wire
+        self.now_s = 0.0
         self.prompts: list[Prompt] = []
-        self._written: set[bytes] = set()
+        self._written: dict[bytes, tuple[float, float]] = {}
+        """By the hash of a prefix: when it expires, and the time by which a read puts that off."""
 
     def price(self, body: bytes) -> Bill:
         prompt = prompt_of(self.wire, body)
@@ -66,10 +68,18 @@ class Cache:
         marks = [i for i, block in enumerate(blocks) if block.breakpoint]
         assert len(marks) <= BREAKPOINTS_MAX, f"{len(marks)} breakpoints, and Claude refuses more than {BREAKPOINTS_MAX}"
         prefixes = _prefixes(prompt)
+        lives = [blocks[mark].lives_s for mark in marks]
+        assert lives == sorted(lives, reverse=True), "what is kept for an hour comes before what is kept for five minutes"
         looked_at = {i for mark in marks for i in range(max(mark - LOOKED_BACK + 1, 0), mark + 1)}
-        found = max((i + 1 for i in looked_at if prefixes[i] in self._written), default=0)
-        self._written.update(prefixes[mark] for mark in marks)
+        found = max((i + 1 for i in looked_at if self._is_fresh(prefixes[i])), default=0)
+        for prefix in prefixes[:found]:
+            if self._is_fresh(prefix):
+                self._written[prefix] = self.now_s + self._written[prefix][1], self._written[prefix][1]
+        self._written.update({prefixes[mark]: (self.now_s + blocks[mark].lives_s, blocks[mark].lives_s) for mark in marks})
         return _size(blocks[:found])
+
+    def _is_fresh(self, prefix: bytes) -> bool:
+        return prefix in self._written and self._written[prefix][0] > self.now_s
 
 
 def _size(blocks: Sequence[Block]) -> int:

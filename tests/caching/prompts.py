@@ -24,6 +24,8 @@ class Block:
     data: bytes
     breakpoint: bool = False
     """Whether a cached prefix may end here, where the provider wants to be told."""
+    lives_s: float = 300
+    """How long that is kept after its last use."""
 
 
 @dataclass(frozen=True)
@@ -53,13 +55,14 @@ def _to_claude(fields: Fields) -> Iterator[Block]:
         parts = _fields.decode(message)
         role = bytes(parts["role"])
         for block in map(_unmarked, _items.decode(parts["content"])):
-            yield Block(role + block.data, block.breakpoint)
+            yield Block(role + block.data, block.breakpoint, block.lives_s)
 
 
 def _unmarked(raw: msgspec.Raw) -> Block:
     fields = _fields.decode(raw)
-    marked = fields.pop("cache_control", None) is not None
-    return Block(b",".join(b'"%b":%b' % (name.encode(), value) for name, value in fields.items()), marked)
+    mark = bytes(fields.pop("cache_control", b""))
+    data = b",".join(b'"%b":%b' % (name.encode(), value) for name, value in fields.items())
+    return Block(data, bool(mark), 3600 if b'"1h"' in mark else 300)
 
 
 def _before_responses(fields: Fields) -> Iterator[Block]:

@@ -9,7 +9,7 @@ from collections.abc import AsyncGenerator, Callable, Sequence
 from contextlib import AsyncExitStack, asynccontextmanager
 from functools import partial
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal
 
 import anyio
 import msgspec
@@ -21,6 +21,7 @@ from tests.doubles import open_runtime
 from tests.providers.conftest import SPEECHES
 from tests.providers.loopback import Answer, document
 from tests.providers.speech import Speech, call, reasoning, stream, text
+from treadle.abilities import Abilities
 from treadle.model import Delta, Model, ModelRequest
 from treadle.providers.fallback import FallbackModel
 from treadle.providers.openai_chat import ChatModel
@@ -46,12 +47,16 @@ def check(bills: Sequence[Bill], speech: Speech, *, marked: bool = False) -> Non
 
 
 @asynccontextmanager
-async def conversing(speech: Speech, server: PricingServer, through: Callable[[Model], Model] = lambda model: model) -> AsyncGenerator[Session[Any, Any]]:
+async def conversing(
+    speech: Speech, server: PricingServer, through: Callable[[Model], Model] = lambda model: model, *, retains: bool = False
+) -> AsyncGenerator[Session[Any, Any]]:
+    """`retains`: the model reads the thinking of earlier runs."""
     connection = speech.connection(server.url, timeout_s=10)
+    options = {"abilities": Abilities(earlier_thinking=True, preserved_thinking=speech.wire == "anthropic")} if retains else {}
     async with open_runtime() as rt:
         sessions: list[Session[Any, Any]] = []
         conversation = Conversation(speech, lambda words: sessions[0].steer(words))
-        sessions.append(rt.session(agent=conversation.agent(through(speech.model(connection)))))
+        sessions.append(rt.session(agent=conversation.agent(through(speech.model(connection, **options)))))
         yield sessions[0]
     await connection.aclose()
 
@@ -63,7 +68,7 @@ async def sent(session: Session[Any, Any], prompt: str = "Sort the parcels.", **
 
 async def test_a_long_run_reads_from_the_cache_all_that_it_has_sent_before(speech: Speech) -> None:
     async with pricing(speech.wire, *Conversation(speech).answers()) as server, conversing(speech, server) as session:
-        result = await sent(session, limits=Limits(turns=TURNS))
+        result = await sent(session, limits=Limits(turns=TURNS), settings=Settings(max_tokens=8192))  # else a call that is cut raises it
     assert (result.text, result.turn_count, result.metrics.retries) == ("All done, I think.", TURNS, 2)
     assert len(server.bills) == TURNS + 2
     assert_varied(result)
@@ -124,6 +129,26 @@ async def test_the_next_run_shares_what_came_before_the_first_reasoning_and_then
     if speech.wire == "anthropic":
         blocks = server.cache.prompts[0]
         assert server.bills[first].marked >= sum(len(block.data) for block in blocks.blocks[: blocks.messages_at]), "tools and instructions"
+
+
+async def test_three_runs_of_a_session_read_all_that_was_sent_before_where_the_model_retains_its_thinking(speech: Speech) -> None:
+    async with pricing(speech.wire, *Conversation(speech).answers(14) * 3) as server, conversing(speech, server, retains=True) as session:
+        for prompt in ("Sort the parcels.", "Once more.", "And again."):
+            await sent(session, prompt)
+    check(server.bills[1:], speech)
+    firsts = [server.bills[run * len(server.bills) // 3] for run in (1, 2)]
+    assert all(bill.read >= GOOD * bill.could for bill in firsts), "the first request of a run too"
+
+
+@pytest.mark.parametrize(("cache", "survives"), [("1h", True), (True, False)])
+async def test_what_is_kept_for_an_hour_outlasts_a_pause_of_ten_minutes(cache: bool | Literal["1h"], survives: bool) -> None:
+    speech = next(speech for speech in SPEECHES if speech.wire == "anthropic")
+    async with pricing(speech.wire, *Conversation(speech).answers(4) * 2) as server, conversing(speech, server, retains=True) as session:
+        await sent(session, settings=Settings(cache=cache))
+        server.cache.now_s += 600
+        first = len(server.bills)
+        await sent(session, "Once more.", settings=Settings(cache=cache))
+    assert (server.bills[first].marked >= GOOD * server.bills[first].could) is survives
 
 
 async def test_a_fork_shares_all_that_it_was_forked_from(speech: Speech) -> None:

@@ -44,13 +44,14 @@ def test_agents_are_listed_with_where_they_are_defined(cli: Cli):
     answer = cli("agents", "list")
     assert answer.code == 0
     assert answer.out.splitlines()[0].split() == ["NAME", "MODEL", "FROM", "DESCRIPTION"]
-    assert answer.out.splitlines()[1].split() == ["guide", "small", ".treadle/agents/guide.md", "A", "guide"]
+    assert answer.out.splitlines()[1].split() == ["guide", "small", ".treadle/agents/guide.md", "(not", "trusted)", "A", "guide"]
     assert answer.out.splitlines()[2].split() == ["other", "~/.treadle/agents/other.yaml", "Another"]
     first, second = json.loads(cli("agents", "list", "--json").out)
     assert first == {
         "name": "guide",
         "source": "project",
         "place": ".treadle/agents/guide.md",
+        "trusted": False,
         "description": "A guide",
         "model": "small",
         "tools": ["read"],
@@ -63,13 +64,13 @@ def test_agents_are_listed_with_where_they_are_defined(cli: Cli):
 
 
 def test_a_list_says_which_of_two_counts_and_what_is_wrong(cli: Cli):
-    own_file = own(cli, "agents/guide.md", f"{HEAD}---\n")
-    here = define(cli, "guide.md", f"{HEAD}tools: [reed]\n---\n")
+    own_file = own(cli, "agents/guide.md", f"{HEAD}tools: [reed]\n---\n")
+    here = define(cli, "guide.md", f"{HEAD}---\n")
     answer = cli("agents", "list")
     assert answer.code == 0
     assert answer.err.splitlines() == [
-        f"! guide: {here} counts, and not {own_file}, which is farther away",
-        f"! {here}:3: tools: there is no tool 'reed': did you mean 'read'?",
+        f"! guide: {own_file} counts, and not {here}, since your own comes first: rename one to use both",
+        f"! {own_file}:3: tools: there is no tool 'reed': did you mean 'read'?",
     ]
     assert "(see above)" in answer.out
 

@@ -7,13 +7,13 @@ from typing import Any
 
 import pytest
 
-from tests.cli.conftest import Cli
+from tests.cli.conftest import Answer, Cli
+from tests.cli.test_agents import own
+from treadle.types import Usage
 
 PRICES = 'prices: {"script:*": {input: 1000, output: 10000, cache_read: 100}}\n'
-HI: dict[str, Any] = {
-    "text": "hi",
-    "usage": {"input_tokens": 100, "output_tokens": 10, "cache_read_tokens": 1000, "cache_write_tokens": 0, "reasoning_tokens": 0},
-}
+UNUSED = dict.fromkeys(Usage.__struct_fields__, 0)
+HI: dict[str, Any] = {"text": "hi", "usage": {**UNUSED, "input_tokens": 100, "output_tokens": 10, "cache_read_tokens": 1000}}
 LOOKS: list[dict[str, Any]] = [{"tool_calls": [{"name": "glob", "arguments": {"pattern": f"{n}*"}}], "usage": HI["usage"]} for n in range(30)]
 
 
@@ -75,7 +75,8 @@ def test_where_nothing_was_run_nothing_was_spent(cli: Cli) -> None:
 
 
 def test_costs_are_added_up_by_day_model_and_session(cli: Cli) -> None:
-    cli("run", "free of charge?", "--model", cli.script(HI), "--session", "unpriced")
+    written = {**HI["usage"], "cache_write_tokens": 500, "cache_write_1h_tokens": 200}
+    cli("run", "free of charge?", "--model", cli.script({**HI, "usage": written}), "--session", "unpriced")
     priced(cli)
     for session in ("ada", "ada", "bob"):
         assert cli("run", f"hello {session}", "--model", cli.script(HI), "--session", session).code == 0
@@ -85,7 +86,7 @@ def test_costs_are_added_up_by_day_model_and_session(cli: Cli) -> None:
         ("bob", "hello bob", 1, 0.3),
         ("unpriced", "free of charge?", 1, None),
     ]
-    usage = {name: 4 * count for name, count in HI["usage"].items()}
+    usage = {name: 3 * count + written[name] for name, count in HI["usage"].items()}
     assert by_session["total"] == {"runs": 4, "responses": 4, "unpriced": 1, "usage": usage, "cost_usd": 0.9}
     (day,) = cli("runs", "cost", "--json").json["rows"]
     assert {name: day[name] for name in by_session["total"]} == by_session["total"]
@@ -95,6 +96,7 @@ def test_costs_are_added_up_by_day_model_and_session(cli: Cli) -> None:
     assert "$0.60" in shown.out
     assert [line.split()[0] for line in shown.out.splitlines()[1:5]] == ["ada", "bob", "unpriced", "total"]
     assert "hello ada" in shown.out
+    assert "500 (200 1h)" in shown.out
     assert "unknown" in shown.out
     assert "$0.90 + unknown" in shown.out
     assert "1 response had no known price" in shown.out
@@ -115,3 +117,45 @@ def test_lists_and_timelines_show_a_cost_that_is_known(cli: Cli) -> None:
     assert [row["cost_usd"] for row in json.loads(cli("runs", "list", "--json").out)] == [0.3, None]
     assert "$0.30" in cli("runs", "show", "last").out
     assert cli("runs", "show", "last", "--json").json["cost_usd"] == 0.3
+
+
+# ---------------------------------------------------------------- runs that start runs
+
+
+def tree(cli: Cli, *options: str, said: int = 10) -> Answer:
+    """A run of $0.40 that starts one of $0.10 and $0.01 for each token that is `said`."""
+    priced(cli)
+    usage = {**UNUSED, "input_tokens": 100, "output_tokens": 10}
+    helper = cli.script({"text": "ok", "usage": {**usage, "output_tokens": said}})
+    own(cli, "agents/helper.md", f"---\ndescription: Helps\nmodel: {helper}\n---\nHelp.\n")
+    calls = [{"name": "helper", "id": "h", "arguments": {"prompt": "x"}}]
+    boss = cli.script({"tool_calls": calls, "usage": usage}, {"text": "done", "usage": usage})
+    own(cli, "agents/boss.md", f"---\ndescription: Decides\nmodel: {boss}\ntools: [helper]\n---\nBoss.\n")
+    return cli("run", "go", "--agent", "boss", *options)
+
+
+def test_a_run_that_started_another_shows_its_own_figures_and_the_total_everywhere(cli: Cli) -> None:
+    answer = tree(cli)
+    assert answer.code == 0, answer
+    assert "2 turns · 1 tool call · 220 tokens · $0.40 · total of 2 runs: 3 turns, 1 tool call, 330 tokens, $0.60" in answer.err
+    row = next(row for row in cli("runs", "list", "--json").rows if row["agent"] == "boss")
+    assert (row["cost_usd"], row["total"]["cost_usd"], row["total"]["runs"], row["total"]["usage"]["input_tokens"]) == (0.4, 0.6, 2, 300)
+    lines = cli("runs", "list").out.splitlines()
+    assert [line for line in lines if "220/330" in line and "$0.40/$0.60" in line]
+    shown = cli("runs", "show", row["run_id"]).out
+    assert "2 runs: 3 turns, 1 tool call, 330 tokens, $0.60" in " ".join(shown.split())
+    assert cli("runs", "show", row["run_id"], "--json").json["total"]["cost_usd"] == 0.6
+
+
+def test_an_end_by_a_limit_states_what_the_tree_spent(cli: Cli) -> None:
+    answer = tree(cli, "--max-cost", "5", "--max-output-tokens", "10", said=1000)
+    assert answer.code == 3, answer
+    assert "(spent: $10.30 in 2 runs)" in answer.err
+
+
+@pytest.mark.parametrize("by", ["user", "agent"])
+def test_costs_are_listed_by_user_and_by_agent(cli: Cli, by: str) -> None:
+    tree(cli)
+    rows = {row[by]: row["cost_usd"] for row in cli("runs", "cost", "--by", by, "--json").json["rows"]}
+    assert rows == ({"boss": 0.4, "helper": 0.2} if by == "agent" else {None: 0.6})
+    assert ("(no user)" if by == "user" else "helper") in cli("runs", "cost", "--by", by).out

@@ -134,7 +134,7 @@ def test_the_end_of_a_terminal_ends_a_run_with_all_that_it_started(cli: Cli, num
             assert alive.readline() == "up\n"
             process.send_signal(number)
             assert alive.read() == ""  # which is when nobody holds the other end any more
-        out, _ = process.communicate(timeout=20)
+        out, _ = process.communicate(timeout=50)
     assert process.returncode == 130
     assert b'"outcome":"cancelled"' in out
 

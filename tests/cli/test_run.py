@@ -25,6 +25,34 @@ def test_the_answer_alone_goes_to_stdout(cli: Cli):
     assert (cli.workspace / "made.txt").read_text() == "42\n"
 
 
+@pytest.mark.parametrize(("command", "code"), [("exit 3", 3), ("no-such-program", 127), ("kill -9 $$", 137)])
+def test_a_command_that_failed_is_marked_wherever_it_is_shown(cli: Cli, command: str, code: int):
+    model = cli.script(bash(command), {"text": "It failed."})
+    events = cli("run", "try it", "--output", "stream-json", "--model", model, "--mode", "full").events
+    assert [event["exit_code"] for event in events if event["type"] == "tool_call_end"] == [code]
+    assert f"✗ bash exit {code} " in cli("run", "try it", "--model", model, "--mode", "full").err
+    shown = cli("runs", "show", "last").out
+    assert f"✗ exit {code} · " in shown
+    assert f"✗ exit {code}\n" in cli("sessions", "show", events[0]["session_id"]).out
+    entries = [json.loads(line)["entry"] for line in cli("runs", "export", events[0]["run_id"]).out.splitlines()]
+    assert [entry["result"]["exit_code"] for entry in entries if entry["type"] == "tool.finished"] == [code]
+
+
+def test_a_command_that_succeeded_is_marked_so(cli: Cli):
+    model = cli.script(bash("echo [exit code 1]"), {"text": "Fine."})
+    assert "✓ bash 0" in cli("run", "try it", "--model", model, "--mode", "full").err
+    assert "✗" not in cli("runs", "show", "last").out
+
+
+def test_a_call_is_shown_by_what_it_is_about(cli: Cli):
+    (cli.workspace / "cart.py").write_text("total = 1\n")
+    edit = {"name": "edit", "arguments": {"path": "cart.py", "edits": [{"old": "total = 1", "new": "total = 2"}]}}
+    todo = {"name": "grep", "arguments": {"pattern": "total", "context": 2}}
+    model = cli.script({"tool_calls": [{"name": "read", "arguments": {"path": "cart.py"}}]}, {"tool_calls": [edit, todo]}, {"text": "done"})
+    shown = cli("run", "x", "--model", model, "--mode", "full").err.splitlines()
+    assert [line for line in shown if line.startswith("•")] == ["• read cart.py", "• edit cart.py", "• grep total 2"]
+
+
 def test_quiet_says_nothing_but_the_answer(cli: Cli):
     answer = cli("run", "x", "-q", "--model", cli.script(bash("echo noise"), {"text": "hi"}), "--mode", "full")
     assert (answer.out, answer.err) == ("hi\n", "")

@@ -39,7 +39,7 @@ def test_an_agent_has_its_own_tools_and_its_name(cli: Cli):
 
 
 def test_inputs_are_of_the_types_that_are_declared(cli: Cli):
-    define(cli, "guide.md", f"{HEAD}{TYPED}For ${{who}}.\n")
+    define(cli, "guide.md", f"{HEAD}{TYPED}For ${{who}}: ${{days}}, ${{dry}}, ${{places}}.\n")
     given = ["--input", "who=a=b", "--input", "days=3", "--input", "dry=true", "--input", 'places=["Rome", "Oslo"]']
     answer = cli("run", "go", "--agent", "guide", *given, "--model", cli.script({"text": "ok"}))
     assert answer.code == 0, answer.err
@@ -59,7 +59,7 @@ def test_inputs_are_of_the_types_that_are_declared(cli: Cli):
     ],
 )
 def test_a_wrong_input_is_refused_before_anything_is_asked(cli: Cli, given: list[str], said: str):
-    define(cli, "guide.md", f"{HEAD}{TYPED}For ${{who}}.\n")
+    define(cli, "guide.md", f"{HEAD}{TYPED}For ${{who}}: ${{days}}, ${{dry}}, ${{places}}.\n")
     answer = cli("run", "go", "--agent", "guide", *given, "--model", cli.script({"text": "ok"}))
     assert (answer.code, answer.out) == (2, "")
     assert answer.err.startswith(f"treadle: {said}")
@@ -152,12 +152,12 @@ def test_a_project_that_nobody_trusts_brings_no_module(cli: Cli):
     assert not (cli.workspace / "pwned").exists()
 
 
-def test_a_projects_agent_in_the_place_of_ones_own_is_told(cli: Cli):
+def test_a_projects_agent_does_not_replace_the_users_own(cli: Cli):
     mine = own(cli, "agents/guide.md", f"{HEAD}---\nMine.\n")
     theirs = define(cli, "guide.md", f"{HEAD}---\nTheirs.\n")
     answer = cli("run", "go", "--agent", "guide", "--model", cli.script({"text": "ok"}))
     assert answer.code == 0
-    assert f"! guide: {theirs} counts, and not {mine}, which is farther away" in answer.err
+    assert f"! guide: {mine} counts, and not {theirs}, since your own comes first" in answer.err
 
 
 # ---------------------------------------------------------------- agents among tools, answers, hooks

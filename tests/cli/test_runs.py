@@ -54,7 +54,7 @@ def test_runs_are_listed_with_the_newest_first(cli: Cli) -> None:
     assert [row["prompt"] for row in listed] == ["third", "second", "first"]
     assert [row["prompt"] for row in rows(cli, "--limit", "1")] == ["third"]
     assert [row["prompt"] for row in rows(cli, "--session", listed[2]["session_id"])] == ["first"]
-    assert listed[0] | {"run_id": "", "session_id": "", "started_at": "", "updated_at": "", "model": "", "usage": {}} == {
+    assert listed[0] | {"run_id": "", "session_id": "", "started_at": "", "updated_at": "", "model": "", "usage": {}, "total": {}} == {
         "run_id": "",
         "session_id": "",
         "parent_run_id": None,
@@ -72,8 +72,10 @@ def test_runs_are_listed_with_the_newest_first(cli: Cli) -> None:
         "tool_calls": 0,
         "usage": {},
         "cost_usd": None,
+        "total": {},
         "queue": None,
         "tenant": None,
+        "user_id": None,
         "parked": None,
     }
 
@@ -85,6 +87,19 @@ def test_the_table_fits_and_names_a_run_so_that_it_is_found(cli: Cli) -> None:
     assert max(map(columns, table.splitlines())) <= 100
     shown = cli("runs", "show", table.splitlines()[1].split()[0])
     assert shown.out.startswith(rows(cli)[0]["run_id"])
+
+
+def test_ids_of_the_table_are_told_from_those_that_it_leaves_out(cli: Cli) -> None:
+    assert cli("run", "x", "--model", cli.script({"text": "ok"})).code == 0
+    run_id = rows(cli)[0]["run_id"]
+    exported = cli("runs", "export", run_id).out
+    for end in "ab":
+        file = cli.workspace / f"{end}.jsonl"
+        file.write_text(exported.replace(run_id, "run_0123456789abcdef" + end * (len(run_id) - 20)))
+        assert cli("runs", "import", str(file)).code == 0
+    for options in (["--limit", "1"], ["--limit", "2"], ["--all"]):
+        for line in cli("runs", "list", *options).out.splitlines()[1:]:
+            assert cli("runs", "show", line.split()[0]).code == 0, options
 
 
 # ---------------------------------------------------------------- which run is meant
@@ -245,3 +260,29 @@ def test_a_reader_that_has_left_needs_no_word(cli: Cli, tmp_path: Path) -> None:
         timeout=50,
     )
     assert done.stderr == ""
+
+
+# ---------------------------------------------------------------- whose runs
+
+
+def test_messages_to_the_task_assistant_are_no_runs_of_ones_own(cli: Cli) -> None:
+    assert cli("run", "mine", "--model", cli.script({"text": "ok"})).code == 0
+    assert cli("tasks", "add buy milk").code == 0
+    assert [row["prompt"] for row in rows(cli)] == ["mine"]
+    assert [row["agent"] for row in rows(cli, "--agent", "tasks")] == ["tasks"]
+    assert [row["agent"] for row in rows(cli, "--all")] == ["tasks", "treadle"]
+    assert "mine" in cli("runs", "show", "last").out
+
+
+def test_last_is_the_newest_run_of_this_directory(cli: Cli) -> None:
+    elsewhere = cli.home / "elsewhere"
+    elsewhere.mkdir()
+    below = cli.workspace / "below"
+    below.mkdir()
+    assert cli("run", "there", "--cwd", str(elsewhere), "--model", cli.script({"text": "ok"})).code == 0
+    refused = cli("runs", "undo", "last")
+    assert refused.code == 2
+    assert f"no run has worked in '{cli.workspace}' yet; the newest elsewhere is {rows(cli)[0]['run_id']}, in '{elsewhere}'" in refused.err
+    assert cli("run", "here", "--cwd", str(below), "--model", cli.script({"text": "ok"})).code == 0
+    assert cli("run", "there again", "--cwd", str(elsewhere), "--model", cli.script({"text": "ok"})).code == 0
+    assert "│ here" in cli("runs", "show", "last").out

@@ -11,12 +11,14 @@ from typing import Any
 from tests.cli.conftest import Answer, Cli
 from tests.cli.test_runs import CHARGE, crashed, rows
 
+EQUAL = "a1=2"
+"""Ids of calls are the provider's: one may hold a `=`, and begin with another one."""
 ASKING: list[dict[str, Any]] = [
     {
         "text": "May I?",
         "tool_calls": [
             {"name": "bash", "arguments": {"command": "echo a1 >> witness"}, "id": "a1"},
-            {"name": "bash", "arguments": {"command": "echo a2 >> witness"}, "id": "a2"},
+            {"name": "bash", "arguments": {"command": "echo a2 >> witness"}, "id": EQUAL},
         ],
     },
     {"text": "All done."},
@@ -75,7 +77,7 @@ def test_a_run_that_waits_says_for_what_and_stays_as_it_is(cli: Cli) -> None:
     before = entries(cli)
     answer = cli("runs", "resume", run_id)
     assert answer.code == 4
-    assert f"treadle runs resume {run_id} --approve a1 --approve a2" in answer.err
+    assert f"treadle runs resume {run_id} --approve a1 --approve {EQUAL}" in answer.err
     assert "waits as a1" in answer.err
     assert cli("runs", "resume", run_id, "--output", "json").json["outcome"] == "approval_needed"
     assert entries(cli) == before
@@ -86,12 +88,12 @@ def test_a_person_answers_each_call_of_its_own(cli: Cli) -> None:
     waiting(cli)
     half = cli("runs", "resume", "last", "--approve", "a1")
     assert half.code == 4
-    assert "waits as a2" in half.err
+    assert f"waits as {EQUAL}" in half.err
     assert witness(cli) == ["a1"]
-    assert cli("runs", "resume", "last", "--deny", "a2=too dear").code == 0
+    assert cli("runs", "resume", "last", "--deny", f"{EQUAL}=too dear").code == 0
     assert witness(cli) == ["a1"]
     results = {entry["call_id"]: entry["entry"]["result"]["content"] for entry in entries(cli) if entry["type"] == "tool.finished"}
-    assert "too dear" in results["a2"]
+    assert "too dear" in results[EQUAL]
     assert "denied by user: too dear" in cli("runs", "show", "last").out
 
 
@@ -125,12 +127,12 @@ def test_another_mode_lets_waiting_calls_run(cli: Cli) -> None:
 def test_a_run_whose_directory_is_gone_needs_another_one(cli: Cli, tmp_path: Path) -> None:
     gone = tmp_path / "gone"
     gone.mkdir()
-    assert cli("run", "x", "--model", cli.script(*ASKING), "--on-ask", "wait", "--cwd", str(gone)).code == 4
+    run_id = cli("run", "x", "--model", cli.script(*ASKING), "--on-ask", "wait", "--cwd", str(gone), "--output", "json").json["run_id"]
     gone.rmdir()
-    answer = cli("runs", "resume", "last", "--approve", "a1", "--approve", "a2")
+    answer = cli("runs", "resume", run_id, "--approve", "a1", "--approve", EQUAL)
     assert answer.code == 2
     assert "--cwd" in answer.err
-    assert cli("runs", "resume", "last", "--approve", "a1", "--approve", "a2", "--cwd", str(cli.workspace)).code == 0
+    assert cli("runs", "resume", run_id, "--approve", "a1", "--approve", EQUAL, "--cwd", str(cli.workspace)).code == 0
     assert sorted(witness(cli)) == ["a1", "a2"]
 
 
@@ -224,7 +226,7 @@ def test_a_fork_beyond_the_end_is_refused(cli: Cli) -> None:
 
 
 def started(cli: Cli) -> subprocess.Popen[str]:
-    """A run in a process of its own, once its call runs."""
+    """Start a run in a process of its own. Returns when its call runs."""
     slow = {"tool_calls": [{"name": "bash", "arguments": {"command": "sleep 60"}, "id": "s1"}]}
     words = [sys.executable, "-m", "treadle", "run", "slow", "--model", cli.script(slow, {"text": "late"}), "--mode", "full", "--output", "stream-json"]
     process = subprocess.Popen(
@@ -251,9 +253,14 @@ def test_a_run_is_ended_in_the_process_that_drives_it(cli: Cli) -> None:
         assert busy.code == 1
         assert "busy" not in busy.err
         assert "Traceback" not in busy.err
+        words = [sys.executable, "-m", "treadle", "runs", "resume", "last", "--wait"]
+        waiting = subprocess.Popen(words, cwd=cli.workspace, env=cli.environment(), stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
+        assert waiting.stderr is not None
+        assert "waiting until no other process drives run" in waiting.stderr.readline()
         killed = cli("runs", "kill", "last")
         assert (killed.code, killed.out.split()[-1]) == (0, "cancelled")
         assert ended(process).code == 130
+        assert ended(waiting).code == 130, "the result of the run that ended meanwhile"
     finally:
         process.kill()
         process.wait()

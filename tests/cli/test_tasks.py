@@ -25,6 +25,11 @@ def test_single_messages_are_answered_and_one_may_confirm_what_the_one_before_as
     assert (cli.home / ".treadle" / "tasks.db").exists()
 
 
+def test_the_rules_can_be_chosen_where_there_is_a_key(cli: Cli):
+    answer = cli("tasks", "--model", "embedded", "add milk", ANTHROPIC_API_KEY="sk-ant-api03-abcdefghijklmnop0000", ANTHROPIC_BASE_URL="http://127.0.0.1:1")
+    assert (answer.code, answer.out, answer.err) == (0, "Got it! Added 'milk' to your list. Anything else?\n", "")
+
+
 def test_a_pipe_holds_one_message_a_line_of_one_conversation(cli: Cli):
     answer = cli("tasks", "--database", "sqlite:///here.db", stdin="add milk\n\n  \nadd bread\ndelete milk\nno\nyes delete\nshow my tasks\n")
     assert answer.out.startswith("Got it! Added 'milk'")

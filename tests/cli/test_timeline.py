@@ -63,7 +63,7 @@ def everything() -> list[Entry]:
         Compaction(at=at(0), receipt='{"pinned": "a", "kept_from": "b", "dropped": 51, "kind": "window"}'),
         InputAdded(at=at(0.1), message=Message.user("quickly, please"), by="user"),
         ModelRequested(at=at(0.2), turn=1),
-        ModelRequested(at=at(1), turn=1, attempt=2, failed=ErrorInfo(kind="rate_limit", message="too much " * 40, status=529), wait_s=2.0),
+        ModelRequested(at=at(1), turn=1, attempt=2, failed=ErrorInfo(kind="rate_limit", message="too much " * 40, status=529, request_id="req_9"), wait_s=2.0),
         ModelResponded(at=at(5), turn=1, message=asking, **responded),  # pyright: ignore[reportArgumentType]  its types are those of the fields
         ApprovalAsked(at=at(5), call_id="c1", name="charge", arguments_json="{}", reason="needs approval"),
         ToolStarted(at=at(5), call_id="c2", name="charge", arguments_json="{}", effect="once", key="k2"),
@@ -119,7 +119,7 @@ def test_the_whole_story_is_told_in_its_order() -> None:
         "> quickly, please",
         "turn 1",
         "model 2.0 s · 91.2k in (90.0k cached), 50 out",
-        "attempt 1 failed, tried again after 2.0 s: rate_limit 529",
+        "attempt 1 failed, tried again after 2.0 s: rate_limit 529 (request req_9)",
         "waits for a person",
         "✂ no result",
         "✗ 1.0 s",

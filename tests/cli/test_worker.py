@@ -222,6 +222,15 @@ def test_a_worker_drops_no_rule_of_a_project(queues: Cli) -> None:
         assert "has rules that this worker does not know (deny: 'curl'): start one in" in worker.until(f"run {run_id} cannot be driven here")
 
 
+def test_a_worker_opens_no_network_that_a_project_closes(queues: Cli) -> None:
+    project = queues.home / "project"
+    (project / ".treadle").mkdir(parents=True)
+    (project / ".treadle" / "config.yaml").write_text("permissions: {network: none}\n")
+    run_id = detached(queues, "x", "--cwd", str(project), "--model", queues.script({"text": "ok"}))
+    with a_worker(queues) as worker:
+        assert "allows less of the network than this worker: start one in" in worker.until(f"run {run_id} cannot be driven here")
+
+
 # ---------------------------------------------------------------- what it tells machines, schedules, PostgreSQL
 
 

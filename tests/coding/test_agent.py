@@ -119,3 +119,9 @@ def test_the_blocks_of_a_request_to_claude(place: Place) -> None:
     body = msgspec.json.decode(RequestEncoder("claude-x").encode(request)[0])
     assert [block["text"].splitlines()[0][:20] for block in body["system"]] == ["You are Treadle, a s", "# How to work here", "# Where you work, as"]
     assert body["system"][-1]["cache_control"] == {"type": "ephemeral"}
+
+
+def test_it_is_told_how_a_pull_request_is_made() -> None:
+    told = "\n".join(block.text for block in coding_agent_of_nowhere().system(coding_agent_of_nowhere().values({})))
+    for practice in ("git diff base...HEAD", "one change that can be reviewed", "how it was tested", "never the default branch", "Merging is the person's"):
+        assert practice in told

@@ -33,6 +33,7 @@ def test_it_is_told_of_every_agent_that_a_prompt_is_enough_for(place: Place) -> 
     define(place, "reviewer.md", "---\ndescription: Reviews changes\n---\nReview.\n")
     define(place, "mine.md", "---\ndescription: Of my own\n---\nDo.\n", mine=True)
     define(place, "needy.md", "---\ndescription: Needs\ninputs:\n  who: {type: string}\n---\nAsk ${who}.\n")
+    place.trust()
     tool = tool_of(place)
     assert tool is not None
     assert tool.definition.description.endswith("There are:\n- `mine`: Of my own\n- `reviewer`: Reviews changes")
@@ -42,6 +43,7 @@ def test_it_is_told_of_every_agent_that_a_prompt_is_enough_for(place: Place) -> 
 def test_one_that_something_is_wrong_with_is_left_out_and_said(place: Place) -> None:
     broken = define(place, "broken.md", "---\ndescription: x\ntools: [reed]\n---\nDo.\n")
     define(place, "fine.md", "---\ndescription: Fine\n---\nDo.\n")
+    place.trust()
     (warning,) = [one for one in place.assistant().warnings if "broken" in one]
     assert f"{broken}:3" in warning
     tool = tool_of(place)

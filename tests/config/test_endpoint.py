@@ -4,12 +4,15 @@ from __future__ import annotations
 
 from pathlib import Path
 
+import msgspec
 import pytest
 
 from treadle.config import Config, Endpoint, load
-from treadle.config.endpoint import needs_no_key
+from treadle.config.endpoint import Provider, needs_no_key
+from treadle.config.values import Defaults, Models, Permissions, Price
 from treadle.errors import AgentError
 from treadle.redaction import Secret
+from treadle.types import Limits
 
 CANARY = "sk-ant-api03-CANARY-9f3b2c7d1e"
 
@@ -134,9 +137,9 @@ def test_a_variable_that_cannot_be_used_is_named_when_it_is_needed() -> None:
         config.endpoint("gemini", api_key="two words")
 
 
-def test_without_a_key_there_are_three_ways_on() -> None:
+def test_without_a_key_there_are_three_ways_on(tmp_path: Path) -> None:
     with pytest.raises(AgentError) as e:
-        load({}, files=False).endpoint("anthropic")
+        configured(tmp_path, "").endpoint("anthropic")
     assert e.value.kind == "auth"
     for way in (
         "set ANTHROPIC_API_KEY in the environment",
@@ -226,4 +229,43 @@ def test_credentials_can_be_given_to_a_provider_that_had_none() -> None:
         config.with_credentials("nobody", api_key="my-new-key")
     with pytest.raises(AgentError, match="must be a key in one piece"):
         config.with_credentials("gemini", api_key="two words")
-    assert config.with_credentials("gemini") is config
+
+
+def test_a_new_key_keeps_every_setting_of_a_configuration_made_in_python() -> None:
+    """Each field is set to something else than its default, so that a new one cannot be forgotten."""
+    values: dict[str, object] = {
+        "models": Models(large="own:large"),
+        "providers": {"own": Provider(type="openai-chat", base_url="http://127.0.0.1:1"), "anthropic": Provider(type="anthropic", timeout_s=5)},
+        "permissions": Permissions(allow=("ls",), ask=("touch",), deny=("wipe",)),
+        "prices": {"own:large": Price(input=1, output=2)},
+        "defaults": Defaults(mode="plan"),
+        "limits": Limits(turns=3),
+        "home": "/nowhere",
+        "withheld_rules": frozenset({"wipe"}),
+    }
+    before = msgspec.structs.replace(Config(), **values)
+    after = before.with_credentials("anthropic", api_key="my-new-key")
+    for name in Config.__struct_fields__:
+        if name not in ("providers", "settings", "known_secrets"):
+            assert getattr(after, name) == getattr(before, name), name
+    assert after.providers["own"] == before.providers["own"]
+    assert after.providers["anthropic"].timeout_s == 5
+    assert key(after.endpoint("anthropic")) == ("my-new-key", "api_key=")
+    again = after.with_credentials("anthropic", auth_token="my-token")
+    assert key(again.endpoint("anthropic"))[0] == "my-token"
+    assert {"my-new-key", "my-token"} <= again.secrets()
+
+
+@pytest.mark.parametrize("empty", ['""', "''", "'  '", "null"])
+def test_an_empty_key_is_absent_and_the_environment_gives_one(tmp_path: Path, empty: str) -> None:
+    config = configured(tmp_path, f"providers: {{anthropic: {{api_key: {empty}, auth_token: {empty}}}}}", **ALL)
+    assert key(config.endpoint("anthropic")) == ("agent-key", "TREADLE_AGENT_API_KEY")
+    assert not config.warnings
+    with pytest.raises(AgentError, match="no key for the provider 'anthropic'"):
+        configured(tmp_path, f"providers: {{anthropic: {{api_key: {empty}}}}}").endpoint("anthropic")
+
+
+@pytest.mark.parametrize("given", [{}, {"api_key": ""}, {"auth_token": ""}, {"api_key": "a-key", "auth_token": "a-token"}])
+def test_new_credentials_are_one_key(given: dict[str, str]) -> None:
+    with pytest.raises(AgentError, match="either api_key= or auth_token="):
+        load({}, files=False).with_credentials("gemini", **given)

@@ -64,7 +64,7 @@ def place(tmp_path: Path) -> Place:
 def test_without_any_source_the_manuals_defaults_hold() -> None:
     config = load({}, files=False)
     assert (config.models.large, config.models.small) == ("anthropic:claude-opus-5-5", "anthropic:claude-haiku-5-5")
-    assert config.defaults.settings == Settings(max_tokens=8192)
+    assert config.defaults.settings == Settings()
     assert (config.defaults.mode, config.defaults.sandbox) == ("ask", "auto")
     assert config.limits == Limits(turns=50, seconds=600)
     assert config.permissions.allow == config.permissions.ask == config.permissions.deny == ()
@@ -85,7 +85,7 @@ models: {large: "anthropic:claude-opus-5-5", small: "anthropic:claude-haiku-5-5"
 providers:
   anthropic: {api_key: "sk-ant-1234567890", base_url: "https://proxy.test/x/", auth_token: "tok-1234567890", preamble: "", timeout_s: 600}
   local: {type: openai-chat, base_url: "http://127.0.0.1:8080/v1"}        # then: local:any-model
-defaults: {max_tokens: 8192, temperature: null, mode: ask, sandbox: auto}
+defaults: {max_tokens: null, temperature: null, mode: ask, sandbox: auto}
 limits: {turns: 50, seconds: 600}
 permissions: {allow: ["git status", "npm test"], ask: [], deny: ["rm -rf"]}   # only the user's own file may allow
 mcp_servers: {github: {command: ["gh", "mcp"], env: {A: "b"}, tools: ["issues"]}, web: {url: "https://x.test/mcp?key=k", headers: {X-Key: v}}}
@@ -114,10 +114,11 @@ def test_every_key_can_be_found_by_its_path() -> None:
     paths = [path for path in Config().settings or load({}, files=False).settings]
     for path in (*paths, *FLAGS.values(), ("providers", "x", "headers", "X.Y")):
         find_key(path)
-    assert set(SCHEMA) - {"provider", "model"} == {name for name in Config.__struct_fields__ if name not in ("home", "settings", "warnings", "known_secrets")}
+    beside = {"home", "settings", "warnings", "known_secrets", "withheld_rules"}
+    assert set(SCHEMA) - {"provider", "model"} == {name for name in Config.__struct_fields__ if name not in beside}
 
 
-@pytest.mark.parametrize(("said", "meant"), [("0", 8192), ("1", 1), ("null", 8192)])
+@pytest.mark.parametrize(("said", "meant"), [("0", None), ("1", 1), ("null", None)])
 def test_zero_tokens_mean_the_default(place: Place, said: str, meant: int) -> None:
     place.mine(f"defaults: {{max_tokens: {said}}}")
     assert place.load().defaults.settings.max_tokens == meant
@@ -132,7 +133,7 @@ def test_temperature_minus_one_means_the_default(place: Place, said: str, meant:
 @pytest.mark.parametrize(("said", "meant"), [("true", True), ("false", False), ("adaptive", "adaptive"), ("between_tools", "between_tools"), ("2048", 2048)])
 def test_thinking_and_effort_are_settings(place: Place, said: str, meant: object) -> None:
     place.mine(f"defaults: {{thinking: {said}, effort: high}}")
-    assert place.load().defaults.settings == Settings(max_tokens=8192, thinking=meant, effort="high")  # type: ignore[arg-type]
+    assert place.load().defaults.settings == Settings(thinking=meant, effort="high")  # type: ignore[arg-type]
 
 
 def test_a_limit_of_null_is_no_limit(place: Place) -> None:
@@ -300,6 +301,7 @@ WRONG = [
     ("defaults: {sandbox: false}", 1, "one of auto, on, off, not false"),
     ("defaults: {thinking: deep}", 1, "adaptive, between_tools"),
     ("defaults: {thinking: 0}", 1, "a number of tokens"),
+    ("models: {large: gpt-5}", 1, "PROVIDER:MODEL, like openai:gpt-5, not 'gpt-5'"),
     ("models: {large: opus}", 1, "PROVIDER:MODEL, like anthropic:claude-opus-5-5, not 'opus'"),
     ("models:\n  small: antropic:x", 2, "unknown provider 'antropic' in 'antropic:x': did you mean 'anthropic'?"),
     ("models: {large: 5}", 1, "models.large must be text, not 5: put it in quotes"),

@@ -55,11 +55,13 @@ async def _check(script: list[dict[str, Any]], folder: Path) -> None:
         replayed = await runtime.replay(result.run_id)
         _same(replayed, result)
         stored = await runtime.journal.read_bytes(result.run_id)
+        ends = [i + 1 + bool(m.tool_calls) for i, m in enumerate(result.messages) if m.role == "assistant"]
+        """Of each turn: behind its answer and the results, before what the model is told next."""
         for turn in range(result.turn_count + 1):
             fork = await runtime.fork(result.run_id, turn=turn, text="otherwise", agent=_agent({"text": "So be it."}))
             cut = len(fork.messages) - 2
             assert fork.messages[:cut] == result.messages[:cut]
-            assert cut == sum(1 + bool(m.tool_calls) for m in [m for m in result.messages if m.role == "assistant"][:turn]) + (turn > 0)
+            assert cut == (ends[turn - 1] if turn else 0)
             _same(await runtime.replay(fork.run_id), fork)
         assert await runtime.journal.read_bytes(result.run_id) == stored, "a fork leaves its parent as it is"
 

@@ -43,8 +43,13 @@ async def runtime(journal: Path) -> AsyncIterator[Runtime]:
         yield opened
 
 
+def _known(read: dict[str, Any], then: dict[str, Any]) -> dict[str, Any]:
+    """`read` without the fields that are newer than `then`."""
+    return {key: _known(value, then[key]) if isinstance(then[key], dict) and value is not None else value for key, value in read.items() if key in then}
+
+
 async def test_everything_in_it_reads_as_it_did(runtime: Runtime) -> None:
-    assert await reading_of(runtime) == READING
+    assert _known(await reading_of(runtime), READING) == READING
 
 
 def test_it_holds_whatever_a_journal_can_hold(journal: Path) -> None:
@@ -122,7 +127,7 @@ async def test_each_run_is_exported_and_taken_in_elsewhere(runtime: Runtime, tmp
             await other.journal.add_run(await runtime.journal.read_bytes(run_id))
         read = await reading_of(other)
     for run_id, one in READING.items():
-        assert {**read[run_id], "row": None} == {**one, "row": None}
+        assert {**_known(read[run_id], one), "row": None} == {**one, "row": None}
 
 
 def test_the_commands_work_on_it(nursery: Nursery, journal: Path, tmp_path: Path) -> None:

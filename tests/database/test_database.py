@@ -312,5 +312,5 @@ async def test_many_users_side_by_side_see_their_own(database: Database) -> None
 
 
 def test_every_table_of_ours_is_of_users_or_named_here() -> None:
-    assert {table.name for table in METADATA.sorted_tables if "user_id" not in table.c} == {"account", "login"}
+    assert {table.name for table in METADATA.sorted_tables if "user_id" not in table.c} == {"account", "login", "reserved", "spentbyall"}
     assert row_of(Task, "ada").user_id == "ada"

@@ -10,12 +10,13 @@ import pytest
 from alembic.autogenerate import compare_metadata
 from alembic.migration import MigrationContext
 from alembic.script import ScriptDirectory
-from sqlalchemy import text
+from sqlalchemy import inspect, text
 
+from tests.database.people import ADA
 from treadle.database.database import Database
 from treadle.database.engines import connected
 from treadle.database.migrating import MIGRATIONS, VERSION_TABLE, VERSIONS
-from treadle.database.tables import METADATA
+from treadle.database.tables import METADATA, Task
 from treadle.errors import AgentError
 
 OPENS = """
@@ -73,12 +74,43 @@ async def test_tables_of_somebody_else_are_left_as_they_are(database_url: str) -
     engine = connected(database_url).writing
     with engine.begin() as connection:
         connection.execute(text("CREATE TABLE task (mine integer)"))
-    with pytest.raises(AgentError, match="somebody else") as caught:
+    with pytest.raises(AgentError, match="another application") as caught:
         await Database.open(database_url)
     assert caught.value.kind == "invalid"
     with engine.begin() as connection:
         assert connection.execute(text("SELECT mine FROM task")).all() == []
     engine.dispose()
+
+
+def test_create_all_refuses_a_table_of_another_application(tmp_path: Path) -> None:
+    """The way of docs/tasks.md: without this, it changes nothing, and every call of the assistant fails."""
+    engine = connected(f"sqlite:///{tmp_path / 'rows.db'}").writing
+    METADATA.create_all(engine)
+    METADATA.create_all(engine)  # our own are no foreign ones
+    with engine.begin() as connection:
+        connection.execute(text("DROP TABLE task"))
+        connection.execute(text("CREATE TABLE task (id text, title text)"))
+    with pytest.raises(AgentError, match=r"the table 'task' of this database is another application's \(it has no completed, .*user_id"):
+        METADATA.create_all(engine)
+    engine.dispose()
+
+
+@pytest.mark.parametrize("who", ["postgres", "plain_postgres"])
+async def test_a_schema_of_their_own_keeps_our_tables_apart(who: str, request: pytest.FixtureRequest) -> None:
+    url = request.getfixturevalue(f"{who}_url")
+    engine = connected(url).writing
+    with engine.begin() as connection:
+        connection.execute(text("CREATE TABLE task (mine integer)"))
+    for _ in range(2):
+        async with Database.open(f"{url}{'&' if '?' in url else '?'}schema=treadle") as database:
+            await database.ping()
+            await database.run(ADA, lambda session: session.add(Task(user_id=ADA.user_id, title="pay rent")))
+    with engine.begin() as connection:
+        assert connection.execute(text("SELECT mine FROM task")).all() == []
+        assert inspect(connection).get_table_names() == ["task"]
+    engine.dispose()
+    with pytest.raises(AgentError, match="no plain name"):
+        Database.open("postgresql://host/name?schema=Tre%22adle")
 
 
 async def test_what_is_newest_already_is_opened_without_alembic(tmp_path: Path) -> None:

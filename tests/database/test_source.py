@@ -18,8 +18,10 @@ STORES = {
     "service/accounts.py",  # accounts and logins, which belong to nobody
     "service/conversation_store.py",
     "service/limits.py",
+    "service/open_streams.py",  # which logins have ended
     "service/resuming.py",  # who has an account
     "service/signed_in.py",  # a login
+    "service/totals.py",  # sums over all users, in tables that belong to nobody
     "tasks/changes.py",
     "tasks/confirmations.py",
     "tasks/store.py",

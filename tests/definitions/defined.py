@@ -20,9 +20,11 @@ class Defined(ProjectPlace):
     def own_says(self, name: str, text: str) -> Path:
         return written(self.own / "agents" / name, text)
 
-    def catalog(self, config: str = "", *, flags: dict[str, Any] | None = None) -> Catalog:
+    def catalog(self, config: str = "", *, flags: dict[str, Any] | None = None, trusted: bool = True) -> Catalog:
         if config:
             written(self.own / "config.yaml", config)
+        if trusted:
+            self.trust()
         return Catalog(load({"HOME": str(self.home)}, cwd=self.here, flags=flags), self.here)
 
     def wrong(self, text: str, name: str = "guide.md") -> list[str]:

@@ -123,7 +123,7 @@ def test_an_agent_among_tools_is_a_tool_that_takes_a_prompt(defined: Defined) ->
 @pytest.mark.parametrize(
     ("callee", "input"),
     [
-        ("inputs: {who: {type: string}}\n---\n", "who"),
+        ("inputs: {who: {type: string}}\n---\nFor ${who}.\n", "who"),
         ("---\nFor ${who}.\n", "who"),
     ],
 )
@@ -197,3 +197,14 @@ def test_what_is_wrong_elsewhere_does_not_matter_to_an_agent(defined: Defined) -
     catalog = defined.catalog()
     assert [one.name for one in catalog.agent("a").own_tools] == ["read"]
     assert len(catalog.problems()) == 1
+
+
+def test_what_is_wrong_below_a_wrong_agent_and_what_only_making_one_tells_are_said_in_the_same_pass(defined: Defined) -> None:
+    upper = defined.project_says("a.md", f"{HEAD}model: antropic:x\ntools: [b, reed]\n---\n")
+    below = defined.project_says("b.md", f"{HEAD}limits: {{turns: many}}\n---\n")
+    two = defined.project_says("two.md", calls("b.c", "b_c"))  # one tool by two names
+    for name in ("b.c", "b_c"):
+        defined.project_says(f"{name}.md", calls())
+    catalog = defined.catalog()
+    assert {(problem.place, problem.line) for problem in catalog.problems("a")} == {(str(upper), 3), (str(upper), 4), (str(below), 3)}
+    assert {problem.place for problem in catalog.problems()} == {str(upper), str(below), str(two)}

@@ -118,3 +118,15 @@ def test_yaml_defines_the_same_as_markdown(defined: Defined) -> None:
     defined.own_says("c.yml", "description: One\ntools: [ls]\ninstructions: Say ${what}.\n")
     catalog = defined.catalog()
     assert len({(agent.description, agent.instructions, agent.fingerprint) for agent in map(catalog.agent, "abc")}) == 1
+
+
+def test_everything_that_is_wrong_in_a_file_is_said_in_one_pass(defined: Defined) -> None:
+    keys = "model: antropic:x\ntools: [reed, read]\nlimits: {turns: many}\ncolour: red\ninputs: {who: {type: string}}\n"
+    problems = defined.wrong(f"{HEAD}{keys}---\nHello, ${{whom}}.\n")
+    starts = ("3: model: unknown", "4: tools: there is no tool 'reed'", "5: limits.turns", "6: unknown key 'colour'", "7: inputs.who has no use", "9: ${whom}")
+    assert [problem.startswith(start) for problem, start in zip(problems, starts, strict=True)] == [True] * 6, problems
+
+
+def test_an_input_that_the_instructions_do_not_use_is_refused_at_its_line(defined: Defined) -> None:
+    text = f"{HEAD}inputs:\n  who: {{type: string}}\n  days: {{type: integer, default: 3}}\n---\nYou advise ${{who}}.\n"
+    assert defined.wrong(text) == ["5: inputs.days has no use: write ${days} in the instructions, or take the input out"]

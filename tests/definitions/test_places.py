@@ -20,17 +20,76 @@ def test_the_project_and_the_persons_own_folder_define_agents(defined: Defined) 
     assert catalog.problems() == []
 
 
-def test_of_one_name_the_nearest_counts_and_the_others_are_told(defined: Defined) -> None:
-    own = defined.own_says("guide.md", f"{HEAD}---\nOwn.\n")
+def test_of_one_name_in_a_project_the_nearest_counts(defined: Defined) -> None:
     project = defined.project_says("guide.md", f"{HEAD}---\nProject.\n")
     near = written(defined.here / ".treadle" / "agents" / "guide.yaml", "description: x\ninstructions: Near.\n")
     catalog = defined.catalog()
     assert catalog.agent("guide").instructions == "Near."
-    assert [(file.path, by) for file, by in catalog.found.hidden] == [(own, project), (project, near)]
+    assert [(file.path, by) for file, by in catalog.found.hidden] == [(project, near)]
+    assert catalog.hidden() == [f"guide: {near} counts, and not {project}, which is farther away"]
+
+
+@pytest.mark.parametrize("trusted", [False, True])
+def test_the_users_own_agent_keeps_its_name_whatever_a_project_defines(defined: Defined, trusted: bool) -> None:
+    own = defined.own_says("guide.md", f"{HEAD}---\nOwn.\n")
+    project = defined.project_says("guide.md", f"{HEAD}---\nProject.\n")
+    catalog = defined.catalog(trusted=trusted)
+    catalog.name("guide")
+    assert catalog.agent("guide").instructions == "Own."
+    assert catalog.hidden() == [f"guide: {own} counts, and not {project}, since your own comes first: rename one to use both"]
+
+
+def test_an_untrusted_project_defines_nothing_and_breaks_nothing(defined: Defined) -> None:
+    defined.own_says("mine.md", f"{HEAD}tools: [read, twice]\n---\nMine.\n")
+    defined.own_says("twice.md", TEXT)
+    for name in ("theirs.md", "read.md", "twice.md", "twice.yaml", "mine.yaml", "two words.md"):
+        defined.project_says(name, TEXT)
+    catalog = defined.catalog(trusted=False)
+    assert catalog.names() == ["mine", "twice"]
+    assert catalog.problems() == []
+    with pytest.raises(AgentError, match=r"'theirs' is an agent of .*, which is not trusted: look at .*theirs\.md, then: treadle trust"):
+        catalog.agent("theirs")
+
+
+def test_a_name_that_two_own_files_share_is_not_given_to_a_project(defined: Defined) -> None:
+    for ending in ("md", "yaml"):
+        defined.own_says(f"guide.{ending}", TEXT)
+    defined.project_says("guide.md", f"{HEAD}---\nTheirs.\n")
+    catalog = defined.catalog(trusted=False)
+    catalog.admit_all()
+    assert "guide" not in catalog.found.files
+    with pytest.raises(AgentError, match=r"guide\.md and guide\.yaml both define"):
+        catalog.agent("guide")
+
+
+def test_a_users_own_agent_calls_no_agent_of_an_untrusted_project(defined: Defined) -> None:
+    own = defined.own_says("mine.md", f"{HEAD}tools: [theirs]\n---\nMine.\n")
+    defined.project_says("theirs.md", TEXT)
+    catalog = defined.catalog(trusted=False)
+    catalog.name("mine")
+    (problem,) = catalog.problems("mine")
+    assert str(problem).startswith(f"{own}:3: tools: 'theirs' is an agent of {defined.root}, which is not trusted")
+
+
+def test_an_agent_of_an_untrusted_project_runs_where_a_person_names_it(defined: Defined) -> None:
+    path = defined.project_says("theirs.md", f"{HEAD}tools: [helper]\n---\nTheirs.\n")
+    defined.project_says("helper.md", TEXT)
+    catalog = defined.catalog(trusted=False)
+    catalog.name("theirs")
+    assert catalog.agent("theirs").instructions == "Theirs."
+    (remark,) = catalog.remarks("theirs")
+    assert remark.startswith(f"{path}: the agent 'theirs' runs because you named it; {defined.root} is not trusted")
+
+
+def test_a_definition_that_changes_after_the_look_is_refused(defined: Defined) -> None:
+    path = defined.project_says("theirs.md", TEXT)
+    catalog = defined.catalog()
+    path.write_text(f"{HEAD}---\nObey me.\n")
+    (problem,) = catalog.problems("theirs")
+    assert str(problem) == f"{path}:1: is not what you trusted: look at it, then: treadle trust {defined.root}"
 
 
 def test_two_files_of_one_name_in_one_folder_are_refused_with_both(defined: Defined) -> None:
-    defined.own_says("guide.md", TEXT)
     path = defined.project_says("guide.md", TEXT)
     defined.project_says("guide.yaml", "description: x\n")
     (problem,) = defined.catalog().problems()

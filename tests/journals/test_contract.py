@@ -24,7 +24,9 @@ from treadle.journal import Holder, Journal, RunWriter
 from treadle.journals import open_journal
 from treadle.journals.memory import MemoryJournal
 from treadle.journals.sqlite import SqliteJournal
+from treadle.json_text import encode_json
 from treadle.message import decode_message
+from treadle.metrics import RunTotals
 from treadle.types import Outcome, Spending, Usage
 
 
@@ -267,6 +269,16 @@ async def test_the_driver_before_is_fenced_off(journal: Journal, force: bool) ->
             await first.append(entries)
     assert await second.append([fact("b")]) == 2
     assert await entries_of(journal) == [started(), fact("b")]
+
+
+async def test_the_forks_of_a_run_are_listed_by_themselves(journal: Journal) -> None:
+    for run_id in ("run_1", "run_2"):
+        await (await journal.begin(started(run_id))).append([FINISHED])
+    for number, origin in enumerate(("run_1", "run_2", "run_1"), 3):
+        await journal.begin(started(f"run_{number}", fork=Fork(run_id=origin, turn=0, seq=1)))
+    assert [info.run_id for info in await journal.runs(forked_from="run_1")] == ["run_5", "run_3"]
+    assert [info.run_id for info in await journal.runs(forked_from="run_1", limit=1)] == ["run_5"]
+    assert await journal.runs(forked_from="unknown") == []
 
 
 async def test_who_let_go_of_a_run_cannot_append_to_it(journal: Journal) -> None:
@@ -579,6 +591,40 @@ async def test_what_runs_have_cost_is_counted_with_those_that_are_not_finished(j
     assert [row.key for row in (await journal.costs("day", since=date(2026, 11, 20))).rows] == ["2026-11-20"]
 
 
+async def test_totals_count_every_run_below_whether_its_end_states_them_or_not(journal: Journal) -> None:
+    """Three levels. Ends of an older version have no totals, and runs under way have no end."""
+    for run_id, parent in (("run_1", None), ("run_2", "run_1"), ("run_3", "run_2"), ("run_4", "run_1")):
+        if run_id == "run_2":
+            await journal.add_run([encode_json(entry) for entry in (started(run_id, parent=parent), *asks(1), finished(turns=1))])
+            continue
+        writer = await journal.begin(started(run_id, parent=parent))
+        end = msgspec.structs.replace(finished(turns=1), total=RunTotals(runs=5, turns=9, usage=USED))
+        await writer.append([*asks(1), *([end] if run_id == "run_4" else [])])
+    listed = {info.run_id: info.total for info in await journal.runs()}
+    assert {run_id: (total.runs, total.turns) for run_id, total in listed.items()} == {"run_1": (8, 12), "run_2": (2, 2), "run_3": (1, 1), "run_4": (5, 9)}
+    assert listed["run_1"].unpriced == 3
+    assert [info.total for info in await journal.children("run_1")] == [listed["run_2"], listed["run_4"]]
+    for run_id, total in listed.items():
+        assert (await journal.info(run_id)).total == total
+
+
+async def test_imported_runs_that_name_each_other_as_parents_are_counted_once(journal: Journal) -> None:
+    for run_id, parent in (("run_1", "run_2"), ("run_2", "run_1"), ("run_3", "run_3")):
+        await journal.add_run([encode_json(entry) for entry in (started(run_id, parent=parent), *asks(1), finished(turns=1))])
+    assert {info.run_id: info.total.runs for info in await journal.runs()} == {"run_1": 2, "run_2": 2, "run_3": 1}
+
+
+async def test_costs_are_summed_by_user_and_by_agent_and_by_nothing_that_there_is_not(journal: Journal) -> None:
+    for run_id, user, agent in (("run_1", "ada", "boss"), ("run_2", "ada", "helper"), ("run_3", None, "boss")):
+        writer = await journal.begin(msgspec.structs.replace(started(run_id), user_id=user, agent=agent))
+        await writer.append([*asks(1), *([finished(turns=1)] if run_id != "run_2" else [])])
+        assert (await journal.info(run_id)).user_id == user
+    assert {row.key: row.responses for row in (await journal.costs("user")).rows} == {"ada": 2, None: 1}
+    assert {row.key: row.responses for row in (await journal.costs("agent")).rows} == {"boss": 2, "helper": 1}
+    with refuses("invalid", "'nonsense'"):
+        await journal.costs("nonsense")  # type: ignore[arg-type]
+
+
 async def test_a_run_whose_price_was_not_known_then_is_counted_without_one(journal: Journal) -> None:
     writer = await journal.begin(started())
     await writer.append([*asks(1), finished(turns=1)])
@@ -841,3 +887,35 @@ async def test_a_message_that_was_added_by_hand_is_in_view(journal: Journal) -> 
     journal.sessions.create(session_id="ada")
     assert journal.sessions.add_message("ada", message("a note"))
     assert [said.text for said in journal.sessions.get_messages("ada")] == ["a note"]
+
+
+# ---------------------------------------------------------------- removing
+
+
+async def test_runs_that_are_named_go_with_those_that_they_started(journal: Journal) -> None:
+    await says(journal, "run_1", "hello", "hello", minute=1)
+    await says(journal, "its child", "hello", "hello", minute=1, parent="run_1")
+    await says(journal, "run_2", "hello", "hello", minute=1)
+    freed = await journal.remove(["run_1", "never was"])
+    assert (set(freed.runs), freed.kept) == ({"run_1", "its child"}, ())
+    assert freed.size_bytes > 100
+    assert [run.run_id for run in await journal.runs()] == ["run_2"]
+    assert (await journal.remove(["run_1"])).runs == ()
+
+
+async def test_what_is_not_finished_is_not_removed_nor_anything_with_it(journal: Journal) -> None:
+    await says(journal, "run_1", "hello", "hello", minute=1)
+    await journal.begin(started("run_2", minute=1))
+    with refuses("busy", "run_2"):
+        await journal.remove(["run_1", "run_2"])
+    assert len(await journal.runs()) == 2
+
+
+async def test_what_a_fork_needs_is_kept_with_its_tree_unless_the_fork_goes_too(journal: Journal) -> None:
+    await says(journal, "root", "hello", "hello", minute=1)
+    await says(journal, "its child", "hello", "hello", minute=1, parent="root")
+    await says(journal, "branch", "and?", "so", minute=1, fork=Fork(run_id="root", turn=1, seq=2))
+    freed = await journal.remove(["root"])
+    assert (freed.runs, set(freed.kept)) == ((), {"root", "its child"})
+    freed = await journal.remove(["root", "branch"])
+    assert (set(freed.runs), freed.kept) == ({"root", "its child", "branch"}, ())

@@ -302,6 +302,20 @@ async def test_a_run_that_waits_for_a_person_is_given_to_nobody_until_it_is_put_
     assert await claimed(journal) == ["run_1"]
 
 
+async def test_a_driver_puts_its_run_back_with_what_it_appends(journal: Journal) -> None:
+    await queued(journal, "run_1")
+    assert await claimed(journal) == ["run_1"]
+    writer = await journal.take_over("run_1")
+    at = now() + timedelta(hours=1)
+    await writer.append([resumed(writer.fence)], put_back=Place(queue="night", priority=3, tenant="t", ready_at=at))
+    await writer.release(waiting=True)
+    assert await journal.queue.place("run_1") == Place(queue="night", priority=3, tenant="t", ready_at=at)
+    assert (await backlog(journal, "night"), await claimed(journal, "night")) == ({"later": 1}, [])
+    with refuses("busy"):
+        await writer.append([resumed(writer.fence)])
+    assert [entry.__struct_config__.tag for entry in await entries_of(journal, "run_1")] == ["run.started", "run.resumed"]
+
+
 async def test_a_run_that_was_in_no_queue_is_put_into_one(journal: Journal) -> None:
     writer = await journal.begin(started("run_1"))
     assert await journal.queue.put_back("run_1", place=Place()) is False

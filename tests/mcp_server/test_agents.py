@@ -50,7 +50,10 @@ def text_of(result: CallToolResult) -> str:
 
 async def test_an_agent_is_a_tool_with_a_closed_schema_of_its_prompt_and_inputs(era: str):
     inputs = {"place": Input(description="Where"), "days": Input(type="integer", default=3), "notes": Input(type="array", required=False)}
-    async with Runtime.open() as runtime, connected(runtime, agent(name="weather", description="Tells the weather", inputs=inputs), era=era) as client:
+    async with (
+        Runtime.open() as runtime,
+        connected(runtime, agent(name="weather", description="Tells the weather", inputs=inputs, instructions="${place} ${days} ${notes}"), era=era) as client,
+    ):
         (found,) = (await client.list_tools()).tools
     assert (found.name, found.description) == ("weather", "Tells the weather")
     assert found.input_schema["additionalProperties"] is False
@@ -88,7 +91,7 @@ async def test_a_call_is_a_run_in_the_journal_and_its_text_the_result(era: str):
     ],
 )
 async def test_arguments_that_do_not_fit_are_told_to_the_clients_model_and_nothing_runs(era: str, arguments: dict[str, Any], words: str):
-    weather = agent(says("never"), name="weather", inputs={"place": Input()})
+    weather = agent(says("never"), name="weather", instructions="${place}", inputs={"place": Input()})
     async with Runtime.open() as runtime, connected(runtime, weather, era=era) as client:
         result = await client.call_tool("weather", arguments)
         assert await runtime.journal.runs() == []

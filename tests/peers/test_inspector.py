@@ -18,7 +18,7 @@ from tests.peers.conformance.suite import MODULES
 from tests.peers.conftest import absent
 from tests.service.unlimited import unlimited
 
-NODE, PROGRAM = MODULES / "node" / "bin" / "node", MODULES / "@modelcontextprotocol" / "inspector" / "clients" / "launcher" / "build" / "index.js"
+NODE, PROGRAM = MODULES / ".bin" / "node", MODULES / "@modelcontextprotocol" / "inspector" / "clients" / "launcher" / "build" / "index.js"
 TOOLS = ["add_task", "complete_all", "complete_task", "delete_completed", "delete_task", "list_tasks", "undo", "update_task"]
 
 

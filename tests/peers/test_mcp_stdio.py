@@ -21,7 +21,7 @@ CLIENT = ROOT / "tests" / "peers" / "conformance" / "typescript_client.mjs"
 def node() -> Path:
     if not (MODULES / "@modelcontextprotocol" / "sdk").is_dir():
         absent(f"the TypeScript SDK is not in {MODULES}: `make peers` installs it")
-    return MODULES / "node" / "bin" / "node"
+    return MODULES / ".bin" / "node"
 
 
 def test_the_typescript_sdk_lists_calls_follows_and_is_asked(node: Path, tmp_path: Path):

@@ -82,7 +82,7 @@ For each call, return a json object within <tool_call></tool_call>:
 {%- endif %}
 {%- endif %}"""
 
-CONTEXT = 32_768
+CONTEXT = 65_536
 """Tokens, which are bytes where a prompt has no piece of a speech."""
 NARROW = 32
 """The width of all that is zero."""

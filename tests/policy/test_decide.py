@@ -270,7 +270,7 @@ def test_a_denied_path_is_denied_behind_a_link_too(project: Path) -> None:
     tool = Gated("pure", name="read", touches=reading("link-inside/a.py"))
     assert verdict("full", tool, project, deny=["read(src)"]) == "deny"
     assert verdict("full", tool, project, deny=["read(link-inside)"]) == "deny"
-    assert verdict("full", Gated("pure", touches=reading("src/a.py")), project, deny=["read(link-inside)"]) == "allow"
+    assert verdict("full", Gated("pure", touches=reading("src/a.py")), project, deny=["read(link-inside)"]) == "deny"
 
 
 def test_an_allowed_path_is_allowed_by_where_it_leads(project: Path) -> None:
@@ -295,8 +295,8 @@ def test_an_allowed_call_needs_no_words() -> None:
     ("mode", "needs_approval", "reason"),
     [
         ("plan", False, "change can change things, and this run only plans (mode plan): describe the change instead"),
-        ("ask", False, "change can change things, and mode ask asks before that"),
-        ("accept-edits", False, "change can change things, and mode accept-edits asks before that"),
+        ("ask", False, "change can change things, and needs approval in mode ask"),
+        ("accept-edits", False, "change can change things, and needs approval in mode accept-edits"),
         ("full", True, "change asks for a person's approval in every mode"),
     ],
 )
@@ -307,7 +307,7 @@ def test_a_refusal_names_the_tool_the_mode_and_the_way_on(mode: Mode, needs_appr
 def test_without_a_person_the_model_is_told_why_and_what_to_do() -> None:
     told = headless_denial(decide("ask", Gated("once"), {}, Path("/")))
     assert told == (
-        "Not run: change can change things, and mode ask asks before that. Nobody is here to approve it: go on without this call, or say what you would need."
+        "Not run: change can change things, and needs approval in mode ask. Nobody is here to approve it: go on without this call, or say what you would need."
     )
 
 

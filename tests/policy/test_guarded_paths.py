@@ -5,6 +5,10 @@ from __future__ import annotations
 import pytest
 
 from treadle.guarded_paths import Guard, first_guarded, guard_of, is_secret, may_name_a_secret
+from treadle.guarded_tools import INSTRUCTS as INSTRUCTS_TABLE
+from treadle.guarded_tools import REVIEWED as REVIEWED_TABLE
+from treadle.guarded_tools import SEALED as SEALED_TABLE
+from treadle.guarded_tools import patterns_of, sources_of
 
 # As they lie on a disk, and not as the tables spell them. A first slash is the root; all others are tried in more than one folder.
 
@@ -14,6 +18,8 @@ SEALED = """
 .cursor/mcp.json .cursor/hooks.json .cursor/cli.json
 .claude/settings.json .claude/settings.local.json .claude/hooks/start.sh .claude.json
 .codex/config.toml .codex/auth.json .gemini/settings.json .amp/settings.json .roo/mcp.json .kiro/settings/mcp.json .windsurf/mcp_config.json
+.qwen/settings.json .vibe/config.toml .factory/settings.json .factory/mcp.json .junie/mcp/mcp.json .openhands/setup.sh .amazonq/mcp.json .kilocode/mcp.json
+.jj/repo/config.toml .jj/workspace-config.toml .sl/config .pijul/config .bzr/branch/branch.conf _darcs/prefs/defaults .fslckout .repo/repo/main.py
 .continue/config.yaml .continue/config.ts .opencode/opencode.json .opencode/opencode.jsonc opencode.json opencode.jsonc crush.json .crush.json
 .ssh/authorized_keys .gnupg/gpg.conf LaunchAgents/x.plist LaunchDaemons/x.plist
 /boot/vmlinuz /proc/1/mem /sys/kernel/x /etc/crontab /etc/cron.d/x /etc/init.d/x /etc/inittab /etc/rc.local /etc/profile /etc/profile.d/x.sh
@@ -34,7 +40,11 @@ AGENTS.md AGENTS.override.md AGENT.md CLAUDE.md CLAUDE.local.md GEMINI.md QWEN.m
 .gitconfig .gitmodules .gitattributes .npmrc .yarnrc .yarnrc.yml .pnpmfile.cjs .pypirc pip.conf .pythonrc .pythonrc.py sitecustomize.py usercustomize.py
 .ripgreprc .rgrc .vimrc .nvimrc .nvim.lua .exrc .gvimrc .emacs .emacs.d/init.el .dir-locals.el .gdbinit .lldbinit .netrc .wgetrc .curlrc
 .lesskey .lesskey.src .tmux.conf .screenrc .mailcap .irbrc .pryrc .perltidyrc .Rprofile
-.husky/pre-commit .pre-commit-config.yaml .pre-commit-config.yml lefthook.yml .lefthook.yml .lintstagedrc .lintstagedrc.json
+.qwen/commands/x .vibe/prompts/x.md .factory/droids/x.md .junie/guidelines.md .rules .openhands/microagents/repo.md .kilocode/rules/x.md .trae/rules/x.md
+WARP.md mise.local.toml .mise.local.toml .mise/config.toml mise/config.toml .tool-versions .direnv/profile.rc .envrc.local devbox.json .flox/env/manifest.toml
+lefthook-local.yml .lefthook-local.toml lefthook.json .lefthook/pre-commit/x.sh .githooks/pre-commit .hooks/pre-commit .git-hooks/pre-commit .overcommit.yml
+prek.toml .pdbrc .ghci .iex.exs .helix/languages.toml .vim/x.vim .ycm_extra_conf.py .nanorc .mc.menu bunfig.toml .condarc .hgrc .jjconfig.toml
+.husky/_/h .husky/pre-commit .pre-commit-config.yaml .pre-commit-config.yml lefthook.yml .lefthook.yml .lintstagedrc .lintstagedrc.json
 .devcontainer/devcontainer.json .devcontainer.json .vscode/extensions.json .idea/workspace.xml .zed/tasks.json .fleet/run.json
 x.code-workspace x.sublime-project .cargo/config .cargo/config.toml .docker/config.json .kube/config .aws/config .azure/config .terraformrc
 .config/fish/x .config/git/config mcp.json .local/bin/ls .local/share/applications/x.desktop
@@ -42,11 +52,13 @@ x.code-workspace x.sublime-project .cargo/config .cargo/config.toml .docker/conf
 REVIEWED = """
 .github/workflows/ci.yml .github/actions/x/action.yml .github/CODEOWNERS .github/dependabot.yml .gitlab-ci.yml .gitlab-ci/x.yml .circleci/config.yml
 .travis.yml .drone.yml .woodpecker/x.yml .woodpecker.yml .buildkite/pipeline.yml .teamcity/settings.kts .forgejo/workflows/x.yml .gitea/workflows/x.yml
-.cirrus.yml appveyor.yml azure-pipelines.yml bitbucket-pipelines.yml Jenkinsfile cloudbuild.yaml
+.gitpod.yml .replit .idx/dev.nix .cirrus.yml appveyor.yml azure-pipelines.yml bitbucket-pipelines.yml Jenkinsfile cloudbuild.yaml
 """
 OPEN = """
 src/git/config git.config gitlog.md mcp.json.md amcp.json docs/AGENTS AGENTS.md.txt MYAGENTS.md .github/FUNDING.yml .github/ISSUE_TEMPLATE/bug.md
 .gitignore .gitkeep .bashrc.d/x bashrc envrc .cargo/registry/x vscode/settings.json settings.json config.toml pip.config Jenkinsfile.md
+Makefile package.json pyproject.toml conftest.py justfile Taskfile.yml Dockerfile flake.nix shell.nix .nvmrc .python-version .editorconfig hooks/use_x.ts
+.jj/working_copy/tree_state mise/main.py .config.json rules/x.md bun.lock
 .claude.md profile a/boot/vmlinuz a/sys/x a/proc/x a/etc/passwd a/dev/sda a/lib/systemd/x
 /etc/hosts /etc/hostname /dev/null /dev/tty /usr/lib/x /var/spool/x /home/ada/x
 """
@@ -101,6 +113,16 @@ def test_code_and_pages_about_secrets_are_none() -> None:
     assert [kind for kind in CODE.split() if is_secret(f"/src/secrets.{kind}") or is_secret(f"/app_credentials.{kind.upper()}")] == []
     assert is_secret("/src/secrets.py/x")
     assert is_secret("/src/id_rsa.py")
+
+
+def test_each_pattern_names_its_tool_and_a_source_and_guards_what_it_matches() -> None:
+    tables = {Guard.SEALED: SEALED_TABLE, Guard.INSTRUCTS: INSTRUCTS_TABLE, Guard.REVIEWED: REVIEWED_TABLE}
+    for guard, table in tables.items():
+        entries = list(sources_of(table))
+        assert [pattern for pattern, _, _ in entries] == patterns_of(table)
+        assert [pattern for pattern, tool, source in entries if not tool or not source.startswith(("https://", "docs/"))] == []
+        samples = ["/" + pattern.lstrip("/").replace("*", "x").replace("?", "x") for pattern in patterns_of(table)]
+        assert [sample for sample in samples if guard_of(sample) is not guard] == []
 
 
 @pytest.mark.parametrize("path", ["/a/.GIT/config", "/a/.\uff47it/config", "/a/.g\u200cit/config", "/a/.gi\u200dt/config"], ids=ascii)

@@ -106,9 +106,15 @@ def running(command: str, *, name: str = "bash", needs_approval: bool = False) -
 @pytest.mark.parametrize(
     ("mode", "command", "verdict", "reason"),
     [
-        ("plan", "rm a", "deny", "what 'rm' does is not known, and this run only plans (mode plan): describe the change instead"),
-        ("ask", "rm a", "ask", "what 'rm' does is not known, and mode ask asks before that"),
-        ("accept-edits", "rm a", "ask", "what 'rm' does is not known, and mode accept-edits asks before that"),
+        ("plan", "rm a", "deny", "it deletes files: a, and this run only plans (mode plan): describe the change instead"),
+        ("ask", "rm a", "ask", "it deletes files: a"),
+        ("accept-edits", "rm a", "ask", "it deletes files: a"),
+        (
+            "ask",
+            "rm -rf build && git push --force",
+            "ask",
+            "it deletes files: build; the rule 'git push' asks before it; it rewrites history on the remote (git push --force)",
+        ),
         ("full", "git push", "ask", "the rule 'git push' asks before it"),
         ("full", "curl x", "deny", "the rule 'curl' denies it"),
         ("ask", "curl x", "deny", "the rule 'curl' denies it"),

@@ -19,6 +19,8 @@ GRANTED         d     a    a             a
 EDITS           d     ?    a             a
 SHELL_EDITS     d     ?    c             a
 READS_BEYOND    ?     ?    ?             a
+PARTLY_ASKED    c     c    c             c
+PARTLY_DENIED   c     c    c             c
 CONNECTS        ?     ?    ?             a
 UNSURE          d     ?    ?             a
 NEEDS_A_PERSON  ?     ?    ?             ?

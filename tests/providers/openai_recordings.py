@@ -200,9 +200,11 @@ def _settings(body: Json) -> Settings:
     choice = body.get("tool_choice")
     if isinstance(choice, dict) and choice.get("type") != "function":
         extra["tool_choice"] = choice
+    if (temperature := body.get("temperature")) is not None and temperature < 0:  # which we refuse before the provider does
+        extra["temperature"], temperature = temperature, None
     return Settings(
         max_tokens=body.get("max_output_tokens"),
-        temperature=body.get("temperature"),
+        temperature=temperature,
         effort=None if effort in ("none", "minimal") else effort,
         tool_choice=choice.get("name") if isinstance(choice, dict) else {"required": "any"}.get(str(choice), choice),
         cache=False,

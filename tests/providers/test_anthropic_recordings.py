@@ -10,6 +10,7 @@ import pytest
 from tests.providers.conftest import ModelOn
 from tests.providers.loopback import Answer, Step, serving
 from tests.providers.recordings import FOLDER, NAMES, answer, blocks_of, exchanges, message_of, request_of, same
+from treadle.abilities import Abilities
 from treadle.errors import AgentError, ErrorKind
 from treadle.message import Message
 from treadle.model import Fold, ModelRequest, ModelResponse, fold_stream
@@ -42,7 +43,7 @@ async def test_a_recording_is_understood_and_asked_for_alike(name: str, model_on
     recorded = exchanges(name)
     responses: list[ModelResponse] = []
     async with serving(*(answer(e["response"]) for e in recorded)) as server:
-        model = model_on(server)
+        model = model_on(server, abilities=Abilities(system_messages=True))
         for exchange in recorded:
             body = exchange["request"] and exchange["request"]["body"]
             request = request_of(body, [r.parts for r in responses]) if body else HELLO
@@ -66,9 +67,11 @@ def _assert_understood(message: dict[str, object], response: ModelResponse) -> N
         cache_read_tokens=usage.get("cache_read_input_tokens", 0),
         cache_write_tokens=usage.get("cache_creation_input_tokens", 0),
         reasoning_tokens=(usage.get("output_tokens_details") or {}).get("thinking_tokens", 0),
+        cache_write_1h_tokens=(usage.get("cache_creation") or {}).get("ephemeral_1h_input_tokens", 0),
+        web_searches=(usage.get("server_tool_use") or {}).get("web_search_requests", 0),
     )
     container = message.get("container")
-    assert response.provider_data == (json.dumps({"container": container["id"]}, separators=(",", ":")) if isinstance(container, dict) else None)
+    assert response.provider_data == (json.dumps({"container": {"id": container["id"]}}, separators=(",", ":")) if isinstance(container, dict) else None)
 
 
 def _assert_asked_alike(recorded: dict[str, object], sent: dict[str, object]) -> None:

@@ -11,13 +11,14 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from treadle.abilities import Abilities
+from treadle.abilities import UNKNOWN, Abilities
 from treadle.errors import AgentError, ErrorKind
 from treadle.history import History
 from treadle.message import MediaPart, Message, Part, ProviderPart, ReasoningPart, TextPart, ToolCall, ToolResult, UnknownPart
 from treadle.model import ModelRequest, ToolDefinition
 from treadle.providers.anthropic.messages import MessageEncoder
 from treadle.providers.anthropic.request import RequestEncoder
+from treadle.providers.known_models import known
 from treadle.types import Settings, SystemBlock
 
 PLAIN = Settings(max_tokens=100, cache=False)
@@ -29,9 +30,11 @@ IMAGE = MediaPart(media_type="image/png", data="QUJD", name="plot")
 TURN = (Message.assistant([ToolCall(id="a", name="look")]), Message.tool([ToolResult(call_id="a", name="look", content="seen")]))
 
 
-def body(*messages: Message, settings: Settings = PLAIN, preamble: str = "", settled: int = 0, **request: Any) -> dict[str, Any]:
-    encoded, _ = RequestEncoder("claude-test", preamble).encode(ModelRequest(messages=History(messages, settled), settings=settings, **request))
-    return json.loads(encoded)
+def body(
+    *messages: Message, settings: Settings = PLAIN, preamble: str = "", settled: int = 0, abilities: Abilities = UNKNOWN, **request: Any
+) -> dict[str, Any]:
+    encoded = RequestEncoder("claude-test", preamble, abilities).encode(ModelRequest(messages=History(messages, settled), settings=settings, **request))
+    return json.loads(encoded.body)
 
 
 def blocks(*parts: Part, role: str = "assistant", settled: bool = False) -> list[dict[str, Any]]:
@@ -213,9 +216,17 @@ def test_media_that_the_api_does_not_take_are_described(part: MediaPart) -> None
     assert part.media_type in block["text"]
 
 
-def test_a_system_message_in_the_conversation_keeps_its_role() -> None:
-    sent = body(HELLO, Message.system("Be brief."))
-    assert sent["messages"][1] == {"role": "system", "content": [{"type": "text", "text": "Be brief."}]}
+@pytest.mark.parametrize(("model_id", "role"), [("claude-opus-5-5", "system"), ("claude-sonnet-5-5", "user"), ("claude-opus-4-7", "user"), ("other", "user")])
+def test_a_system_message_in_the_conversation_keeps_its_role_with_models_that_follow_it(model_id: str, role: str) -> None:
+    sent = body(HELLO, Message.system("Be brief."), abilities=known("anthropic", None, model_id))
+    assert sent["messages"][1] == {"role": role, "content": [{"type": "text", "text": "Be brief."}]}
+
+
+@pytest.mark.parametrize("extra", [{"tool_choice": {"disable_parallel_tool_use": True}}, {"thinking": {"display": "omitted"}}])
+def test_extras_of_thinking_and_tool_choice_get_the_type_that_the_api_insists_on(extra: dict[str, object]) -> None:
+    (name,) = extra
+    sent = body(HELLO, settings=Settings(extra=extra))[name]
+    assert sent["type"] == {"tool_choice": "auto", "thinking": "adaptive"}[name]
 
 
 ANSWER = Message.assistant("Yes?")
@@ -232,21 +243,22 @@ ANSWER = Message.assistant("Yes?")
     ],
 )
 def test_a_system_message_that_may_not_stand_where_it_is_is_said_by_the_user(before: list[Message], after: list[Message], roles: list[str]) -> None:
-    sent = body(*before, Message.system("Be brief."), *after)
+    sent = body(*before, Message.system("Be brief."), *after, abilities=Abilities(system_messages=True))
     assert [m["role"] for m in sent["messages"]] == roles
     assert any(block["text"] == "Be brief." for m in sent["messages"] for block in m["content"])
 
 
 def test_a_system_message_at_the_end_stays_where_it_was_once_it_is_answered() -> None:
-    history, encoder = History([HELLO, Message.system("Be brief.")]), RequestEncoder("claude-test")
-    asked, _ = encoder.encode(ModelRequest(messages=history, settings=PLAIN))
+    history, encoder = History([HELLO, Message.system("Be brief.")]), RequestEncoder("claude-test", abilities=Abilities(system_messages=True))
+    asked, *_ = encoder.encode(ModelRequest(messages=history, settings=PLAIN))
     history.append(ANSWER)
-    answered, _ = encoder.encode(ModelRequest(messages=history, settings=PLAIN))
+    answered, *_ = encoder.encode(ModelRequest(messages=history, settings=PLAIN))
     assert answered.startswith(asked.removesuffix(b"]}"))
 
 
 def test_a_model_that_takes_no_images_reads_what_was_there() -> None:
     history = History([Message.user([TextPart(text="What is it?"), IMAGE]), TURN[0], Message.tool([ToolResult(call_id="a", name="look", content=(IMAGE,))])])
+    history.settled = len(history)
     request = ModelRequest(messages=history, settings=PLAIN)
     seeing, blind = (RequestEncoder("claude-test", abilities=Abilities(images=images)) for images in (None, False))
     described = json.loads(blind.encode(request)[0])["messages"]
@@ -408,7 +420,7 @@ def test_a_history_that_grew_gives_the_bytes_of_one_that_came_at_once(messages: 
         grown.append(message)
     request = ModelRequest(messages=grown, tools=(LOOK,), settings=settings)
     at_once = ModelRequest(messages=History([first, *messages], settled), tools=(LOOK,), settings=settings)
-    sent, _ = encoder.encode(request)
+    sent, *_ = encoder.encode(request)
     assert sent == RequestEncoder("claude-test").encode(at_once)[0]
     assert len(_marks(json.loads(sent))) <= 4
     assert cache or not _marks(json.loads(sent))

@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 from tests.providers.recordings import FOLDER, exchanges
 from treadle.errors import AgentError, ErrorKind
 from treadle.message import ProviderPart, ReasoningPart, TextPart, ToolCall
-from treadle.model import Fold, ModelResponse, Restart
+from treadle.model import Fold, ModelResponse, Notice, Restart
 from treadle.providers.anthropic.stream import MessagesDecoder
 from treadle.providers.refusals import Refusals
 from treadle.types import StopReason, Usage
@@ -52,6 +52,19 @@ def response(*events: dict[str, Any] | list[dict[str, Any]]) -> ModelResponse:
     fold, decoder = decoded(wire(START, *events, *END))
     assert decoder.failure is None
     return fold.response()
+
+
+def test_content_that_comes_with_the_start_of_a_message_is_part_of_it() -> None:
+    call = {"type": "tool_use", "id": "toolu_1", "name": "look", "input": {"at": 1}, "caller": {"type": "code_execution_20250825", "tool_id": "s1"}}
+    start = {"type": "message_start", "message": {**START["message"], "content": [call]}}  # pyright: ignore[reportGeneralTypeIssues]
+    fold, decoder = decoded(wire(start, *END))
+    assert decoder.failure is None
+    assert [(found.id, found.arguments) for found in fold.response().tool_calls] == [("toolu_1", {"at": 1})]
+    fold, _ = decoded(wire(start, *block({"type": "text", "text": "So."}, index=1), *END))
+    assert [part.text if isinstance(part, TextPart) else part.id for part in fold.response().parts if isinstance(part, TextPart | ToolCall)] == [
+        "toolu_1",
+        "So.",
+    ]
 
 
 def failure(*events: dict[str, Any] | list[dict[str, Any]]) -> AgentError:
@@ -183,7 +196,7 @@ def test_half_characters_survive() -> None:
         ("refusal", StopReason.REFUSAL),
         ("pause_turn", StopReason.PAUSE),
         ("model_context_window_exceeded", StopReason.CONTEXT_OVERFLOW),
-        ("compaction", StopReason.COMPLETE),
+        ("compaction", StopReason.PAUSE),
         ("a_reason_of_2027", StopReason.COMPLETE),
     ],
 )
@@ -212,7 +225,7 @@ def test_a_container_is_given_back_as_what_the_next_request_must_say() -> None:
     fold, _ = decoded(
         wire(START, {"type": "message_delta", "delta": {"stop_reason": "tool_use", "container": {"id": "c_1", "expires_at": "x"}}}, {"type": "message_stop"})
     )
-    assert fold.response().provider_data == '{"container":"c_1"}'
+    assert fold.response().provider_data == '{"container":{"id":"c_1"}}'
 
 
 def test_a_second_beginning_voids_all_that_came_before() -> None:
@@ -365,3 +378,31 @@ def test_however_a_stream_is_cut_into_chunks_it_says_the_same(name: str, data: s
     cuts = sorted(data.draw(st.lists(st.integers(0, len(stream)), max_size=12)))
     chunks = [stream[a:b] for a, b in zip([0, *cuts], [*cuts, len(stream)], strict=True)]
     assert decoded(*chunks)[0].response() == whole
+
+
+def test_a_delta_of_a_later_version_is_told_of() -> None:
+    decoder = MessagesDecoder(lambda data: AgentError("network", data.decode()))
+    deltas = decoder.feed(wire(block({"type": "text", "text": "Hi"}, {"type": "hologram_delta", "shape": [1]}, {"type": "text_delta", "text": ""})))
+    assert [delta.text for delta in deltas if isinstance(delta, Notice)] == [
+        "the answer held a delta of type 'hologram_delta', which this version does not know: it was left out"
+    ]
+
+
+PASSES = [
+    {"type": "message", "input_tokens": 4, "output_tokens": 10, "cache_read_input_tokens": 90},
+    {"type": "message", "input_tokens": 6, "output_tokens": 20, "cache_read_input_tokens": 100},
+    {"type": "advisor_message", "input_tokens": 900, "output_tokens": 900},
+]
+
+
+@pytest.mark.parametrize(
+    ("usage", "size"),
+    [
+        ({"output_tokens": 30, "server_tool_use": {"web_search_requests": 10}, "iterations": PASSES}, 126),
+        ({"output_tokens": 30, "server_tool_use": {"web_search_requests": 10}}, 0),
+        ({"output_tokens": 30, "server_tool_use": {"web_search_requests": 0}}, None),
+        ({"output_tokens": 30}, None),
+    ],
+)
+def test_the_sum_over_passes_of_server_tools_is_not_the_size_of_the_conversation(usage: dict[str, Any], size: int | None) -> None:
+    assert response(START, {"type": "message_delta", "delta": {}, "usage": usage}, {"type": "message_stop"}).context_tokens == size

@@ -12,7 +12,7 @@ import pytest
 from tests.providers.conftest import Wire
 from tests.providers.loopback import SILENT_CUT, Answer, Step, document, serving
 from tests.providers.speech import ANSWER_ID, ANSWERED_BY, HELLO, KEY, MODEL, USAGE, Call, Reasoning, Said, Speech, Text, call, reasoning, stream, text
-from treadle.abilities import UNKNOWN
+from treadle.abilities import UNKNOWN, Abilities
 from treadle.config import Endpoint
 from treadle.errors import AgentError, ErrorKind
 from treadle.history import History
@@ -202,6 +202,20 @@ async def test_comments_and_events_of_later_versions_are_passed_over(wire: Wire)
 
 
 # ---------------------------------------------------------------- questions
+
+
+@pytest.mark.parametrize("part", [MediaPart(media_type="application/zip", data="QUJD", name="all.zip"), MediaPart(media_type="image/png", data="QUJD")])
+async def test_a_file_that_cannot_be_sent_is_refused_before_the_request(wire: Wire, part: MediaPart) -> None:
+    """In an ended run, a line says what was there instead: the conversation goes on with another model."""
+    prompt = Message.user([TextPart(text="Look."), part])
+    async with serving(Answer(steps=tuple(wire.speech.frames(GOOD_DAY)))) as server:
+        model = wire.model(server, abilities=Abilities(images=False))
+        with pytest.raises(AgentError, match="cannot be sent to the model") as raised:
+            await fold_stream(model.stream(ModelRequest(messages=[prompt], settings=HELLO.settings)))
+        assert part.media_type in raised.value.message
+        assert (raised.value.kind, server.seen) == ("invalid", [])
+        await fold_stream(model.stream(ModelRequest(messages=History([prompt, Message.user("Go on.")], settled=1), settings=HELLO.settings)))
+        assert "not shown" in server.seen[0].body.decode()
 
 
 async def test_one_connection_carries_many_requests(wire: Wire) -> None:
@@ -577,6 +591,33 @@ async def test_a_server_that_only_shows_signs_of_life_times_out(wire: Wire, alre
 async def test_a_server_that_never_answers_times_out(wire: Wire) -> None:
     error = await asked(wire, Answer(steps=(Step.HANG,), status=0), timeout_s=0.3)
     assert error.kind is ErrorKind.TIMEOUT
+
+
+@pytest.mark.parametrize("answers", [True, False], ids=["goes on and on", "says nothing"])
+async def test_an_answer_that_takes_too_long_times_out_however_much_comes(wire: Wire, answers: bool) -> None:
+    """Text keeps coming, so the server is never silent; the whole of one call has a bound of its own."""
+    steps = begun(wire.speech)
+    answer = Answer(steps=(*steps, Step.PINGS), ping=steps[-1]) if answers else Answer(steps=(Step.HANG,), status=0)
+    async with serving(answer) as server:
+        at = Endpoint(
+            name="mine",
+            type=wire.speech.wire,
+            base_url=server.url,
+            api_key=Secret(KEY),
+            auth_token=None,
+            key_origin="",
+            preamble="",
+            timeout_s=10,
+            total_timeout_s=0.3,
+            headers={},
+        )
+        connection = connect_to(at)
+        with anyio.fail_after(5), pytest.raises(AgentError) as raised:
+            await fold_stream(wire_of(wire.speech.wire).model_over(connection, at, MODEL, UNKNOWN).stream(HELLO))
+        await connection.aclose()
+    assert raised.value.kind is ErrorKind.TIMEOUT
+    assert "had not answered in full after 0.3 s" in raised.value.message
+    assert raised.value.retryable
 
 
 async def test_cancelling_closes_the_connection(wire: Wire) -> None:

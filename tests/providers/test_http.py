@@ -421,7 +421,7 @@ async def test_a_server_of_ones_own_wants_no_key() -> None:
 async def test_a_token_goes_with_its_beta_to_the_vendor_alone() -> None:
     async with serving(*answers()) as server:
         connection = connect(auth_token="token", base_url=server.url)
-        await ask(AnthropicModel("claude-test", connection=connection, bearer=True))
+        await ask(AnthropicModel("claude-test", connection=connection))
         await connection.aclose()
         assert server.seen[0].headers["authorization"] == "Bearer token"
         assert "anthropic-beta" not in server.seen[0].headers

@@ -55,12 +55,12 @@ def test_definitions_are_made_strict_too() -> None:
         {"type": "object", "properties": {"a": {"type": "object"}}},
         {"type": "object", "patternProperties": {"x": TEXT}},
         {"type": "object", "properties": {"a": {"type": "object", "additionalProperties": TEXT}}},
-        {"type": "object", "properties": {"a": {"type": "string", "minLength": 1}}},
-        {"type": "object", "properties": {"a": {"type": "string", "format": "uri"}}},
         {"type": "object", "properties": {"a": {}}},
         {"type": "object", "properties": {"a": True}},
         {"type": "object", "properties": {"a": {"type": "array"}}},
-        {"type": "object", "properties": {"a": {"oneOf": [TEXT]}}},
+        {"type": "object", "properties": {"a": {"allOf": [TEXT, TEXT]}}},
+        {"type": "object", "properties": {"a": {"$ref": "#/properties/b"}, "b": TEXT}},
+        {"type": "object", "properties": {"a": TEXT}, "anyOf": [{"required": ["a"]}]},
         {"type": "object", "properties": {"a": {"$ref": "https://example.com/x"}}},
         {"type": "object", "properties": {"a": TEXT}, "required": ["b"]},
         {"type": "object", "properties": {"a": {"type": "of_2027"}}},
@@ -69,6 +69,46 @@ def test_definitions_are_made_strict_too() -> None:
 )
 def test_what_the_strict_subset_cannot_say_is_not_made_strict(schema: dict[str, Any]) -> None:
     assert strict(schema) is None
+
+
+def test_what_the_strict_subset_lacks_is_translated_or_described() -> None:
+    cat, dog = closed(kind={"const": "cat"}), closed(kind={"const": "dog"})
+    pair = {"type": "array", "prefixItems": [{**TEXT, "title": "x"}, {"type": "integer"}], "minItems": 2, "maxItems": 2}
+    schema = closed(
+        animal={"oneOf": [cat, dog]},
+        name={"type": "string", "minLength": 1, "maxLength": 9, "description": "Name."},
+        plain={"type": "string", "pattern": "^(?:a|\\(\\?b)$"},
+        look={"type": "string", "pattern": "^(?!a)b$"},
+        link={"type": "string", "format": "uri"},
+        pair=pair,
+        alike={"type": "array", "prefixItems": [TEXT, TEXT], "minItems": 2, "maxItems": 2},
+        node={"$ref": "#/$defs/Node", "description": "A node."},
+    ) | {"$defs": {"Node": closed(a=TEXT)}}
+    fitted = strict(schema, exact=True)
+    assert fitted is not None
+    assert fitted["properties"] == {
+        "animal": {"anyOf": [cat, dog]},
+        "name": {**TEXT, "description": "Name. (minLength: 1, maxLength: 9)"},
+        "plain": {**TEXT, "pattern": "^(?:a|\\(\\?b)$"},
+        "look": {**TEXT, "description": '(pattern: "^(?!a)b$")'},
+        "link": {**TEXT, "description": '(format: "uri")'},
+        "pair": {
+            "type": "array",
+            "items": {"anyOf": [TEXT, {"type": "integer"}]},
+            "minItems": 2,
+            "maxItems": 2,
+            "description": '(prefixItems: [{"type":"string","title":"x"},{"type":"integer"}])',
+        },
+        "alike": {"type": "array", "items": TEXT, "minItems": 2, "maxItems": 2},
+        "node": {"anyOf": [{"$ref": "#/$defs/Node"}], "description": "A node."},
+    }
+    assert strict(fitted) == fitted
+
+
+@pytest.mark.parametrize("change", [{"required": []}, {"additionalProperties": True}, {"properties": {"a": {**TEXT, "default": "x"}}}])
+def test_parameters_that_strictness_would_change_are_not_exact(change: dict[str, Any]) -> None:
+    assert strict(closed(a=TEXT) | change) is not None
+    assert strict(closed(a=TEXT) | change, exact=True) is None
 
 
 def test_what_is_too_deep_is_not_made_strict() -> None:
@@ -111,6 +151,9 @@ def test_whatever_fits_the_strict_schema_fits_the_one_that_was_given(properties:
 def test_parameters_are_an_object_with_properties_and_lists_of_something() -> None:
     assert parameters({}) == {"type": "object", "properties": {}}
     assert parameters({"type": "object"}) == {"type": "object", "properties": {}}
+    pair = {"type": "array", "prefixItems": [TEXT, {"type": "array"}], "maxItems": 2}
+    with_items = {"prefixItems": [TEXT, {"type": "array", "items": {}}], "items": {"anyOf": [TEXT, {"type": "array", "items": {}}]}}
+    assert parameters({"type": "object", "properties": {"a": pair}})["properties"] == {"a": {**pair, **with_items}}
     lists = {"type": "object", "properties": {"a": {"type": "array"}, "b": {"anyOf": [{"type": ["array", "null"]}]}, "c": {"type": "array", "items": TEXT}}}
     assert parameters(lists)["properties"] == {
         "a": {"type": "array", "items": {}},
@@ -127,7 +170,7 @@ def test_a_parameter_may_be_called_like_a_word_of_schemas() -> None:
 
 
 def test_parameters_that_are_taken_as_they_are_are_the_same_object() -> None:
-    schema = closed(a=TEXT, b={"type": "array", "prefixItems": [TEXT]}, c={"enum": [{"type": "array"}]}, type={"type": "string"})
+    schema = closed(a=TEXT, b={"type": "array", "prefixItems": [TEXT], "items": TEXT}, c={"enum": [{"type": "array"}]}, type={"type": "string"})
     assert parameters(schema) is schema
 
 

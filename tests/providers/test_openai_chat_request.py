@@ -12,13 +12,14 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from tests.strategies import nasty_text, values_of
+from tests.strategies import nasty_text, values_of, with_images_only
 from treadle.abilities import UNKNOWN, Abilities
 from treadle.errors import AgentError, ErrorKind
 from treadle.history import History
 from treadle.integrity import repair_history
 from treadle.message import MediaPart, Message, ProviderPart, ReasoningPart, TextPart, ToolCall, ToolResult, UnknownPart
 from treadle.model import ModelRequest, ToolDefinition
+from treadle.providers.known_models import known
 from treadle.providers.openai_chat.request import RequestEncoder
 from treadle.providers.openai_chat.servers import NAMES, OTHER, SERVERS, Server, server_at, server_owning
 from treadle.types import Settings, SystemBlock
@@ -55,6 +56,20 @@ def thought(field: str, text: str = "Hm.") -> ReasoningPart:
 
 CALL = ToolCall(id="call_1", name="look", arguments_json='{"a": 1}')
 SEEN = Message.tool([ToolResult(call_id="call_1", name="look", content="seen")])
+
+
+def test_models_that_openai_lets_call_tools_only_without_reasoning() -> None:
+    sol: dict[str, Any] = {
+        "server": "openai",
+        "model_id": "gpt-6-sol",
+        "settings": Settings(effort="high"),
+        "abilities": known("openai-chat", None, "gpt-6-sol"),
+    }
+    assert body(HELLO, **sol)["reasoning_effort"] == "high"
+    assert body(HELLO, **sol, tools=(LOOK,))["reasoning_effort"] == "none"
+    assert body(HELLO, **{**sol, "server": "openrouter"}, tools=(LOOK,))["reasoning"] == {"effort": "high"}
+    with pytest.raises(AgentError, match="openai:gpt-6-astra"):
+        body(HELLO, server="openai", model_id="gpt-6-astra", abilities=known("openai-chat", None, "gpt-6-astra"), tools=(LOOK,))
 
 
 # ---------------------------------------------------------------- messages
@@ -117,7 +132,7 @@ def test_images_of_several_results_follow_all_of_them() -> None:
 
 
 def test_a_model_that_takes_no_images_reads_what_was_there() -> None:
-    messages = sent(Message.user([TextPart(text="Look."), PNG]), abilities=Abilities(images=False))
+    messages = sent(Message.user([TextPart(text="Look."), PNG]), settled=1, abilities=Abilities(images=False))
     assert "image/png" in messages[0]["content"]
 
 
@@ -128,12 +143,12 @@ def test_files_go_as_each_server_takes_them() -> None:
     film = MediaPart(media_type="video/mp4", url="https://host.test/film.mp4")
     broken = MediaPart(media_type="text/plain", data="=")
     parts = [text, pdf, sound, film, broken]
-    known = sent(Message.user(parts), server="openai")[0]["content"]
+    known = sent(Message.user(parts), server="openai", settled=1)[0]["content"]
     assert known[0] == {"type": "text", "text": "t.csv:\na,b\n1,2"}
     assert known[1] == {"type": "file", "file": {"filename": "p.pdf", "file_data": "data:application/pdf;base64,JVBERg=="}}
     assert known[2] == {"type": "input_audio", "input_audio": {"data": "UklGRg==", "format": "wav"}}
     assert "https://host.test/film.mp4" in known[3]["text"]
-    elsewhere = sent(Message.user(parts))[0]["content"]
+    elsewhere = sent(Message.user(parts), settled=1)[0]["content"]
     assert {part["type"] for part in elsewhere} == {"text"}
     assert "p.pdf" in elsewhere[1]["text"]
 
@@ -423,7 +438,7 @@ CASES = st.sampled_from([*ROW.values()])
 @settings(max_examples=300)
 @given(MESSAGES, st.integers(0, 6), CASES, st.booleans())
 def test_any_history_becomes_a_request_that_the_server_takes(messages: list[Message], settled: int, server: Server, cached: bool) -> None:
-    history = [*repair_history(messages), Message.user("Go")]
+    history = [*with_images_only(repair_history(messages)), Message.user("Go")]
     told = body(*history, server=server.name, settled=settled, model_id="anthropic/x" if cached else "x", system=(SystemBlock(text="Be kind."),))
     open_calls: set[str] = set()
     before = ""
@@ -464,6 +479,7 @@ def _check(message: dict[str, Any], server: Server) -> set[str]:
 @given(MESSAGES, st.integers(0, 6), CASES, st.booleans())
 def test_a_history_that_grew_gives_the_bytes_of_one_that_came_at_once(messages: list[Message], settled: int, server: Server, cached: bool) -> None:
     encoder, grown = RequestEncoder("anthropic/x" if cached else "x", server), History([HELLO], settled)
+    messages = with_images_only(messages)
     for message in messages:
         encoder.encode(ModelRequest(messages=grown, tools=(LOOK,), settings=PLAIN))
         grown.append(message)

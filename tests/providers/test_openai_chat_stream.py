@@ -625,3 +625,16 @@ def test_the_short_way_for_text_leads_to_the_same_place(chunks: list[Json | byte
     a, b = folded(quick, decoder), folded(slow, other)
     assert [(type(part), getattr(part, "text", "")) for part in a.parts] == [(type(part), getattr(part, "text", "")) for part in b.parts]
     assert (a.text, told(a), a.usage, a.stop_reason, a.raw_stop_reason) == (b.text, told(b), b.usage, b.stop_reason, b.raw_stop_reason)
+
+
+def test_content_that_no_part_can_hold_is_told_of_once() -> None:
+    sound = {"type": "output_audio", "audio": {"data": "QUJD"}}
+    body = [
+        said(content=[{"type": "text", "text": "Hi"}, sound, sound], images=[{"image_url": {"url": "data:"}}], audio=None),
+        said(tool_calls=[{"index": 0, "id": "c", "type": "custom", "custom": {"name": "shell", "input": "ls"}}], audio={"data": "QUJD"}),
+        {"choices": [{"delta": {}, "finish_reason": "stop"}]},
+    ]
+    deltas, decoder = played(sse(*body))
+    assert folded(deltas, decoder).text == "Hi"
+    told = [delta.text.removeprefix("the answer held ").partition(",")[0] for delta in deltas if isinstance(delta, Notice)]
+    assert told == ["content of type 'output_audio'", "images", "a call of a custom tool", "audio"]

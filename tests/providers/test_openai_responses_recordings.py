@@ -75,6 +75,7 @@ def _assert_understood(said: dict[str, Any], response: ModelResponse) -> None:
         cache_read_tokens=cached,
         cache_write_tokens=written,
         reasoning_tokens=usage["output_tokens_details"]["reasoning_tokens"],
+        web_searches=sum(item["type"] == "web_search_call" and item["action"]["type"] == "search" for item in said["output"]),
     )
 
 

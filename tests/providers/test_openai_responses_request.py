@@ -5,21 +5,24 @@ from __future__ import annotations
 import base64
 import json
 import re
-from typing import Any
+from typing import Annotated, Any, NamedTuple
 
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from pydantic import Field
 
-from tests.strategies import values_of
+from tests.strategies import values_of, with_images_only
 from treadle.abilities import UNKNOWN, Abilities
 from treadle.errors import AgentError, ErrorKind
 from treadle.history import History
 from treadle.integrity import repair_history
 from treadle.message import MediaPart, Message, Part, ProviderPart, ReasoningPart, TextPart, ToolCall, ToolResult, UnknownPart
 from treadle.model import ModelRequest, ToolDefinition
+from treadle.providers.known_models import known
 from treadle.providers.openai_responses.messages import MessageEncoder
 from treadle.providers.openai_responses.request import RequestEncoder
+from treadle.tools.function import tool
 from treadle.types import Settings, SystemBlock
 
 PLAIN = Settings(max_tokens=100)
@@ -218,10 +221,10 @@ def test_pictures_and_files_are_sent_where_they_stand() -> None:
     ]
     assert items(*media, role="user")[0]["content"][:6] == expected
     assert items(ToolResult(call_id="a", name="look", content=tuple(media)), role="tool")[0]["output"][:6] == expected
-    described = [part["text"] for part in items(*media, role="user")[0]["content"][6:]]
+    described = [part["text"] for part in items(*media, role="user", settled=True)[0]["content"][6:]]
     assert all("not shown" in text for text in described)
     assert items(media[0])[0]["content"].startswith("[a file (image/png)")
-    (blind,) = body(Message.user([media[0]]), abilities=Abilities(images=False))["input"]
+    (blind,) = body(Message.user([media[0]]), settled=1, abilities=Abilities(images=False))["input"]
     assert "not shown" in blind["content"]
 
 
@@ -271,17 +274,16 @@ def test_thinking_and_effort_are_said_in_the_apis_words(settings: Settings, reas
 
 
 @pytest.mark.parametrize(
-    ("model_id", "efforts", "least"),
+    ("model_id", "abilities", "least"),
     [
-        ("gpt-5", None, "minimal"),
-        ("gpt-5-mini-2025-08-07", None, "minimal"),
-        ("gpt-5.1", None, "none"),
-        ("o4-mini", None, "low"),
-        ("gpt-5.5-pro", ("medium", "high"), "medium"),
+        ("gpt-5-mini-2025-08-07", known("openai", None, "gpt-5-mini-2025-08-07"), "minimal"),
+        ("gpt-5.1", Abilities(), "none"),
+        ("o4-mini", Abilities(), "low"),
+        ("gpt-5.5-pro", Abilities(efforts=("medium", "high")), "medium"),
     ],
 )
-def test_thinking_that_is_off_is_as_little_as_the_model_can(model_id: str, efforts: Any, least: str) -> None:
-    assert body(HELLO, settings=Settings(thinking=False), model_id=model_id, abilities=Abilities(efforts=efforts))["reasoning"] == {"effort": least}
+def test_thinking_that_is_off_is_as_little_as_the_model_can(model_id: str, abilities: Abilities, least: str) -> None:
+    assert body(HELLO, settings=Settings(thinking=False), model_id=model_id, abilities=abilities)["reasoning"] == {"effort": least}
 
 
 def test_a_model_that_does_not_think_is_not_asked_to() -> None:
@@ -297,10 +299,32 @@ def test_the_choice_of_a_tool(choice: str, sent: object) -> None:
 def test_tools_are_strict_where_their_schema_allows_it() -> None:
     look, go = body(HELLO, tools=(LOOK, GO))["tools"]
     assert look == {"type": "function", "name": "look", "description": "Looks.", "parameters": {"type": "object", "properties": {}}, "strict": False}
-    assert go["strict"] is False, "required is not said"
+    assert (go["strict"], go["parameters"]["required"]) == (True, [])
     closed = {"type": "object", "properties": {"a": {"type": "string"}}, "required": ["a"], "additionalProperties": False}
     (tool,) = body(HELLO, tools=(ToolDefinition(name="t", description="", parameters=closed),))["tools"]
     assert (tool["strict"], tool["parameters"]) == (True, closed)
+
+
+class Place(NamedTuple):
+    x: int
+    y: float
+
+
+def test_tuples_in_a_functions_parameters_have_items() -> None:
+    def mark(at: Place, size: tuple[int, int] = (1, 1)) -> None:
+        """Mark a place."""
+
+    def measure(at: tuple[int, int], unit: Annotated[str, Field(max_length=9)]) -> None:
+        """Measure."""
+
+    loose, exact = body(HELLO, tools=(tool(mark).definition, tool(measure).definition))["tools"]
+    assert (loose["strict"], exact["strict"]) == (False, True)
+    assert loose["parameters"]["properties"]["at"]["items"] == {"anyOf": [{"type": "integer"}, {"type": "number"}]}
+    assert [place["description"] for place in loose["parameters"]["properties"]["at"]["prefixItems"]] == ["X", "Y"]
+    assert exact["parameters"]["properties"] == {
+        "at": {"type": "array", "items": {"type": "integer"}, "minItems": 2, "maxItems": 2},
+        "unit": {"type": "string", "description": "(maxLength: 9)"},
+    }
 
 
 def test_an_answers_schema_is_made_strict_where_it_can_be() -> None:
@@ -411,7 +435,8 @@ MESSAGES = st.lists(
 @settings(max_examples=300)
 @given(MESSAGES, st.integers(0, 6))
 def test_any_history_becomes_a_request_that_the_api_takes(messages: list[Message], settled: int) -> None:
-    sent = body(*repair_history(messages), Message.user("Go"), settled=settled)["input"]
+    messages = with_images_only(repair_history(messages))
+    sent = body(*messages, Message.user("Go"), settled=settled)["input"]
     open_calls: dict[str, str] = {}
     for item, following in zip(sent, [*sent[1:], {}], strict=True):
         _check_item(item)
@@ -458,6 +483,7 @@ def _check_item(item: dict[str, Any]) -> None:
 def test_a_history_that_grew_gives_the_bytes_of_one_that_came_at_once(messages: list[Message], settled: int, cache: bool) -> None:
     chosen = Settings(max_tokens=20, cache=cache)
     encoder, grown = RequestEncoder("gpt-test", cache_keys=True), History([HELLO], settled)
+    messages = with_images_only(messages)
     for message in messages:
         encoder.encode(ModelRequest(messages=grown, tools=(LOOK,), settings=chosen))
         grown.append(message)

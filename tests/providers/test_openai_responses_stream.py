@@ -161,7 +161,8 @@ def test_items_of_hosted_tools_and_of_later_versions_are_kept_whole(kind: str) -
     item = {"type": kind, "id": "x_1", "status": "completed", "n": 12345678901234567890}
     events = (CREATED, added({**item, "status": "in_progress"}), {"type": f"response.{kind}.in_progress", "output_index": 0}, done(item), completed(item))
     (part,) = folded(*events).parts
-    assert part == ProviderPart(provider="openai", data=json.dumps(item, separators=(",", ":")))
+    shown = {"web_search_call": "web_search", "code_interpreter_call": "code_execution"}.get(kind, "")
+    assert part == ProviderPart(provider="openai", data=json.dumps(item, separators=(",", ":")), shown=shown)
 
 
 def test_a_refusal_is_text_a_notice_and_an_end() -> None:

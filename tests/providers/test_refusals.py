@@ -23,8 +23,8 @@ def refused(status: int, kind: str = "", message: str = "Because.", **headers: s
         (402, "billing_error", ErrorKind.INVALID),
         (403, "permission_error", ErrorKind.AUTH),
         (404, "not_found_error", ErrorKind.INVALID),
-        (408, "timeout_error", ErrorKind.INVALID),
-        (409, "conflict_error", ErrorKind.INVALID),
+        (408, "timeout_error", ErrorKind.TIMEOUT),
+        (409, "conflict_error", ErrorKind.NETWORK),
         (413, "request_too_large", ErrorKind.CONTEXT_OVERFLOW),
         (422, "", ErrorKind.INVALID),
         (429, "rate_limit_error", ErrorKind.RATE_LIMIT),
@@ -107,6 +107,16 @@ def test_what_is_wrong_is_found_in_the_bodies_of_other_servers(body: dict[str, o
     error = Refusals(CREDENTIAL).of_answer(400, {}.get, json.dumps(body).encode())
     assert error.kind is ErrorKind.INVALID
     assert words in error.message
+
+
+@pytest.mark.parametrize(("status", "retried"), [(425, True), (404, False)])
+def test_statuses_that_pass_are_retried(status: int, retried: bool) -> None:
+    assert Refusals(CREDENTIAL).of_answer(status, {}.get, b"").retryable is retried
+
+
+@pytest.mark.parametrize(("status", "said", "retried"), [(400, "true", True), (529, "false", False), (529, "perhaps", True)])
+def test_the_header_on_retries_counts(status: int, said: str, retried: bool) -> None:
+    assert Refusals(CREDENTIAL).of_answer(status, {"x-should-retry": said}.get, b"").retryable is retried
 
 
 def test_words_of_a_server_cannot_move_a_cursor_and_have_an_end() -> None:

@@ -6,15 +6,17 @@ import os
 import shutil
 import sys
 import tempfile
-from collections.abc import Collection, Iterator
+from collections.abc import Callable, Collection, Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
 import pytest
 
+from tests.sandbox.planting import Leave
 from treadle.sandbox import Room
 from treadle.sandboxes.bubblewrap import Bubblewrap, Protection
-from treadle.sandboxes.control_files import Sight
+from treadle.sandboxes.control_files import ControlFiles
+from treadle.sandboxes.mounts import View
 
 BWRAP = shutil.which("bwrap") or ""
 needs_bubblewrap = pytest.mark.skipif(not BWRAP or not sys.platform.startswith("linux"), reason="bubblewrap is not installed")
@@ -24,14 +26,20 @@ INSTEAD = {"read-only disk": ["--bind", "/", "/"], "few devices": ["--dev-bind",
 """Without these there would be no disk and no devices at all."""
 
 
+def _instead(protection: Protection) -> Sequence[str]:
+    if protection.name == "read-only workspace":
+        return [word.replace("--ro-bind", "--bind") for word in protection.arguments]
+    return INSTEAD.get(protection.name, [])
+
+
 class Weakened(Bubblewrap):
     """Bubblewrap without some of its protections."""
 
     without: Collection[str] = ()
 
-    def protections(self, room: Room, sight: Sight) -> list[Protection]:
-        all_of_them = super().protections(room, sight)
-        return [p if p.name not in self.without else p._replace(arguments=INSTEAD.get(p.name, [])) for p in all_of_them]
+    def protections(self, room: Room, view: View) -> list[Protection]:
+        all_of_them = super().protections(room, view)
+        return [p if p.name not in self.without else p._replace(arguments=_instead(p)) for p in all_of_them]
 
     def system_calls(self, room: Room) -> bytes:
         return b"" if "system calls" in self.without else super().system_calls(room)
@@ -53,3 +61,22 @@ def base() -> Iterator[Path]:
     place = Path(tempfile.mkdtemp(prefix=".treadle-test-", dir="/var/lib" if os.geteuid() == 0 else Path.home()))
     yield place
     shutil.rmtree(place)
+
+
+@pytest.fixture
+def work(tmp_path: Path) -> Path:
+    (tmp_path / "work").mkdir()
+    (tmp_path / "away").mkdir()
+    return tmp_path / "work"
+
+
+@pytest.fixture
+def enter(work: Path) -> Callable[..., Leave]:
+    """Begins a command; what it gives ends it."""
+
+    def begin(*, is_open: bool = True) -> Leave:
+        files = ControlFiles(work)
+        files.enter(is_open=is_open)
+        return lambda: files.leave(lambda: work.parent / "away", is_open=is_open)
+
+    return begin

@@ -15,7 +15,7 @@ from tests.sandbox.conftest import Weakened, needs_bubblewrap
 from tests.tools.conftest import MakeContext, make_context, spill  # noqa: F401  fixtures
 from tests.tools.test_bash import is_running
 from treadle.sandbox import Confinement, Room
-from treadle.sandboxes import bubblewrap
+from treadle.sandboxes import bubblewrap, mounts
 from treadle.tooling import ToolContext, ToolFailed
 from treadle.tools.bash import Bash
 from treadle.tools.bash_kill import BashKill
@@ -187,8 +187,8 @@ async def test_a_variable_that_is_on_no_list_stays_outside_unless_everything_was
 
 async def test_a_file_that_configures_what_runs_later_is_moved_away_and_both_are_told(confined: MakeConfined, base: Path) -> None:
     result = await bash(confined(), "echo '{}' > .mcp.json; echo fine > other.json")
-    moved = base / "quarantine/.mcp.json"
-    assert result == f"(no output)\n['.mcp.json' came up, which configures what runs later: it was moved to '{moved}']"
+    moved = base / "quarantine/moved-.mcp.json"
+    assert result == f"(no output)\n['.mcp.json' is new and decides what runs later: it was moved to '{moved}']"
     assert confined.warned == [f"bash: {result.split(chr(10))[1][1:-1]}"]  # pyright: ignore[reportFunctionMemberAccess]
     assert moved.read_text() == "{}\n"
     assert sorted(os.listdir(base / "work")) == ["other.json"]
@@ -203,7 +203,7 @@ async def test_what_was_there_before_stays_and_cannot_be_changed(confined: MakeC
 
 
 async def test_many_control_files_make_room_for_none_that_is_not_kept(confined: MakeConfined, base: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(bubblewrap, "MAX_BINDS", 6)
+    monkeypatch.setattr(mounts, "MAX_BINDS", 6)
     (base / "work/.git/hooks").mkdir(parents=True)
     for name in ("!1", "!2", "!3", "!4", "packages/a", "packages/b"):
         (base / "work" / name).mkdir(parents=True)
@@ -220,7 +220,7 @@ async def test_many_control_files_make_room_for_none_that_is_not_kept(confined: 
 async def test_a_new_repository_stays_where_nothing_in_it_names_a_program(confined: MakeConfined, base: Path) -> None:
     assert await bash(confined(), "git init -q a && git -C a status --short && echo made") == "made"
     assert (base / "work/a/.git").is_dir()
-    assert "'b/.git' came up" in await bash(confined(), "git init -q b && git -C b config core.fsmonitor ./evil")
+    assert "'b/.git' is new" in await bash(confined(), "git init -q b && git -C b config core.fsmonitor ./evil")
     assert not (base / "work/b/.git").exists()
 
 
@@ -234,7 +234,7 @@ async def test_a_job_that_plants_something_is_found_out_by_the_next_command(conf
     await bash(confined(), "sleep 0.4; echo '{}' > .mcp.json; touch done; sleep 100", background=True)
     while not (base / "work/done").exists():
         await anyio.sleep(0.01)
-    assert "'.mcp.json' came up" in await bash(confined(), "true")
+    assert "'.mcp.json' is new" in await bash(confined(), "true")
 
 
 async def test_too_much_memory_is_told(confined: MakeConfined, sandbox: Weakened, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -254,7 +254,7 @@ async def test_the_root_of_the_disk_is_no_workspace(sandbox: Weakened, make_cont
 
 async def test_a_sandbox_that_cannot_be_made_runs_nothing(confined: MakeConfined, sandbox: Weakened, monkeypatch: pytest.MonkeyPatch, base: Path) -> None:
     await sandbox.standing()
-    monkeypatch.setattr(bubblewrap, "_guarding", lambda *_: ["--ro-bind", "/no/such/place", "/x"])
+    monkeypatch.setattr(bubblewrap, "guarding", lambda *_: ["--ro-bind", "/no/such/place", "/x"])
     with pytest.raises(ToolFailed, match=r"Not run: the sandbox could not be made\..*no/such/place") as raised:
         await bash(confined(), "touch ran")
     assert raised.value.happened is False

@@ -16,6 +16,8 @@ from treadle.sandboxes import bubblewrap
 from treadle.sandboxes.control_files import ControlFiles
 from treadle.sandboxes.escapes import ATTEMPTS, Attempt, try_escape
 from treadle.sandboxes.limits import Group
+from treadle.sandboxes.mounts import View
+from treadle.sandboxes.workspace_secrets import Secrets, WorkspaceSecrets
 
 pytestmark = [needs_bubblewrap, pytest.mark.timeout(120)]
 BY_NAME = {attempt.name: attempt for attempt in ATTEMPTS}
@@ -41,6 +43,8 @@ PROOFS = {
     "hidden secrets": "read a key of ssh",
     "control files": "change the configuration of git",
     "system calls": "open a Unix socket",
+    "read-only workspace": "write in the workspace while only looking",
+    "files of read rules": "read what a rule denies",
 }
 """Protection -> what gets through without it."""
 ONLY_FOR_ROOT = {"no capabilities", "kernel settings"}
@@ -81,10 +85,22 @@ def test_without_a_protection_something_gets_out(sandbox: Weakened, base: Path, 
 
 def test_every_protection_has_its_proof(sandbox: Weakened, base: Path) -> None:
     anyio.run(sandbox.standing)
-    for is_open in (False, True):
-        room = bubblewrap.Room(workspace=base, scratch=lambda: base, quarantine=lambda: base, is_open=is_open)
-        names = {protection.name for protection in sandbox.protections(room, ControlFiles(base).look(is_open=is_open))}
+    for is_open, is_read_only in ((False, False), (True, False), (False, True)):
+        network = "open" if is_open else "none"
+        room = bubblewrap.Room(workspace=base, scratch=lambda: base, quarantine=lambda: base, is_open=is_open, is_read_only=is_read_only, network=network)
+        names = {protection.name for protection in sandbox.protections(room, View())}
         assert names - PLACES <= PROOFS.keys()
+
+
+def test_without_looking_afterwards_what_a_rule_denies_stays(sandbox: Weakened, base: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(bubblewrap, "taken_away", lambda *_: [])
+    assert not held(sandbox, BY_NAME["make a file that a rule denies"], base)
+
+
+@pytest.mark.parametrize("name", ["read the environment file of the workspace", "read a secret deep in the workspace"])
+def test_without_a_look_at_the_workspace_its_secrets_are_read(sandbox: Weakened, base: Path, monkeypatch: pytest.MonkeyPatch, name: str) -> None:
+    monkeypatch.setattr(WorkspaceSecrets, "look", lambda *_: Secrets())
+    assert not held(sandbox, BY_NAME[name], base)
 
 
 def test_without_the_list_of_variables_one_gets_in(sandbox: Weakened, base: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -106,14 +122,14 @@ def test_without_its_limit_much_is_used(sandbox: Weakened, base: Path, monkeypat
 
 
 def test_the_pins_are_what_keeps_a_folder_of_control_files_where_it_is(sandbox: Weakened, base: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    guarding = bubblewrap._guarding  # pyright: ignore[reportPrivateUsage]
+    guarding = bubblewrap.guarding
 
     def unpinned(*args: Any) -> list[str]:
         arguments = list(guarding(*args))
         triples = [arguments[i : i + 3] for i in range(0, len(arguments), 3)]
         return [word for triple in triples if triple[0] != "--bind" for word in triple]
 
-    monkeypatch.setattr(bubblewrap, "_guarding", unpinned)
+    monkeypatch.setattr(bubblewrap, "guarding", unpinned)
     assert not held(sandbox, BY_NAME["move .git away and make another"], base)
 
 

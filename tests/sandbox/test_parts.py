@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-import errno
 import os
 import re
+import shutil
 import struct
 import sys
 from pathlib import Path
@@ -12,13 +12,15 @@ from pathlib import Path
 import pytest
 from inline_snapshot import snapshot
 
-from treadle.sandbox import Room
+from treadle import stamps
+from treadle.sandbox import Room, Ruled
 from treadle.sandboxes import control_files
 from treadle.sandboxes.control_files import ControlFiles
-from treadle.sandboxes.hidden import hidden_places
+from treadle.sandboxes.hidden import HiddenPlaces
 from treadle.sandboxes.limits import Group, Limits
-from treadle.sandboxes.seatbelt import Seatbelt, profile_of
+from treadle.sandboxes.seatbelt import Kept, Seatbelt, profile_of
 from treadle.sandboxes.seccomp import AARCH64, MACHINES, X86_64, seccomp_filter
+from treadle.sandboxes.workspace_secrets import WorkspaceSecrets
 
 HEADERS = {"x86_64": "/usr/include/x86_64-linux-gnu/asm/unistd_64.h", "aarch64": "/usr/include/asm-generic/unistd.h"}
 
@@ -89,7 +91,7 @@ def test_the_other_numbers_of_x86_are_none() -> None:
 
 def test_what_is_guarded_is_found_wherever_it_lies_and_however_it_is_written(tmp_path: Path) -> None:
     make(tmp_path, "AGENTS.md", "src/claude.MD", "sub/.envrc", ".vscode/settings.json", ".github/workflows/ci.yml", "src/main.py", "config.yaml")
-    make(tmp_path, "node_modules/x/AGENTS.md", ".git/config", ".git/hooks/pre-commit", ".git/HEAD", ".env", "a/.env.local", "a/.env.example", "secrets.py")
+    make(tmp_path, "node_modules/x/AGENTS.md", ".git/config", ".git/hooks/pre-commit", ".git/HEAD", ".env")
     (tmp_path / "GEMINI.md").symlink_to("AGENTS.md")
     sight = ControlFiles(tmp_path).look(is_open=False)
     assert sorted(sight.guarded) == snapshot(
@@ -105,12 +107,12 @@ def test_what_is_guarded_is_found_wherever_it_lies_and_however_it_is_written(tmp
             "sub/.envrc",
         ]
     )
-    assert {found.path for found in sight.secrets} == {".env", "a/.env.local"}
     assert sight.guarded.keys() - ControlFiles(tmp_path).look(is_open=True).guarded.keys() == {".github/workflows"}
 
 
 def test_looking_again_reads_only_what_has_changed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     make(tmp_path, *(f"d{i}/file" for i in range(20)))
+    monkeypatch.setattr(stamps, "CLOCK_STEP_NS", -1)  # as if the folders were older
     files, read = ControlFiles(tmp_path), []
     files.look(is_open=False)
     scandir = os.scandir
@@ -123,6 +125,23 @@ def test_looking_again_reads_only_what_has_changed(tmp_path: Path, monkeypatch: 
     assert read == ["d3"]
 
 
+def test_folders_of_one_moment_are_not_taken_for_one_another(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(stamps, "CLOCK_STEP_NS", -1)  # as if the folders were older
+    work, inner = tmp_path / "work", ("a/x", "node_modules/b/x")
+    for _ in range(10_000):
+        make(work, "node_modules/b/x/.env", "node_modules/b/x/.mcp.json", "a/x/harmless")
+        if len({(work / path).stat().st_ctime_ns for path in inner}) == 1:
+            break
+        shutil.rmtree(work)
+    files, secrets = ControlFiles(work), WorkspaceSecrets(work)
+    files.enter(is_open=True)
+    secrets.look(lambda _: False)
+    (work / "a").rename(work / "old")
+    (work / "node_modules/b").rename(work / "a")
+    assert ".env" in str(secrets.look(lambda _: False).paths)
+    assert "a/x/.mcp.json" in str(files.leave(lambda: tmp_path, is_open=True))
+
+
 def test_what_came_up_is_moved_away_and_what_was_there_is_not(tmp_path: Path) -> None:
     work, away = tmp_path / "work", tmp_path / "away"
     away.mkdir()
@@ -132,8 +151,8 @@ def test_what_came_up_is_moved_away_and_what_was_there_is_not(tmp_path: Path) ->
     make(work, "src/AGENTS.md", ".vscode/settings.json", "src/y.py")
     said = files.leave(lambda: away, is_open=False)
     assert said == [
-        f"'.vscode' came up, which configures what runs later: it was moved to '{away}/.vscode'",
-        f"'src/AGENTS.md' came up, which configures what runs later: it was moved to '{away}/src-AGENTS.md'",
+        f"'.vscode' is new and decides what runs later: it was moved to '{away}/moved-.vscode'",
+        f"'src/AGENTS.md' is new and decides what runs later: it was moved to '{away}/moved-src-AGENTS.md'",
     ]
     assert sorted(str(path.relative_to(work)) for path in work.rglob("*")) == ["AGENTS.md", "src", "src/x.py", "src/y.py"]
 
@@ -158,26 +177,6 @@ def test_a_folder_that_became_a_link_leads_nothing_else_away(tmp_path: Path, mon
     said = files.leave(lambda: away, is_open=False)
     assert (home / ".bashrc").exists()
     assert [text.rpartition(": ")[2] for text in said] == ["Not a directory. Look at it"]
-
-
-def test_what_came_up_is_moved_to_another_file_system_too(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    work, away = tmp_path / "work", tmp_path / "away"
-    away.mkdir()
-    make(work, "x.py")
-    files = ControlFiles(work)
-    files.enter(is_open=False)
-    make(work, "d/.vscode/settings.json")
-    rename = os.rename
-
-    def refused(source: str, target: str | Path, **fields: int) -> None:
-        if fields:
-            raise OSError(errno.EXDEV, "another file system")
-        rename(source, target)
-
-    monkeypatch.setattr(os, "rename", refused)
-    assert len(files.leave(lambda: away, is_open=False)) == 1
-    assert (away / "d-.vscode/settings.json").exists()
-    assert not (work / "d/.vscode").exists()
 
 
 def test_deep_trees_hide_nothing_new_and_lose_nothing_old(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -226,7 +225,8 @@ def test_only_a_plain_new_repository_stays(tmp_path: Path, config: str, stays: b
 def test_keys_and_passwords_of_the_home_are_hidden_and_what_programs_need_is_not(tmp_path: Path) -> None:
     make(tmp_path, ".ssh/id_ed25519", ".aws/credentials", ".netrc", ".config/gh/hosts.yml", ".docker/config.json", ".bash_history", "own/journal.db")
     make(tmp_path, ".gitconfig", ".bashrc", "src/main.py", ".config/nvim/init.lua", ".cargo/bin/cargo")
-    hidden = {str(place.path.relative_to(tmp_path)) for place in hidden_places(tmp_path, tmp_path / "own") if place.path.is_relative_to(tmp_path)}
+    found = HiddenPlaces(tmp_path, tmp_path / "own", {}).look()
+    hidden = {str(place.path.relative_to(tmp_path)) for place in found if place.path.is_relative_to(tmp_path)}
     assert hidden == {".ssh", ".aws", ".netrc", ".config/gh", ".docker/config.json", ".bash_history", "own"}
 
 
@@ -278,23 +278,27 @@ def test_in_version_2_the_nearest_group_that_may_be_divided_is_taken(tmp_path: P
 
 
 def room(tmp_path: Path, *, is_open: bool) -> Room:
-    return Room(workspace=tmp_path, scratch=lambda: tmp_path, quarantine=lambda: tmp_path, is_open=is_open)
+    return Room(workspace=tmp_path, scratch=lambda: tmp_path, quarantine=lambda: tmp_path, is_open=is_open, network="open" if is_open else "none")
 
 
 @pytest.mark.parametrize("is_open", [False, True])
 def test_the_profile_for_macos_says_the_same(tmp_path: Path, is_open: bool) -> None:
     make(tmp_path, "AGENTS.md", ".git/config", "sub/.envrc", ".env", 'odd "name"/AGENTS.md')
-    hidden = hidden_places(tmp_path / "nobody", tmp_path / 'odd "name"')
+    hidden = HiddenPlaces(tmp_path / "nobody", tmp_path / 'odd "name"', {}).look()
     own = [place for place in hidden if place.path.is_relative_to(tmp_path)]
-    profile = profile_of(room(tmp_path, is_open=is_open), ControlFiles(tmp_path).look(is_open=is_open), own, Path("/private/tmp/scratch"))
+    secrets = [] if is_open else [f"{tmp_path}/.env"]
+    ruled = Ruled(hidden=[f"{tmp_path}/private"], fixed=[f"{tmp_path}/prod"])
+    kept = Kept(ControlFiles(tmp_path).look(is_open=is_open), own, secrets, ruled)
+    profile = profile_of(room(tmp_path, is_open=is_open), kept, Path("/private/tmp/scratch"))
     text = profile.replace(str(tmp_path), "/W")
     lines = [line for line in text.split("\n") if "/W" in line]
-    secrets = "" if is_open else ' (subpath "/W/.env")'
+    secret = "" if is_open else ' (subpath "/W/.env")'
     assert lines == [
         '(allow file-write* (subpath "/W") (subpath "/private/tmp/scratch"))',
-        '(deny file-write* (subpath "/W/.git/config") (subpath "/W/AGENTS.md") (subpath "/W/odd \\"name\\"/AGENTS.md") (subpath "/W/sub/.envrc"))',
+        '(deny file-write* (subpath "/W/.git/config") (subpath "/W/AGENTS.md") (subpath "/W/odd \\"name\\"/AGENTS.md")'
+        ' (subpath "/W/sub/.envrc") (subpath "/W/prod"))',
         '(deny file-write-unlink (literal "/W/.git") (literal "/W/odd \\"name\\"") (literal "/W/sub"))',
-        f'(deny file-read* file-write* (subpath "/W/odd \\"name\\""){secrets})',
+        f'(deny file-read* file-write* (subpath "/W/odd \\"name\\""){secret} (subpath "/W/private"))',
     ]
     assert text.startswith("(version 1)\n(deny default (with no-log))\n")
     assert ("(allow network*)\n" in text) is is_open

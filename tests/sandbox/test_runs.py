@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -12,11 +12,15 @@ import pytest
 from tests.sandbox.conftest import BWRAP, needs_bubblewrap
 from treadle import Agent, AgentError, Runtime
 from treadle.config import Config, load
+from treadle.confining import IDLE_KEPT, OPEN
 from treadle.events import Event, Warned
 from treadle.message import ToolResult
 from treadle.sandboxes.bubblewrap import Bubblewrap
 from treadle.testing import ScriptedModel
+from treadle.tooling import ToolContext
 from treadle.tools.bash import Bash
+from treadle.tools.function import tool
+from treadle.types import Mode
 
 GIT = "git status --short; echo $?"
 """Reads as far as one can see, and may run what the repository names: it needs the sandbox."""
@@ -44,13 +48,15 @@ def programs(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Programs:
     return put
 
 
-def config(sandbox: str = "auto") -> Config:
+def config(sandbox: str = "auto", network: str | None = None, allow: Sequence[str] = ()) -> Config:
     """As a user's own file would say it."""
-    return load({"HOME": "/nonexistent", "PATH": os.environ["PATH"]}, files=False, flags={"--no-sandbox": sandbox})
+    flags = {"--no-sandbox": sandbox, "--network": network, "--allow": allow or None}
+    return load({"HOME": "/nonexistent", "PATH": os.environ["PATH"]}, files=False, flags=flags)
 
 
-async def ran(cwd: Path, command: str, *, sandbox: str = "auto", **options: Any) -> tuple[ToolResult, list[str], str]:
+async def ran(cwd: Path, command: str, *, sandbox: str = "auto", network: str | None = None, **options: Any) -> tuple[ToolResult, list[str], str]:
     """The command's result, what was warned of, and the outcome."""
+    allow: Sequence[str] = options.pop("allow", ())
     warned: list[str] = []
 
     def hear(event: Event) -> None:
@@ -58,7 +64,7 @@ async def ran(cwd: Path, command: str, *, sandbox: str = "auto", **options: Any)
             warned.append(event.text)
 
     agent = Agent(name="a", model=ScriptedModel([{"tool_calls": [{"name": "bash", "arguments": {"command": command}}]}, {"text": "done"}]), tools=[Bash()])
-    async with Runtime(config=config(sandbox)) as runtime:
+    async with Runtime(config=config(sandbox, network, allow)) as runtime:
         result = await runtime.run(agent, "go", cwd=cwd, on_event=hear, **options)
     (told,) = result.messages[-2].tool_results
     return told, warned, result.outcome.value
@@ -82,12 +88,64 @@ async def test_what_only_the_sandbox_can_hold_runs_unasked_in_it(work: Path) -> 
 
 
 @needs_bubblewrap
-async def test_in_mode_full_it_confines_too_with_the_network_open(work: Path, tmp_path: Path) -> None:
+async def test_in_mode_full_it_confines_too(work: Path, tmp_path: Path) -> None:
     outside = tmp_path / "outside"
-    told, _, _ = await ran(work, f"touch {outside}; touch inside; readlink /proc/self/ns/net", mode="full")
-    assert told.text.split("\n")[-1] == os.readlink("/proc/self/ns/net")
+    told, warned, _ = await ran(work, f"touch {outside}; touch inside; readlink /proc/self/ns/net; echo $HTTPS_PROXY", mode="full")
+    namespace, proxy = told.text.split("\n")[-2:]
+    assert namespace != os.readlink("/proc/self/ns/net")
+    assert proxy.startswith("http://127.0.0.1:")
     assert (work / "inside").exists()
-    assert not outside.exists()
+    assert (outside.exists(), warned) == (False, [])
+
+
+@needs_bubblewrap
+async def test_an_open_network_is_the_machines_and_is_announced_at_the_start(work: Path) -> None:
+    (work / "look.sh").write_text("readlink /proc/self/ns/net")
+    told, warned, _ = await ran(work, "bash look.sh", mode="full", network="open")
+    assert told.text == os.readlink("/proc/self/ns/net")
+    assert warned == ["commands have an open network (permissions.network is open): they reach every host, private networks and the servers of this machine"]
+
+
+@pytest.mark.parametrize(("begun", "network", "times"), [("ask", "open", 1), ("full", "open", 1), ("ask", "none", 0)])
+async def test_an_open_network_is_announced_once_where_a_run_comes_to_mode_full_later(work: Path, begun: Mode, network: str, times: int) -> None:
+    @tool(effect="pure")
+    async def switch(ctx: ToolContext[None]) -> str:
+        """Changes the mode."""
+        assert ctx.session_id is not None
+        for mode in ("plan", "full", "ask", "full"):
+            runtime.use_mode(ctx.session_id, mode)
+        return "full"
+
+    warned: list[str] = []
+
+    def hear(event: Event) -> None:
+        if isinstance(event, Warned):
+            warned.append(event.text)
+
+    model = ScriptedModel([{"tool_calls": [{"name": "switch", "arguments": {}}]}, {"text": "done"}])
+    async with Runtime(config=config("auto", network)) as runtime:
+        await runtime.run(Agent(name="a", model=model, tools=[switch, Bash()]), "go", session="s", cwd=work, mode=begun, on_event=hear)
+    assert [text for text in warned if "open network" in text] == [OPEN] * times
+
+
+@needs_bubblewrap
+@pytest.mark.parametrize(("mode", "network"), [("full", "none"), ("ask", "open"), ("ask", "example.org"), ("ask", None)])
+async def test_the_setting_none_and_every_other_mode_give_no_network(work: Path, mode: str, network: str | None) -> None:
+    (work / "look.sh").write_text("readlink /proc/self/ns/net; grep -c : /proc/net/dev; echo proxy: $HTTP_PROXY")
+    told, warned, _ = await ran(work, "bash look.sh", mode=mode, network=network, allow=["bash look.sh"])
+    namespace, devices, proxy = told.text.split("\n")
+    assert namespace != os.readlink("/proc/self/ns/net")
+    assert (devices, proxy, warned) == ("1", "proxy:", [])
+
+
+@needs_bubblewrap
+async def test_a_refused_host_is_told_to_the_model_and_to_people_once(work: Path) -> None:
+    ask = r"""ask() { exec 9<>"/dev/tcp/127.0.0.1/${HTTP_PROXY##*:}"; printf 'CONNECT %s:443 HTTP/1.1\r\n\r\n' $1 >&9; cat <&9; }; ask evil.net; ask evil.net"""
+    told, warned, _ = await ran(work, ask, mode="full")
+    assert "403 Forbidden" in told.text
+    text = "commands cannot reach evil.net:443: the setting permissions.network does not list it. The user can add it there"
+    assert f"[{text}]" in told.text
+    assert warned == [f"bash: {text}"]
 
 
 @needs_bubblewrap
@@ -213,3 +271,28 @@ async def test_a_failure_is_tried_again(tmp_path: Path) -> None:
     program.chmod(0o755)
     assert not (await Bubblewrap(str(program), own=tmp_path).standing()).works
     assert not (tmp_path / "sandbox.json").exists()
+
+
+@needs_bubblewrap
+async def test_sessions_that_do_nothing_keep_no_network_and_get_it_back(work: Path) -> None:
+    def agent(command: str, **more: Any) -> Agent[Any, Any]:
+        call = {"name": "bash", "arguments": {"command": command, **more}}
+        return Agent(name="a", model=ScriptedModel([{"tool_calls": [call]}, {"text": "done"}]), tools=[Bash()])
+
+    ask = r"""ask() { exec 9<>"/dev/tcp/127.0.0.1/${HTTP_PROXY##*:}"; printf 'CONNECT evil.net:443 HTTP/1.1\r\n\r\n' >&9; cat <&9; }; """
+    async with Runtime(config=config()) as runtime:
+        await runtime.run(agent("readlink /proc/self/ns/net > place; sleep 100", background=True), "go", cwd=work, mode="full", session="busy")
+        counts: list[int] = []
+        for number in range(IDLE_KEPT + 6):
+            await runtime.run(agent("touch x"), "go", cwd=work, mode="full", session=f"s{number}")
+            counts.append(len([fd for fd in os.listdir("/proc/self/fd") if os.path.islink(f"/proc/self/fd/{fd}") and _is_network(fd)]))
+        assert max(counts) <= 2 * (IDLE_KEPT + 2)
+        assert counts[-1] == counts[-4]
+        result = await runtime.run(agent(f"{ask} ask; readlink /proc/self/ns/net"), "go", cwd=work, mode="full", session="s0")
+        assert "403 Forbidden" in result.messages[-2].tool_results[0].text
+        again = await runtime.run(agent("touch x; readlink /proc/self/ns/net"), "go", cwd=work, mode="full", session="busy")
+        assert again.messages[-2].tool_results[0].text == (work / "place").read_text().strip()
+
+
+def _is_network(fd: str) -> bool:
+    return os.readlink(f"/proc/self/fd/{fd}").startswith(("net:", "user:"))

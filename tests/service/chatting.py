@@ -9,7 +9,7 @@ import json
 import re
 import socket
 import sys
-from collections.abc import AsyncGenerator, AsyncIterator, Callable, Sequence
+from collections.abc import AsyncGenerator, AsyncIterator, Callable, Mapping, Sequence
 from contextlib import asynccontextmanager
 from dataclasses import dataclass
 from datetime import timedelta
@@ -23,7 +23,7 @@ import uvicorn
 from sqlmodel import Session
 
 from treadle.agent import Agent
-from treadle.config import Config, load
+from treadle.config import Config, Price, load
 from treadle.database.database import Database
 from treadle.database.tables import Account, Login
 from treadle.journals import open_journal
@@ -174,12 +174,12 @@ async def signed_in(service: Service, name: str) -> tuple[str, str]:
     return account_id, service.tokens.access(account_id, login_id)
 
 
-def config_of(*, grace_s: float = 10, **limits: Any) -> Config:
-    config = load(files=False)
+def config_of(*, grace_s: float = 10, totals: Mapping[str, Any] | None = None, prices: Mapping[str, Price] | None = None, **limits: Any) -> Config:
+    config = msgspec.structs.replace(load(files=False), prices=dict(prices or {}))
     many = {"requests_per_minute": 1_000_000, "runs": 100, "streams": 1000, **limits}
-    return msgspec.structs.replace(
-        config, service=msgspec.structs.replace(config.service, limits=msgspec.structs.replace(config.service.limits, **many), grace_s=grace_s)
-    )
+    limited = msgspec.structs.replace(config.service.limits, **many)
+    totals = msgspec.structs.replace(config.service.totals, **(totals or {}))
+    return msgspec.structs.replace(config, service=msgspec.structs.replace(config.service, limits=limited, totals=totals, grace_s=grace_s))
 
 
 def service_in(folder: Path, model: Any, agents: Sequence[Agent[Any, Any]] = (), **limits: Any) -> Service:

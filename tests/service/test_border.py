@@ -267,11 +267,10 @@ async def test_only_a_proxy_that_we_know_is_believed(tmp_path: Path, caplog: pyt
     assert "Secure" not in await cookie()
     assert "Secure" in await cookie(proxies=("127.0.0.1",))
     async with opened(tmp_path, proxies=("127.0.0.1", "9.9.9.9")) as hand:
-        for address, status in (("6.6.6.6", 401), ("7.7.7.7", 429)):  # the proxies' own words do not count as a stranger's
-            wrong = {"username": "nobody", "password": "12345678"}
-            for n in range(10 if status == 401 else 1):
-                answer = await hand.http.post("/auth/login", json=wrong, headers={"X-Forwarded-For": f"{address}, 9.9.9.9"})
-                assert answer.status_code == status, n
+        wrong = {"username": "nobody", "password": "12345678"}
+        for address, expected in (("6.6.6.6", [401] * 10 + [429]), ("7.7.7.7", [401])):  # the limit is the stranger's, not the proxies'
+            headers = {"X-Forwarded-For": f"{address}, 9.9.9.9"}
+            assert [(await hand.http.post("/auth/login", json=wrong, headers=headers)).status_code for _ in expected] == expected
 
 
 async def test_the_space_around_a_header_is_no_part_of_it(tmp_path: Path) -> None:

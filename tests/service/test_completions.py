@@ -161,7 +161,7 @@ async def test_one_that_died_with_its_process_is_closed_at_the_next_start(tmp_pa
 
 
 async def test_an_agent_that_cannot_run_is_told_as_such(tmp_path: Path) -> None:
-    async with serving(tmp_path, agents=[Agent(name="guide", model="nobody:none")]) as served, served.person() as ada:
+    async with serving(tmp_path, agents=[Agent(name="guide", model="script:nowhere.json")]) as served, served.person() as ada:
         for stream in (False, True):
             answer = await ada.ask("POST", "/v1/chat/completions", json=body("guide", "hello", stream=stream))
             assert (answer.status_code, "cannot run just now" in answer.json()["error"]["message"]) == (503, True)

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from contextlib import suppress
+from contextlib import AbstractAsyncContextManager, suppress
+from functools import partial
 from pathlib import Path
 
 import pytest
@@ -11,9 +12,11 @@ from prometheus_client.parser import text_string_to_metric_families
 from tests.service.at_hand import opened, problem
 from tests.service.chatting import signed_in
 from treadle.database.scope import Identity, Scope
-from treadle.service import limits
-from treadle.service.limits import Window, network_of
+from treadle.service import limits, windows
+from treadle.service.limits import Limits, Spending
 from treadle.service.problems import Problem
+from treadle.service.windows import Window, network_of
+from treadle.types import new_id
 
 
 def test_a_window_moves_and_says_how_long_to_wait() -> None:
@@ -28,7 +31,7 @@ def test_a_window_moves_and_says_how_long_to_wait() -> None:
 
 
 def test_a_window_forgets_whom_it_has_not_seen_for_long(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(limits, "REMEMBERED_MOST", 3)
+    monkeypatch.setattr(windows, "REMEMBERED_MOST", 3)
     window = Window(1, 10, clock=lambda: 0)
     for n in range(100):
         window.take(str(n))
@@ -70,7 +73,7 @@ async def test_strangers_are_limited_by_address_and_machines_that_look_after_us_
 async def test_runs_and_streams_have_places_that_are_given_back(tmp_path: Path) -> None:
     async with opened(tmp_path, limits={"runs": 2, "streams": 1}) as hand:
         given, scope, other = hand.service.limits, await somebody(hand.service, "ada"), await somebody(hand.service, "bob")
-        for place, most in ((given.run, 2), (given.stream, 1)):
+        for place, most in ((partial(running, given), 2), (given.stream, 1)):
             for _ in range(2):
                 held = [place(scope) for _ in range(most)]
                 for one in held:
@@ -88,9 +91,9 @@ async def test_all_together_have_places_too(tmp_path: Path, monkeypatch: pytest.
     monkeypatch.setattr(limits, "RUNS_MOST", 1)
     async with opened(tmp_path) as hand:
         ada, bob = await somebody(hand.service, "ada"), await somebody(hand.service, "bob")
-        async with hand.service.limits.run(ada):
+        async with running(hand.service.limits, ada):
             with pytest.raises(Problem) as caught:
-                await hand.service.limits.run(bob).__aenter__()
+                await running(hand.service.limits, bob).__aenter__()
             assert caught.value.status_code == 503
 
 
@@ -99,19 +102,19 @@ async def test_what_a_day_has_is_asked_before_a_run_and_counted_after_it(tmp_pat
     async with opened(tmp_path, limits={"tokens_per_day": 100, "cost_usd_per_day": 2.5}) as hand:
         given, scope = hand.service.limits, await somebody(hand.service, "ada")
         with suppress(ZeroDivisionError):
-            async with given.run(scope) as spending:
+            async with running(given, scope) as spending:
                 spending.count(tokens, cost_usd)
                 raise ZeroDivisionError
         with pytest.raises(Problem) as caught:
-            await given.run(scope).__aenter__()
+            await running(given, scope).__aenter__()
         assert caught.value.status_code == 429
         assert word in caught.value.detail
         assert 0 < int((caught.value.headers or {})["Retry-After"]) <= 86_401
-        async with given.run(await somebody(hand.service, "bob")):
+        async with running(given, await somebody(hand.service, "bob")):
             pass
     async with opened(tmp_path, limits={"tokens_per_day": 100, "cost_usd_per_day": 2.5}) as hand:
         with pytest.raises(Problem):
-            await hand.service.limits.run(scope).__aenter__()
+            await running(hand.service.limits, scope).__aenter__()
 
 
 async def test_a_run_that_is_refused_for_money_gives_its_place_back(tmp_path: Path) -> None:
@@ -121,7 +124,7 @@ async def test_a_run_that_is_refused_for_money_gives_its_place_back(tmp_path: Pa
             spending.count(1)
         for _ in range(3):
             with pytest.raises(Problem, match="used up"):
-                await hand.service.limits.run(scope).__aenter__()
+                await running(hand.service.limits, scope).__aenter__()
 
 
 async def test_refusals_are_counted_by_limit(tmp_path: Path) -> None:
@@ -132,6 +135,10 @@ async def test_refusals_are_counted_by_limit(tmp_path: Path) -> None:
         families = {family.name: family for family in text_string_to_metric_families((await hand.http.get("/metrics")).text)}
         refused = [sample for sample in families["treadle_refusals"].samples if sample.name.endswith("_total")]
         assert [(sample.labels, sample.value) for sample in refused] == [({"limit": "requests"}, 2)]
+
+
+def running(limits: Limits, scope: Scope) -> AbstractAsyncContextManager[Spending]:
+    return limits.run(scope, new_id("run"), None)
 
 
 async def somebody(service: object, name: str) -> Scope:

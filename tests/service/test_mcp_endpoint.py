@@ -91,3 +91,31 @@ async def test_one_person_cannot_take_all_sessions(tmp_path: Path, monkeypatch: 
         assert int(refused.headers["retry-after"]) > 0
         assert answered(await listed(hand, ada, first))
         assert await session_of(hand, bob)
+
+
+async def test_where_all_sessions_are_used_the_oldest_idle_one_of_who_has_the_most_is_closed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("treadle.service.mcp_endpoint.SESSIONS_MOST", 4)
+    async with opened(tmp_path) as hand:
+        ada, bob, cat = [await hand.registered(name) for name in ("ada", "bob", "cat")]
+        bobs = await session_of(hand, bob)
+        first, second, third = [await session_of(hand, ada) for _ in range(3)]
+        assert answered(await listed(hand, ada, first))
+        cats = await session_of(hand, cat)
+        assert (await listed(hand, ada, second)).status_code == 404
+        for person, session in ((ada, first), (ada, third), (bob, bobs), (cat, cats)):
+            assert answered(await listed(hand, person, session))
+        assert (await hand.http.delete("/mcp", headers={**ACCEPT, **ada, **first})).status_code == 200
+        assert await session_of(hand, cat)
+        for person, session in ((ada, third), (bob, bobs), (cat, cats)):
+            assert answered(await listed(hand, person, session))
+
+
+async def test_a_session_of_somebody_else_is_not_kept_busy(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("treadle.service.mcp_endpoint.SESSIONS_MOST", 2)
+    async with opened(tmp_path) as hand:
+        ada, bob = await hand.registered("ada"), await hand.registered("bob")
+        older, newer = [await session_of(hand, ada) for _ in range(2)]
+        assert (await listed(hand, bob, older)).status_code == 404
+        assert await session_of(hand, bob)
+        assert (await listed(hand, ada, older)).status_code == 404
+        assert answered(await listed(hand, ada, newer))

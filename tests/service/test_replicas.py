@@ -374,7 +374,6 @@ async def test_a_message_that_another_replica_works_on_is_left_to_it(places: Pla
             (conversation,) = (await there.ask("GET", "/conversations")).json()
             whole = (await there.ask("GET", f"/conversations/{conversation['id']}")).json()
             assert [message["role"] for message in whole["messages"]] == ["user"]
-            assert (await there.ask("DELETE", f"/conversations/{conversation['id']}")).status_code == 409
             second = await there.ask("POST", "/chat", json={"message": "hello", "conversation_id": conversation["id"]})
             assert second.status_code == 409
             async with there.events("GET", f"/runs/{runs[0]['run_id']}/events") as events:

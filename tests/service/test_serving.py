@@ -226,6 +226,23 @@ def test_what_is_no_http_and_heads_without_end_are_shown_out(tmp_path: Path) -> 
         assert large.startswith(b"HTTP/1.1 413 ")  # ht-022
 
 
+def test_a_target_that_names_another_host_than_the_host_header_is_refused(tmp_path: Path) -> None:
+    def status(target: bytes, host: bytes = b"localhost", method: bytes = b"GET") -> bytes:
+        return said_to(process.port, b"%s %s HTTP/1.1\r\nHost: %s\r\nConnection: close\r\n\r\n" % (method, target, host)).split(b" ", 2)[1]
+
+    with served(tmp_path) as process:
+        port = str(process.port).encode()
+        same = (b"/healthz", b"http://localhost/healthz", b"HTTP://LOCALHOST:80/healthz?a=//evil.example/", b"https://localhost:443/healthz")
+        assert [status(target) for target in same] == [b"200"] * len(same)
+        assert status(b"http://localhost:%s/healthz" % port, b"localhost:" + port) == b"200"
+        others = [b"http://evil.example/metrics", b"http://evil.example", b"http://localhost@evil.example/metrics", b"http://localhost.evil.example/metrics"]
+        others += [b"http://localhost:81/metrics", b"http://127.0.0.1/metrics", b"http:///metrics", b"https://evil.example/metrics", b"ftp://localhost/metrics"]
+        assert {target: status(target) for target in others} == {target: status(target) for target in others if status(target) in (b"400", b"421")}
+        assert status(b"http://evil.example/metrics") == b"421"
+        assert status(b"http://localhost/metrics", b"evil.example") == b"421"
+        assert status(b"evil.example:443", method=b"CONNECT") in (b"400", b"405", b"421")
+
+
 def test_two_hundred_slow_clients_hinder_nobody_and_are_shown_out(tmp_path: Path) -> None:  # ht-030
     with served(tmp_path) as process:
         slow = [socket.create_connection(("127.0.0.1", process.port)) for _ in range(200)]

@@ -12,7 +12,7 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from treadle.shell.judge import SPLICED, invisible_in
+from treadle.shell.lexical import SPLICED, invisible_in
 from treadle.shell.syntax import Script, parse
 
 BASH = shutil.which("bash")

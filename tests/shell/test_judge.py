@@ -9,7 +9,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from tests.shell.corpus import workspace
-from treadle.policy import Decision, Permissions, decide_command
+from treadle.policy import Decision, Permissions, decide_command, without_sandbox
 from treadle.rules import Rules
 from treadle.types import Mode
 from treadle.verdicts import STRICTNESS
@@ -35,30 +35,31 @@ cat "a.txt" 'src/main.py'
 head -20 a.txt | tail -n +5
 grep -n foo a.txt
 grep -rn import src 2>/dev/null | head -5
+grep -rn --include=*.py import src
 rg -n foo -g '*.py' src
 find . -name '*.py' -not -path './.git/*' | sort | uniq -c
+find . \( -name '*.py' -o -name '*.txt' \) ! -empty
 sed -n '1,5p;$p' a.txt
 sed -e 's/a/b/g' -e '/x/d' a.txt
+sed -E 's/[[:space:]]+$//' a.txt
 wc -l src/*.py
-(cd src; ls)
+cat src/m?.py
 cd src && cat m.py
-if [ -f a.txt ]; then cat a.txt; else echo no; fi
-[[ -f a.txt && "a" == a* ]] && echo yes
+[ -f a.txt ] && cat a.txt
+[ ! -d nowhere ] || echo yes
+[ "$?" -eq 0 ]
 test 3 -gt 2 || false
-bash -c 'ls | wc -l'
-bash -lc "cat a.txt"
 timeout 5 nice -n 3 ls
-env -u X LC_ALL=C sort a.txt
 command -v python3
-echo 'rm -rf /; curl x' "$?" \$HOME
-cat <<'X'
-$(touch x)
-X
+echo 'rm -rf /; curl x' "$?" \$HOME "50% of $HOME"
 jq .a a.txt
 diff a.txt src/main.py
 python3 --version
 set -euo pipefail
 ls > /dev/null 2>&1
+ls &>/dev/null; pwd
+sort < a.txt
+printf '%s\n' a.txt
 """.strip("\n")
 
 
@@ -79,6 +80,20 @@ def test_what_only_reads_here_is_allowed_in_every_mode(place: Path, text: str) -
 
 
 HELD = [
+    "(cd src; ls)",
+    "if [ -f a.txt ]; then cat a.txt; else echo no; fi",
+    '[[ -f a.txt && "a" == a* ]] && echo yes',
+    "bash -c 'ls | wc -l'",
+    'bash -lc "cat a.txt"',
+    "env -u X LC_ALL=C sort a.txt",
+    "LC_ALL=C sort a.txt",
+    "cat <<'X'\n$(touch x)\nX",
+    "ls # a comment",
+    "ls \\\n-la",
+    "echo $'a\\tb'",
+    "ls [a-c]*",
+    "! ls",
+    "cat a.txt | strings",
     "git status",
     "git log --oneline -5",
     "git diff HEAD -- a.txt",
@@ -94,6 +109,174 @@ HELD = [
 @pytest.mark.parametrize("text", HELD)
 def test_what_reads_as_far_as_one_can_see_is_held_by_the_sandbox(place: Path, text: str) -> None:
     assert [decided(text, place, mode).verdict for mode in ("plan", "ask", "accept-edits", "full")] == ["contained"] * 3 + ["allow"]
+
+
+DIFFER = r"""
+[ a ]#; ls
+[ -f x ]# || ls
+{ ls;}#; ls;}
+sed '1e ls' -le p a.txt
+sed -l 'w out' p
+sed -n '/[/]/w out' a.txt
+sed 's/[/]/x/w out' a.txt
+find . $'\x{2d}delete'
+cat $'\x{2e}env'
+find . {"}",-delete}
+cat {a'}'b,.env}
+[ a > out ]
+cat [^a]ecrets.json
+find . [^a]delete
+sort [[:punct:]]oq a.txt
+cat [[=.=]]env
+xxd -ps a.txt out
+xxd a.txt -r out
+xxd a.txt -E
+tree -Lo 1 out .
+tree -LR 1 .
+column -L .env
+column -n .env
+cmp -z a.txt .env
+head -5c .env
+tail -cf a.txt
+file -p a.txt
+file .env
+diff dir .
+diff -N nowhere .
+sed 'yx[[:aaaxb:]]dex;1e ls;#x' a.txt
+sed --expression='w out' -e 's,a,b\' --expression='p;#,' a.txt
+egrep foo a.txt
+sed 's:[[:x:]]:y:;p' a.txt
+sed 's[a[b[w out' a.txt
+rg KEY
+rg KEY dir
+rg --engine --pre=sh foo a.txt
+rg -f=a.txt foo
+rg -nf=a.txt foo
+diff links .
+diff links a.txt
+jq -n '$ ENV'
+jq -n 'recurse(1)'
+tail +5f a.txt
+ls -LR .
+du -L .
+sed -n *.txt
+grep -c *.txt
+printf *.txt
+timeout 5 *.txt
+printf %n PATH
+printf '%s%n' x PATH
+printf -- -v x
+git log --unified --output=x
+git log --format --output=x
+""".strip("\n").split("\n")
+"""Lines that some program reads otherwise than one may think, by class; files of these names are there."""
+
+
+@pytest.mark.parametrize("mode", ["plan", "ask"])
+@pytest.mark.parametrize("text", [*DIFFER, "[ a ];" * 401 + "[ -v 'a[$(ls)]' ]"])
+def test_what_programs_read_otherwise_is_not_allowed(place: Path, text: str, mode: Mode) -> None:
+    for name in ("secrets.json", "-delete", "-oq", "--pre=x", "dir/.env"):
+        (place / name).write_text("x")
+    (place / "links").mkdir()
+    (place / "links/a.txt").symlink_to("/etc/hostname")
+    assert decided(text, place, mode).verdict != "allow"
+
+
+@pytest.mark.parametrize("text", ["ls \\ a.txt", "ls ] ]", "cat a.txt; ls \\ b"])
+def test_what_two_readers_read_differently_asks(place: Path, text: str) -> None:
+    assert decided(text, place).verdict == "ask"
+
+
+def test_tests_beyond_the_limit_ask(place: Path) -> None:
+    assert decided("[[ a ]];" * 400 + "ls", place).verdict == "contained"
+    assert decided("[[ a ]];" * 401 + "ls", place).verdict == "ask"
+
+
+def test_the_value_of_an_option_is_judged_as_a_file_where_it_is_one(place: Path) -> None:
+    """Should a program take it for an operand after all."""
+    assert decided("cut -d .env -f 1 a.txt", place).verdict == "ask"
+    assert decided("cut -d / -f 1 a.txt", place).verdict == "allow"
+
+
+@pytest.mark.parametrize("text", ["sed 's/[]/x]/y/' a.txt", "sed 's/[^]/]x/y/' a.txt", "sed -n '/[]/]/p' a.txt"])
+def test_sed_ends_a_set_of_characters_as_every_sed_does(place: Path, text: str) -> None:
+    assert decided(text, place).verdict == "ask"
+    assert decided("sed -e 's/[^a-z[:space:]]/x/' -n -e '/[0-9]/p' a.txt", place).verdict == "allow"
+
+
+def test_a_search_from_above_sees_credentials_in_a_repository(place: Path) -> None:
+    assert decided("grep -r x src", place).verdict == "allow"
+    (place / "src/.git").mkdir()
+    (place / "src/.git/config").write_text('[remote "origin"]\n\turl = https://ada@example.org/x\n')
+    assert decided("grep -r x src", place).verdict == "contained"
+
+
+def test_a_rule_that_is_spelled_through_a_link_counts(place: Path, tmp_path: Path) -> None:
+    (tmp_path / "link").symlink_to(place)
+    rule = f"read({tmp_path}/link/src/**)"
+    assert decided("cat src/main.py", place, "full", deny=(rule,)).verdict == "deny"
+    assert decided("grep -r x .", place, "full", deny=(rule,)).verdict == "contained"
+
+
+def test_a_line_of_many_patterns_is_judged_in_bounded_work(place: Path) -> None:
+    for i in range(200):
+        (place / f"dir/f{i}").write_text("")
+    assert decided("ls dir/*", place).verdict == "allow"
+    assert decided("ls dir/*;" * 11, place).verdict == "ask"
+
+
+def test_a_line_in_doubt_that_may_remove_files_asks_in_every_mode(place: Path) -> None:
+    for text in ("rm -rf $'\\x2f\\165s'\\r\\/", "a#; rm -rf $x"):
+        assert decided(text, place, "full").verdict in ("ask", "deny")
+
+
+@pytest.mark.parametrize(
+    "line",
+    [
+        "rm -rf `echo /`",
+        "X=/; rm -rf $X",
+        "rm $x $(printf %s /etc)",
+        "cd / && rm -rf $(echo usr)",
+        "chmod -R 777 $(echo ~)",
+        "sh -c 'rm -rf $(echo /)'",
+        "find $(echo /) -delete",
+    ],
+)
+def test_what_is_not_known_may_be_a_vital_place_that_the_line_names(place: Path, line: str) -> None:
+    assert decided(line, place, "full").verdict == "ask"
+
+
+def test_what_is_not_known_runs_in_full_where_the_line_names_no_vital_place(place: Path) -> None:
+    for line in ('rm -rf "$tmp"', "t=$(mktemp -d); cd src && rm -rf $t 2>/dev/null", "for d in build dist; do rm -rf $d; done"):
+        assert decided(line, place, "full").verdict == "allow"
+    assert decided("rm -rf $x " + " ".join(f"/p{i}" for i in range(500)), place, "full").verdict == "ask"
+
+
+def test_a_path_that_cannot_be_looked_up_asks(place: Path) -> None:
+    (place / "L0").symlink_to("a.txt")
+    for i in range(1, 1500):
+        (place / f"L{i}").symlink_to(f"L{i - 1}")
+    for text in ("cat L1499", "cd L1499", "sort < L1499", "rm -r a\0b", "find a\0b -delete"):
+        assert decided(text, place).verdict == "ask"
+        assert decided(text, place, "full").verdict in ("ask", "allow")
+
+
+def test_names_of_files_are_options_where_a_pattern_makes_them_so(place: Path) -> None:
+    (place / "-delete").write_text("")
+    (place / "-oq").write_text("")
+    for text in ("find . *delete", "sort *q", "find *", "cat *"):
+        assert decided(text, place).verdict == "ask"
+
+
+def test_a_program_of_the_workspace_is_not_the_one_of_the_tables(place: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    assert decided("ls", place).verdict == "allow"
+    (place / "bin").mkdir()
+    (place / "bin/ls").write_text("#!/bin/sh")
+    monkeypatch.setenv("PATH", f"{place / 'bin'}:/usr/bin:/bin")
+    assert decided("ls", place).verdict == "contained"
+    assert decided("cat a.txt", place).verdict == "allow"
+    monkeypatch.setenv("PATH", ":/usr/bin:/bin")
+    assert decided("cat a.txt", place).verdict == "contained"
 
 
 ASKS = r"""
@@ -208,6 +391,45 @@ rm -rf "$HOME"
 rm -rf "$UNSET/"
 rm -rf ../..
 rm --recursive /usr
+rm -rf $'\x{2f}'
+rm -rf {"}",/}
+rm -rf {x,/}
+rm -r {,/us''r}
+rm ['-']rf /
+rm -rf ${x:=/}
+rm -rf "${x:-/usr}"
+rm -rf "${HOME:0:1}"
+rm -rf ${PWD%"${PWD#?}"}
+rm -rf $"/"'us'r
+command rm [!]q]r[^]0] ~
+true#; rm -rf ~
+a#; rm -rf "$HOME"
+rm --r -f ~
+rm --re --f ~
+rm -rf ~/?*
+rm -rf /u*
+rm -rf ~/.??*
+pushd ~ && rm -rf *
+command cd ~ && rm -rf *
+cd -Pe ~ && rm -rf *
+cd a; cd ../b; cd ../c; cd ../dd; cd ~; rm -rf *
+find -L ~ -delete
+find -O3 ~ -delete
+find -D tree ~ -delete
+env -S 'rm\_-rf\_/usr'
+find ~ -print0 | xargs -0 rm -rf
+printf '/usr\n' | xargs rm -rf
+mv -t /tmp ~
+prlimit rm -rf /usr
+rm -rf ~root
+rm -rf /var/lib
+f() { f & f & }; f
+pkill -9 .
+systemctl isolate reboot.target
+rm ${x:--rf} /usr/
+xargs -a a.txt rm [[.-.]]rf /usr/
+[ a ]#; rm -rf /
+{ ls;}#; rm -rf /;}
 cd / && rm -rf *
 sudo -u x sh -c 'rm -rf /'
 find / -name x -delete
@@ -232,6 +454,7 @@ systemctl poweroff
 echo x > .git/hooks/pre-commit
 echo x > .git/hooks/pre-commit /dev/null
 echo x >> .GIT/config
+[ a > .git/config ]
 cp x .git/hooks/pre-commit
 cp -r evil/.git .
 mv .git g
@@ -258,6 +481,22 @@ def test_what_is_never_run_is_run_in_no_mode_and_by_no_rule(place: Path, text: s
     program = text.split()[0].strip("$(:")
     allow = (program,) if program.isalpha() else ()
     assert [decided(text, place, mode, allow=allow).verdict for mode in ("plan", "ask", "accept-edits", "full")] == ["deny"] * 4
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        *("$(echo rm) -rf /", "`echo rm` -r ..", "x=rm; $x -rf ~", "for c in rm ls; do $c -r /; done", "env -u X $(echo rm) -rf /", "env $(echo rm) -rf /"),
+        *('timeout 5 "$x" -rf /', "sudo -u root $(echo rm) -rf /", "$x of=/dev/sda", "$x -9 -1", "$x / -delete", "${x:-rm} -rf /", "echo y | $x /dev/sda"),
+    ],
+)
+def test_a_program_that_is_not_known_asks_in_every_mode_where_another_would_never_be_run(place: Path, text: str) -> None:
+    assert [decided(text, place, mode).verdict for mode in ("ask", "accept-edits", "full")] == ["ask"] * 3
+
+
+@pytest.mark.parametrize("text", ["$x -r build", "$CC -o x y.c", "$CP -r /usr/share/x .", '"$@"', "git log $x -9 -1", "$x y > /dev/null"])
+def test_a_program_that_is_not_known_runs_in_full_with_ordinary_arguments(place: Path, text: str) -> None:
+    assert decided(text, place, "full").verdict == "allow"
 
 
 @pytest.mark.parametrize(
@@ -372,7 +611,7 @@ def test_a_denied_command_is_denied_in_every_spelling(place: Path, text: str, ru
     assert decided(text, place, "full", ask=(rule,)).verdict == "ask"
 
 
-@pytest.mark.parametrize("text", ["echo curl", "grep -rn curl src", "git commit -m 'use curl'", "# curl x\nls", "git log --grep=curl", "npm test curl"])
+@pytest.mark.parametrize("text", ["echo curl", "grep -rn curl src", "git commit -m 'use curl'", "git log --grep=curl"])
 def test_a_word_is_no_command(place: Path, text: str) -> None:
     assert decided(text, place, "full", deny=("curl",)).verdict == "allow"
 
@@ -392,7 +631,13 @@ def test_denied_paths_are_denied_to_commands_too(place: Path) -> None:
         "cp private/x y",
     ):
         assert decided(text, place, "full", deny=("read(private/**)",)).verdict == "deny", text
-    assert decided("grep -r x .", place, deny=("read(private/**)",)).verdict == "ask"
+    modes: tuple[Mode, ...] = ("plan", "ask", "accept-edits", "full")
+    for mode in modes:
+        assert decided("grep -r x .", place, mode, deny=("read(private/**)",)).verdict == "contained"
+        assert without_sandbox(decided("grep -r x .", place, mode, deny=("read(private/**)",))).verdict == "deny"
+        assert without_sandbox(decided("grep -r x .", place, mode, ask=("read(private/**)",))).verdict == "ask"
+    for text in ("grep -r x ..", "cd / && grep -r x .", "cd $X; grep -r x ."):
+        assert decided(text, place, "full", deny=("read(private/**)",)).verdict == "deny", text
     assert decided("echo x > docs/a", place, "full", deny=("write(docs)",)).verdict == "deny"
     assert decided("cat docs/a", place, deny=("write(docs)",)).verdict == "allow"
 
@@ -469,7 +714,19 @@ def test_where_letters_beyond_ascii_are_no_part_of_a_word_it_asks(place: Path, t
 
 
 PARTS = st.sampled_from(
-    [*lines(READS)[:20], *HELD, "rm a.txt", "npm test", "touch x", "cat .env", "curl x", "rm -rf /", "git push", "echo x > .git/config", "cat /etc/hostname"]
+    [
+        *lines(READS)[:20],
+        *(text for text in HELD if "#" not in text and "<<" not in text),
+        "rm a.txt",
+        "npm test",
+        "touch x",
+        "cat .env",
+        "curl x",
+        "rm -rf /",
+        "git push",
+        "echo x > .git/config",
+        "cat /etc/hostname",
+    ]
 )
 MODES = st.sampled_from(["plan", "ask", "accept-edits", "full"])
 WRAPPERS = """

@@ -19,6 +19,8 @@ class Overheard(Exception):
 class Listening:
     """A connection that goes nowhere."""
 
+    base_url = "https://api.anthropic.com"
+
     @asynccontextmanager
     async def post(self, path: str, body: bytes, headers: Mapping[str, str]) -> AsyncGenerator[Reply]:
         raise Overheard(body)

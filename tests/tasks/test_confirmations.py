@@ -67,9 +67,17 @@ async def test_a_models_own_confirm_never_counts_in_a_chat(ada: Person):
 async def test_several_deletions_of_one_run_are_one_question(ada: Person):
     await ada.add("Buy milk", "Call mum", "Read")
     said = [message(await ada.call("delete_task", task=task)) for task in ("milk", "mum", "milk")]
-    assert said[1:] == [BULK.format("yes delete all 2")] * 2
+    assert [one.partition("? ")[2] for one in said[1:]] == [BULK.format("yes delete all 2")] * 2
     assert len(await done(ada, "yes delete all 2")) == 2
     assert await ada.titles() == ["Read"]
+
+
+async def test_a_question_says_which_other_wish_of_the_same_message_was_not_carried_out(ada: Person):
+    await ada.add("Buy milk", "Call mum")
+    await ada.call("delete_task", task="milk")
+    asked = message(await ada.call("complete_all"))
+    assert asked.endswith("'yes complete all 2'. I can ask one thing at a time: I haven't deleted 'Buy milk', so please tell me that again afterwards.")
+    assert message(await ada.in_run("run_7").call("complete_all")).endswith("'yes complete all 2'.")
 
 
 async def test_a_question_of_another_run_takes_the_place_of_the_one_before(ada: Person):
@@ -87,7 +95,8 @@ async def test_a_bulk_operation_asks_with_its_verb_and_count(ada: Person, tool: 
     await ada.call("complete_task", task="Old")
     response = await ada.call(tool)
     words = f"yes {verb} all {2 if verb == 'complete' else 1}"
-    assert message(response) == BULK.format(words)
+    assert message(response).startswith(f"{verb.capitalize()} '")
+    assert message(response).endswith(f"? {BULK.format(words)}")
     (did,) = await done(ada, words)
     assert did.data is not None
     assert did.data["count"] == (2 if verb == "complete" else 1)
@@ -148,7 +157,7 @@ async def test_a_yes_to_all_is_void_where_there_are_more_now(ada: Person):
     await ada.add("Read")
     answered = await ada.says("yes complete all 2")
     (again,) = await ada.does(answered)
-    assert message(again) == BULK.format("yes complete all 3")
+    assert message(again).endswith(f"? {BULK.format('yes complete all 3')}")
     assert await ada.titles(status="completed") == []
 
 

@@ -95,6 +95,19 @@ def test_spans_of_days_that_a_list_is_asked_for(text: str, search: str):
     assert found[1] == search
 
 
+@pytest.mark.parametrize(
+    ("today", "search"),
+    [
+        (date(2026, 11, 20), "due:2026-11-16..2026-11-22"),
+        (date(2026, 11, 21), "due:2026-11-16..2026-11-27"),
+        (date(2026, 11, 22), "due:2026-11-16..2026-11-28"),
+        (date(2026, 11, 23), "due:2026-11-23..2026-11-29"),
+    ],
+)
+def test_at_a_weekend_this_week_is_also_the_seven_days_that_begin_today(today: date, search: str):
+    assert period_at(["this", "week"], 0, today) == (2, search)
+
+
 def test_a_typing_error_is_one_only_where_one_word_is_meant():
     assert near("dlete", ("delete", "complete")) == "delete"
     assert near("cat", ("cut", "cot")) is None

@@ -282,7 +282,7 @@ async def test_splitting_a_bulk_operation_is_asked_about(ada: Talking, people: P
 async def test_several_deletes_are_one_question_over_exactly_these(ada: Talking, people: People):
     await people.person("ada").add("milk", "bread", "rent")
     asked = await ada.say("delete milk and bread", calls(call("delete_task", task="milk"), call("delete_task", task="bread")), OK)
-    assert asked.response == "That's a big action. Confirm with 'yes delete all 2'."
+    assert asked.response == "Delete 'milk' and 'bread'? That's a big action. Confirm with 'yes delete all 2'."
     await ada.say("yes delete all 2")
     assert await titles(people) == ["rent"]
 

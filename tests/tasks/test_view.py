@@ -12,6 +12,7 @@ from tests.tasks.people import People
 from tests.tasks.talking import FAILURE, Talking, call, calls
 from treadle import events
 from treadle.events import Event
+from treadle.metrics import RunTotals
 from treadle.runtime import Runtime
 from treadle.tasks.view import ReplyView
 from treadle.types import Outcome, Usage
@@ -96,7 +97,7 @@ async def test_a_message_whose_only_call_failed_did_not_succeed(people: People):
     asked = events.ToolCallAsked(**head, call_id="c", name="list_tasks", arguments={})
     begin = events.ToolCallStart(**head, call_id="c", name="list_tasks", effect="pure")
     crash = events.ToolCallEnd(**head, call_id="c", name="list_tasks", result="{", is_error=False, unknown=False, duration_ms=1)
-    ended: dict[str, Any] = {"output": None, "validated": False, "usage": Usage(), "turns": 2, "tool_calls": 1, "duration_s": 0.1}
+    ended: dict[str, Any] = {"output": None, "validated": False, "usage": Usage(), "turns": 2, "tool_calls": 1, "duration_s": 0.1, "total": RunTotals()}
     for event in (asked, begin, crash, events.RunEnd(**head, outcome=Outcome.COMPLETED, text="Here you are.", **ended)):
         list(view.take(event))
     assert view.result is not None

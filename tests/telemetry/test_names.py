@@ -26,6 +26,7 @@ def of_the_conventions() -> set[str]:
 
 def test_every_attribute_is_one_of_the_conventions_or_listed_as_ours() -> None:
     attributes = {value for name, value in vars(names).items() if name.isupper() and isinstance(value, str) and "." in value}
+    attributes |= {*names.RATE_LIMITS.values()}
     metrics = {names.OPERATION_DURATION, names.TOKEN_USAGE, names.TIME_TO_FIRST_CHUNK}
     assert attributes - metrics - {names.RETRY} - of_the_conventions() == names.OURS
     assert metrics <= constants(f"{INCUBATING}.metrics.gen_ai_metrics")

@@ -55,6 +55,11 @@ async def test_a_run_is_a_tree_of_spans() -> None:
         names.CACHE_READ_TOKENS: 0,
         names.CACHE_WRITE_TOKENS: 0,
         names.REASONING_TOKENS: 0,
+        names.TOTAL_RUNS: 1,
+        names.TOTAL_TURNS: 2,
+        names.TOTAL_TOOL_CALLS: 1,
+        names.TOTAL_INPUT_TOKENS: 20,
+        names.TOTAL_OUTPUT_TOKENS: 10,
     }
     assert told(first).items() >= {
         (names.OPERATION, "chat"),
@@ -294,6 +299,10 @@ async def test_an_agent_among_the_tools_has_its_run_under_its_call() -> None:
     assert (await rt.run(parent, "go")).success
     assert watched.tree() == ["invoke_agent parent", "  chat inline", "  execute_tool child", "    invoke_agent child", "      chat inline", "  chat inline"]
     assert told(watched.named("execute_tool child"))[names.TOOL_AGENT] == "child"
+    above, below = told(watched.named("invoke_agent parent")), told(watched.named("invoke_agent child"))
+    assert (above[names.TURNS], above[names.TOTAL_TURNS], above[names.TOTAL_RUNS], above[names.TOTAL_TOOL_CALLS]) == (2, 3, 2, 1)
+    assert (above[names.INPUT_TOKENS], above[names.TOTAL_INPUT_TOKENS], above[names.TOTAL_OUTPUT_TOKENS]) == (20, 30, 15)
+    assert (below[names.TOTAL_RUNS], below[names.TOTAL_TURNS]) == (1, 1)
 
 
 async def test_a_summary_is_a_span_of_the_model_that_wrote_it(tmp_path: Path) -> None:

@@ -8,6 +8,7 @@ import pytest
 
 from treadle.events import RunEnd
 from treadle.journals.memory import MemoryJournal
+from treadle.metrics import RunTotals
 from treadle.runtime import Runtime
 from treadle.types import Outcome, Usage, now
 from treadle.worker import Worker
@@ -19,7 +20,7 @@ async def test_an_end_that_is_in_no_journal_is_not_counted() -> None:
     from treadle.telemetry.workers import QueueDepths, WorkerMetrics
 
     metrics = WorkerMetrics(Worker(Runtime()), QueueDepths(MemoryJournal().queue), lambda: 0)
-    nothing = {"output": None, "validated": False, "usage": Usage(), "turns": 1, "tool_calls": 0, "text": "", "duration_s": 1.0}
+    nothing = {"output": None, "validated": False, "usage": Usage(), "turns": 1, "tool_calls": 0, "text": "", "duration_s": 1.0, "total": RunTotals()}
     of: dict[str, Any] = {"run_id": "run_1", "session_id": None, "seq": 1, "at": now(), **nothing}
     for id_, outcome in ((None, Outcome.APPROVAL_NEEDED), (None, Outcome.ERROR), ("7.0", Outcome.COMPLETED)):
         own: dict[str, Any] = {} if id_ is None else {"id": id_}

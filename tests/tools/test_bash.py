@@ -8,6 +8,7 @@ import resource
 import shlex
 import signal
 import sys
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
@@ -16,6 +17,8 @@ import pytest
 
 from tests.tools.conftest import MakeContext, Use
 from treadle.output import Capture
+from treadle.policy import decide_command, permissions_of
+from treadle.shell import lookup
 from treadle.tooling import InvalidArguments, ToolFailed, Touched
 from treadle.tools import bash, commands, processes
 from treadle.tools.bash import Bash, BashArguments
@@ -67,6 +70,17 @@ async def test_a_command_without_output_says_so(use: Use) -> None:
 )
 async def test_an_exit_code_other_than_zero_is_a_normal_result(use: Use, command: str, said: str) -> None:
     assert (await use(BASH, command=command)).endswith(said)
+
+
+@pytest.mark.parametrize(
+    ("command", "code"),
+    [("true", 0), ("exit 3", 3), ("no-such-program", 127), ("/dev/null", 126), ("(kill -9 $BASHPID); exit $?", 137), ("kill -TERM $$", 143)],
+)
+async def test_a_call_gives_its_exit_code_beside_its_text(make_context: MakeContext, tmp_path: Path, command: str, code: int) -> None:
+    codes = list[int]()
+    with suppress(ToolFailed):
+        await BASH.execute(make_context(tmp_path, on_exit=codes.append), BashArguments(command=command))
+    assert codes == [code]
 
 
 async def test_a_shell_that_dies_of_a_signal_is_an_error_that_did_happen(use: Use) -> None:
@@ -301,9 +315,14 @@ async def test_windows_is_told_to_use_wsl(use: Use, monkeypatch: pytest.MonkeyPa
         await use(BASH, command="true")
 
 
-def test_sh_is_used_where_there_is_no_bash(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(os, "access", lambda path, mode: False)
-    assert commands.find_shell("/nowhere") == "/bin/sh"
+def test_without_bash_a_command_that_would_run_unasked_is_held(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    def verdict() -> str:
+        return decide_command("ask", "ls", tmp_path, permissions_of()).verdict
+
+    assert (lookup.find_shell(os.environ["PATH"]), verdict()) == ("/bin/bash", "allow")
+    access = os.access
+    monkeypatch.setattr(os, "access", lambda path, mode: os.path.basename(path) != "bash" and access(path, mode))
+    assert (lookup.find_shell(os.environ["PATH"]), verdict()) == ("/bin/sh", "contained")
 
 
 @pytest.mark.parametrize(

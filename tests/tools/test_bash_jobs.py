@@ -13,7 +13,7 @@ import pytest
 
 from tests.tools.conftest import MakeContext
 from tests.tools.test_bash import is_running, needs_proc, pids_in
-from treadle import Agent, Runtime
+from treadle import Agent, Runtime, tool
 from treadle.testing import ScriptedModel
 from treadle.tooling import Happened, InvalidArguments, ToolContext, ToolFailed
 from treadle.tools import jobs as jobs_module
@@ -61,6 +61,26 @@ async def test_a_job_goes_on_and_what_it_writes_is_shown_once(context: Context) 
     assert await said(OUTPUT, context(), id="job_1") == "(no new output)\n[job_1 has ended]\n[exit code 0]"
 
 
+async def test_bash_output_can_wait_for_the_end(context: Context) -> None:
+    await said(BASH, context(), command="sleep 0.5; echo done", background=True)
+    assert await said(OUTPUT, context(), id="job_1", wait_s=60) == "done\n[job_1 has ended]\n[exit code 0]"
+    assert context().keep(Jobs).news() == []
+
+
+async def test_the_model_is_told_once_when_a_job_has_ended(tmp_path: Path) -> None:
+    async def wait(ctx: ToolContext[None]) -> None:
+        await ctx.keep(Jobs).get("job_1").wait(20)
+
+    bash = {"name": "bash", "arguments": {"command": "sleep 0.5; exit 3", "background": True}}
+    model = ScriptedModel(
+        [{"tool_calls": [bash]}, {"tool_calls": [{"name": "wait", "arguments": {}}]}, {"tool_calls": [{"name": "wait", "arguments": {}}]}, {"text": "ok"}]
+    )
+    async with Runtime.open("memory:") as runtime:
+        result = await runtime.run(Agent(name="a", model=model, tools=[BASH, tool(wait)]), "go", cwd=tmp_path, mode="full")
+    told = [message.text for message in result.messages if message.role == "user"]
+    assert told == ["go", "[job_1 has ended with exit code 3: bash_output shows what it wrote]"]
+
+
 async def test_one_that_fails_at_once_tells_at_once(context: Context) -> None:
     assert await said(BASH, context(), command="echo broken; exit 3", background=True) == "broken\n[job_1 has ended already]\n[exit code 3]"
 
@@ -88,9 +108,9 @@ async def test_ids_are_not_used_again_and_a_wrong_one_is_told_which_there_are(co
 
 
 async def test_where_there_are_none_that_is_told(context: Context) -> None:
-    for tool in (OUTPUT, KILL):
+    for each in (OUTPUT, KILL):
         with pytest.raises(ToolFailed, match=r"There is no job 'x'\. None was started, or they ended with the process that had them"):
-            await said(tool, context(), id="x")
+            await said(each, context(), id="x")
 
 
 async def test_a_job_is_killed_with_all_that_it_started(context: Context, tmp_path: Path) -> None:

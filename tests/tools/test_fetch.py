@@ -15,10 +15,10 @@ import trustme
 from aiohttp import web as server
 
 from tests.tools.conftest import MakeContext
+from treadle.addresses import why_private
 from treadle.tooling import InvalidArguments, ToolFailed
 from treadle.tools import fetch as fetch_module
 from treadle.tools import web
-from treadle.tools.addresses import why_private
 from treadle.tools.fetch import Fetch
 
 PUBLIC = "93.184.216.34"

@@ -40,7 +40,7 @@ async def test_an_existing_file_must_have_been_read(use: Use, tmp_path: Path) ->
         await use(WRITE, path="a", content="x")
     assert (tmp_path / "a").read_text() == "precious\n"
     await use(READ, path="a", limit=1)
-    assert await use(WRITE, path="a", content="x\n") == "Overwrote a: 1 lines, 2 bytes."
+    assert await use(WRITE, path="a", content="x\n") == "Overwrote a: 1 line, 2 bytes."
 
 
 async def test_a_file_that_changed_since_is_not_overwritten(use: Use, tmp_path: Path) -> None:

@@ -4,22 +4,30 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from pathlib import Path
+from typing import Any
 
 import anyio
 import pytest
 
 from tests.tui.standing import ESCAPE, THEME, standing
 from treadle.asking import ApprovalRequest
-from treadle.tui.approval import DEAF_S, Approval, Said
-from treadle.tui.preview import Difference, Words, preview_of
+from treadle.tui.approval import DEAF_S, Approval, Around, Said
+from treadle.tui.preview import Difference, Preview, Words, preview_of
 
 pytestmark = pytest.mark.anyio
 
 PATTERN = ("npm run *",)
 
 
-async def said(*steps: str | float, pattern: Sequence[str] | None = PATTERN, command: str = "npm run build") -> tuple[Said, str]:
-    """What was answered, and what went to the input. A number lets so many seconds pass."""
+async def said(
+    *steps: str | float,
+    pattern: Sequence[str] | None = PATTERN,
+    command: str = "npm run build",
+    preview: Preview | None = None,
+    seen: Sequence[str] = (),
+    **asked: Any,
+) -> tuple[Said, str]:
+    """The answer, and what went to the input. A number lets so many seconds pass; `seen` must stand on the screen before."""
     now, given, typed = [100.0], list[Said](), list[str]()
     request = ApprovalRequest(
         run_id="r",
@@ -31,9 +39,11 @@ async def said(*steps: str | float, pattern: Sequence[str] | None = PATTERN, com
         arguments={},
         reason="it runs",
         pattern=tuple(pattern) if pattern else None,
+        **asked,
     )
     async with standing() as stage:
-        slot = Approval(request, Words(command), THEME, view=lambda: None, typed=typed.append, columns=lambda: 80, clock=lambda: now[0])
+        around = Around(view=lambda: typed.append("<all>"), typed=typed.append, columns=lambda: 80, cycle_mode=lambda: typed.append("<mode>"))
+        slot = Approval(request, preview or Words(command), THEME, around, clock=lambda: now[0])
 
         async def ask() -> None:
             given.append(await stage.screen.ask(slot))
@@ -42,6 +52,7 @@ async def said(*steps: str | float, pattern: Sequence[str] | None = PATTERN, com
             async with anyio.create_task_group() as group:
                 group.start_soon(ask)
                 await stage.sees("may it run this command?")
+                assert [text for text in seen if text not in stage.text] == [], stage.text
                 for step in steps:
                     if not isinstance(step, str):
                         now[0] += step
@@ -86,3 +97,80 @@ def test_what_is_asked_about_shows_everything_but_secrets(tmp_path: Path) -> Non
     assert "hunter2" not in str(shown)
     assert isinstance(shown, Difference)
     assert "\\x1b[31m\\u202e" in shown.after
+
+
+SCRIPT = "\n".join(["cat > setup.sh <<'END'", *(f"echo step {n}" for n in range(60)), "rm -rf ~/important", "END"])
+ONE_LINE = Difference("a.py", "", f"x = '{'a' * 300}'; import os; os.system('rm -rf ~')\n")
+CHANGED = "    total = sum(price * quantity for _, price, quantity in self.lines if quantity > minimum and not price)"
+
+
+@pytest.mark.parametrize(
+    ("preview", "seen"),
+    [
+        (ONE_LINE, ["import os; os.system('rm -rf ~')"]),
+        (Difference("a.py", "pass\n", f"{CHANGED}\n"), ["and not price)"]),
+        (Words(f"echo {'a' * 300}; rm -rf ~/important", is_command=True), ["rm -rf ~/important"]),
+    ],
+)
+async def test_a_long_line_is_wrapped_and_never_cut(preview: Preview, seen: list[str]) -> None:
+    assert await said(DEAF_S, "y", preview=preview, seen=seen) == (Said("once"), "")
+
+
+async def test_a_line_longer_than_any_screen_is_shown_whole() -> None:
+    stage = Difference("a.py", "", f"x = '{'a' * 5_000}'; import os\n")
+    assert (await said(DEAF_S, "d", DEAF_S, "y", preview=stage))[0] == Said("once")
+
+
+@pytest.mark.parametrize("key", ["y", "s", "a", "\r"])
+async def test_what_is_not_all_on_the_screen_has_to_be_viewed_before_it_is_approved(key: str) -> None:
+    """The unanswered yes is followed by a no, which must be the answer."""
+    seen = ["more lines: d shows all", "rm -rf ~/important", "Not all of it is shown"]
+    now, given = [100.0], list[Said]()
+    request = ApprovalRequest(
+        run_id="r", session_id="s", parent_run_id=None, agent="a", call_id="c", name="bash", arguments={}, reason="it writes", pattern=PATTERN
+    )
+    viewed = list[str]()
+    async with standing() as stage:
+        around = Around(view=lambda: viewed.append("all"), typed=viewed.append, columns=lambda: 80)
+        slot = Approval(request, Words(SCRIPT, is_command=True), THEME, around, clock=lambda: now[0])
+
+        async def ask() -> None:
+            given.append(await stage.screen.ask(slot))
+
+        with anyio.fail_after(5):
+            async with anyio.create_task_group() as group:
+                group.start_soon(ask)
+                await stage.sees("may it run this command?")
+                assert [text for text in seen if text not in stage.text] == [], stage.text
+                now[0] += DEAF_S
+                stage.press(key, "d")
+                while not viewed:
+                    await anyio.sleep(0)
+                assert given == [], "nothing is approved that was not shown"
+                await stage.sees("d view full")
+                stage.press(key)
+    assert given[0].scope != "no"
+
+
+async def test_a_small_screen_says_why_a_yes_does_nothing() -> None:
+    request = ApprovalRequest(run_id="r", session_id="s", parent_run_id=None, agent="a", call_id="c", name="bash", arguments={}, reason="it writes")
+    for rows in range(3, 12):
+        slot = Approval(request, Words(SCRIPT, is_command=True), THEME, Around(view=lambda: None, typed=lambda _: None, columns=lambda: 80))
+        slot.opened(rows)
+        drawn = ["".join(text for _, text, *_ in line) for line in slot._drawn()]  # pyright: ignore[reportPrivateUsage]
+        assert len(drawn) <= rows
+        assert any("Not all of it is shown" in line for line in drawn), drawn
+
+
+@pytest.mark.parametrize("key", ["e", "\x1b[Z"])
+async def test_edits_can_be_accepted_for_the_session_in_the_question(key: str) -> None:
+    seen = ["e Yes, and accept edits from now on (Shift-Tab)"]
+    assert (await said(DEAF_S, key, is_edit=True, seen=seen))[0] == Said("edits")
+
+
+async def test_shift_tab_changes_the_mode_where_the_question_is_not_about_an_edit() -> None:
+    assert await said(DEAF_S, "\x1b[Z", DEAF_S, "n") == (Said("no"), "<mode>")
+
+
+async def test_the_question_says_how_many_calls_wait() -> None:
+    await said(DEAF_S, "n", number=1, of=3, seen=["a asks (1 of 3): may it run this command?"])

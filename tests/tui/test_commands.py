@@ -11,7 +11,8 @@ import pytest
 
 from tests.doubles import asks, call, says
 from tests.tui.desks import FakeDesk, a_desk
-from treadle.config import load
+from treadle.config import Project, load
+from treadle.config.trust import survey, trust
 from treadle.errors import AgentError
 from treadle.message import Message, decode_message
 from treadle.tui import confirm
@@ -361,12 +362,15 @@ async def test_todos_shows_the_whole_list_with_marks(folder: Path) -> None:
     assert [line[-1] for line in told[1:]] == ["Look", "Doing", "Tell"]
 
 
-async def test_agents_names_those_that_are_defined_and_what_is_wrong(folder: Path) -> None:
+async def test_agents_names_those_that_are_defined_and_what_is_wrong(folder: Path, home: Path) -> None:
     (agents := folder / ".treadle" / "agents").mkdir(parents=True)
     (agents / "reviewer.md").write_text("---\ndescription: Reviews changes\n---\nReview.\n")
     (agents / "asker.md").write_text("---\ndescription: Asks\ninputs: {who: {type: string}}\n---\nAsk ${who}.\n")
     (agents / "broken.md").write_text("no keys")
     async with a_desk(folder, columns=160) as desk:
+        assert "its project is not trusted" in await desk.command("/agents")
+        project = Project(folder, folder)
+        trust(home, project, survey(project, home))
         told = await desk.command("/agents")
     assert re.search(r"reviewer +Reviews changes +\.treadle/agents/reviewer\.md", told)
     assert "it needs who" in told

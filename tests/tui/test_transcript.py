@@ -2,23 +2,32 @@
 
 from __future__ import annotations
 
+import re
 from typing import Any
 
 import anyio
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from rich.text import Text
 
 from tests.doubles import agent, asks, call, fails, gives, open_runtime, says, watch
 from tests.strategies import values_of
+from tests.test_loop_costs import priced, used
 from tests.test_loop_properties import Bench, Case, cases, steps_of
+from tests.test_subagents import make, seen_of
 from tests.tui.standing import THEME
 from treadle import events
 from treadle.events import Event
+from treadle.metrics import RunTotals
 from treadle.tui.blocks import Answer, Block, Called, Notice, Said, Thought
+from treadle.tui.calling import calling
 from treadle.tui.drawing import Drawing
 from treadle.tui.live import Live
+from treadle.tui.status import Status
+from treadle.tui.theme import Theme
 from treadle.tui.transcript import Transcript
+from treadle.types import Outcome, Usage, now
 
 DRAWING = Drawing(40, THEME)
 
@@ -74,7 +83,7 @@ def holds(seen: list[Event]) -> None:
     assert sum(block.status != "denied" for block in called) == sum(isinstance(event, events.ToolCallEnd) for event in seen)
     assert len(called) <= asked
     live = transcript.live
-    live.context_tokens, live.cost_usd, live.cost_is_partial, live.todos = 0, None, False, ()
+    live.context_tokens, live.cost_usd, live.child_usd, live.cost_is_partial, live.todos = 0, None, None, False, ()
     assert live == Live(), "nothing lives on"
 
 
@@ -139,3 +148,57 @@ async def test_what_a_tool_gave_is_shown_and_not_obeyed() -> None:
         drawn = DRAWING.ansi(called.draw(DRAWING, full=full))
         assert "abcde" in drawn
         assert "second" in drawn
+
+
+@pytest.mark.parametrize(("code", "mark"), [(0, "✓ Ran make"), (2, "✗ exit 2 · Ran make"), (137, "✗ exit 137 · Ran make")])
+def test_a_command_shows_its_exit_code_in_its_first_line(code: int, mark: str) -> None:
+    drawing = Drawing(40, Theme("dark", 8, True))
+    text = "no such target\n[took 7 s]"
+    block = Called(call=calling("bash", {"command": "make " + "x" * 60}), name="bash", result=text, status="ok", seconds=7, exit_code=code)
+    first = drawing.ansi(block.draw(drawing)).splitlines()[0]
+    assert re.sub(r"\x1b\[[0-9;]*m", "", first).startswith(mark)
+    red = drawing.ansi(Text("✗ ", drawing.style("error"))).split("✗")[0]
+    assert first.startswith(red) == bool(code)
+
+
+def test_of_a_long_output_of_a_command_the_end_is_shown() -> None:
+    text = "\n".join(["warning: old", *(f"test {n} passed" for n in range(40)), "1 failed, 1 passed"])
+    drawn = DRAWING.ansi(Called(call=calling("bash", {"command": "pytest"}), name="bash", result=text, status="ok", seconds=1, exit_code=1).draw(DRAWING))
+    assert "warning: old" in drawn
+    assert "1 failed, 1 passed" in drawn
+    assert "… 33 more lines (Ctrl-O)" in drawn
+
+
+@pytest.mark.anyio
+async def test_what_other_agents_spend_counts_and_is_told_apart() -> None:
+    async with priced() as rt:
+        helper = make("helper", [says("ok", usage=used(2, 3))])
+        boss = make("boss", [asks(call("helper", "h", prompt="x"), usage=used(1, 1)), says("done", usage=used(1, 1))], helper)
+        _, seen = await seen_of(rt, boss)
+    transcript = Transcript()
+    folded(seen, transcript)
+    assert (transcript.live.cost_usd, transcript.live.child_usd) == (9.0, 5.0)
+    status = Status(theme=DRAWING.theme, live=lambda: transcript.live)
+    assert "$9.00 ($4.00 without agents called)" in "".join(part for _, part in status.line(200))
+
+
+def test_an_end_by_a_limit_states_what_was_spent() -> None:
+    total = RunTotals(runs=2, turns=9)
+    end = events.RunEnd(
+        run_id="run_1",
+        session_id=None,
+        seq=1,
+        at=now(),
+        outcome=Outcome.TURN_LIMIT,
+        text="",
+        output=None,
+        validated=False,
+        usage=Usage(),
+        turns=1,
+        tool_calls=0,
+        duration_s=0,
+        total=total,
+    )
+    (notice,) = folded([end])
+    assert isinstance(notice, Notice)
+    assert "Spent: 9 turns in 2 runs." in notice.text

@@ -70,11 +70,11 @@ async def test_a_pasted_key_is_masked_checked_only_after_a_yes_and_shown_by_its_
     async with serving(document({"data": [{"id": "claude-opus-5-5", "type": "model"}], "has_more": False})) as vendor:  # noqa: SIM117  the second needs the first
         async with starting(tmp_path, {"ANTHROPIC_BASE_URL": vendor.url}) as (stage, got):
             stage.press("paste", ENTER)
-            await stage.sees("Whose key is it?")
-            stage.press(ENTER)
-            await stage.sees("Paste the key of Anthropic; it is not shown")
+            await stage.sees("Paste the key; it is not shown")
             stage.press(f"\x1b[200~{KEY}\n\x1b[201~")
             await stage.sees("*" * len(KEY))
+            stage.press(ENTER)
+            await stage.sees("Whose key is it?")
             stage.press(ENTER)
             await stage.sees("Is the key right?")
             assert vendor.seen == []
@@ -91,6 +91,32 @@ async def test_a_pasted_key_is_masked_checked_only_after_a_yes_and_shown_by_its_
     assert key.reveal() == KEY
     assert KEY not in stage.out.getvalue()
     assert "providers.anthropic.api_key: set (ends …abcd)" in stage.written
+
+
+@pytest.mark.parametrize(
+    ("key", "label"),
+    [
+        ("sk-ant-api03-abcdefghijklmnop0000", "Anthropic"),
+        ("sk-or-v1-abcdefghijklmnop0000", "OpenRouter"),
+        ("AIzaSyabcdefghijklmnop0000", "Google Gemini"),
+        ("sk-proj-abcdefghijklmnop0000", "OpenAI"),
+    ],
+)
+async def test_the_vendor_of_a_key_is_known_by_its_beginning(tmp_path: Path, key: str, label: str):
+    async with starting(tmp_path, {}) as (stage, got):
+        stage.press("paste", ENTER)
+        await stage.sees("Paste the key; it is not shown")
+        stage.press(f"\x1b[200~{key}\n\x1b[201~", ENTER)
+        await stage.sees(f"Is the key right? {label}")
+        stage.press(ESCAPE)
+    assert got == [None]
+    assert key not in stage.out.getvalue()
+
+
+async def test_what_was_printed_last_is_written_when_the_screen_ends():
+    async with standing() as stage:
+        stage.screen.put("last words\n")
+    assert "last words" in stage.written
 
 
 async def test_a_key_that_is_refused_leads_back_to_the_ways_and_is_not_shown(tmp_path: Path):
@@ -132,17 +158,15 @@ async def test_where_no_server_answers_it_says_who_was_asked(tmp_path: Path):
     assert got == [None]
 
 
-@pytest.mark.parametrize("way", ["escape", "demo", "key", "check", "model", "mode"])
+@pytest.mark.parametrize("way", ["escape", "key", "check", "model", "mode"])
 async def test_whoever_leaves_has_nothing_written_and_is_told_how_by_hand(tmp_path: Path, way: str):
     async with starting(tmp_path, {"OPENAI_API_KEY": KEY}) as (stage, got):
         match way:
             case "escape":
                 pass
-            case "demo":
-                stage.press("demo", ENTER)
             case "key":
                 stage.press("paste", ENTER)
-                await stage.sees("Whose key is it?")
+                await stage.sees("Paste the key; it is not shown")
             case _:
                 for title, key in (("No model", ENTER), ("Is the key right?", DOWN + ENTER), ("Which model?", ENTER))[
                     : ("check", "model", "mode").index(way) + 1
@@ -150,8 +174,7 @@ async def test_whoever_leaves_has_nothing_written_and_is_told_how_by_hand(tmp_pa
                     await stage.sees(title)
                     stage.press(key)
                 await stage.sees({"check": "Is the key", "model": "Which model?", "mode": "How free"}[way])
-        if way != "demo":
-            stage.press(ESCAPE)
+        stage.press(ESCAPE)
     assert got == [None]
     assert not file(tmp_path).parent.exists()
 

@@ -4,13 +4,13 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from enum import Enum
-from typing import assert_type
+from typing import Any, Literal, assert_type
 
 import msgspec
 from pydantic import BaseModel
-from typing_extensions import TypedDict
+from typing_extensions import TypedDict, Unpack
 
-from treadle import Agent, RunResult, Runtime
+from treadle import Agent, RunOptions, RunResult, Runtime
 from treadle.answer import AnswerType
 from treadle.outputs import answer_type
 
@@ -46,6 +46,29 @@ async def the_output_of_a_run_is_what_the_agent_was_asked_for(rt: Runtime) -> No
     assert_type((await rt.run(Agent(name="a", output=Season), "hi")).output, Season | None)
     assert_type((await rt.run(Agent(name="a", output=list[Answer]), "hi")).output, list[Answer] | None)
     assert_type((await rt.run(Agent(name="a", output=int), "hi")).output, int | None)
+
+
+async def unions_literals_and_schemas_are_types_of_answers_too(rt: Runtime) -> None:
+    assert_type((await rt.run(Agent(name="a", output=Answer | Struct), "hi")).unwrap(), Answer | Struct)
+    assert_type((await rt.run(Agent(name="a", output=Answer | None), "hi")).unwrap(), Answer | None)
+    assert_type((await rt.run(Agent(name="a", output=Literal["warm", "cold"]), "hi")).unwrap(), Literal["warm", "cold"])
+    assert_type((await rt.run(Agent(name="a", output={"type": "object"}), "hi")).unwrap(), Any)
+    assert_type((await rt.run(Agent(name="a", output=None), "hi")).unwrap(), str)
+
+
+async def a_run_that_goes_on_without_its_agent_may_give_anything(rt: Runtime) -> None:
+    agent = Agent(name="a", output=Answer)
+    assert_type(await rt.resume("run_1"), RunResult[Any])
+    assert_type(await rt.resume("run_1", agent), RunResult[Answer])
+    assert_type(await rt.fork("run_1", turn=1), RunResult[Any])
+    assert_type(await rt.fork("run_1", turn=1, agent=agent), RunResult[Answer])
+    async with rt.resume_stream("run_1") as unknown, rt.fork_stream("run_1", turn=1, agent=agent) as known:
+        assert_type(unknown.result, RunResult[Any])
+        assert_type(known.result, RunResult[Answer])
+
+
+async def a_wrapper_of_ones_own_takes_what_a_run_takes(rt: Runtime, **options: Unpack[RunOptions]) -> RunResult[Answer]:
+    return await rt.run(Agent(name="a", output=Answer), "hi", **options)
 
 
 def a_type_of_answers_reads_its_type() -> None:

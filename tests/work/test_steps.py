@@ -5,18 +5,25 @@ from __future__ import annotations
 from typing import Any
 
 import pytest
+from msgspec import structs
 
 from treadle.errors import AgentError
 from treadle.journal import RunInfo, RunStatus
+from treadle.metrics import RunMetrics, RunTotals
 from treadle.result import RunResult
-from treadle.types import Limits, Outcome, RunMetrics, Usage, now
+from treadle.types import Limits, Outcome, Usage, now
 from treadle.work.batch import Terms
 from treadle.work.report import Gate
 from treadle.work.steps import GO_ON, Past, attempts_of, left_of, next_step
 
 
-def past(outcome: Outcome = Outcome.COMPLETED, *, status: RunStatus = "finished", error: AgentError | None = None, **metrics: Any) -> Past:
+def past(
+    outcome: Outcome = Outcome.COMPLETED, *, status: RunStatus = "finished", error: AgentError | None = None, more: RunTotals | None = None, **metrics: Any
+) -> Past:
+    """`more`: what runs that it started took."""
     spent = RunMetrics(**metrics)
+    total = RunTotals(turns=spent.turns, tool_calls=spent.tool_calls, usage=spent.usage, cost_usd=spent.cost_usd) + (more or RunTotals(runs=0))
+    spent = structs.replace(spent, total=total)
     info = RunInfo(
         run_id="run_1",
         session_id="s",
@@ -114,3 +121,9 @@ def test_what_is_left_of_limits_is_what_all_runs_have_left() -> None:
 def test_nothing_is_tried_where_a_limit_is_used_up(limits: Limits) -> None:
     spent = past(turns=3, tool_calls=1, usage=Usage(input_tokens=20, output_tokens=10), duration_s=20.0, cost_usd=0.25)
     assert next_step([spent], (FAILED,), "do it", terms(retries=3, limits=limits)) is None
+
+
+def test_what_a_run_started_counts_against_the_limits_of_its_prompt() -> None:
+    spent = past(turns=2, cost_usd=0.25, usage=Usage(input_tokens=10), more=RunTotals(turns=3, tool_calls=1, usage=Usage(input_tokens=30), cost_usd=0.5))
+    left = left_of(Limits(turns=10, tool_calls=4, tokens=100, cost_usd=1.0), [spent])
+    assert left == Limits(turns=5, tool_calls=3, tokens=60, cost_usd=0.25)

@@ -51,6 +51,7 @@ def _defined(info: RunInfo, config: Config, cwd: Path) -> Found:
     from treadle.definitions import Catalog  # noqa: PLC0415  likewise
 
     name, catalog = info.agent, Catalog(config, cwd)
+    catalog.name(name)  # as the command line did when the run began
     if name not in catalog.names() and not catalog.modules.problems:
         raise Failed(f"the agent {name!r} of run {info.run_id} is not defined in {str(cwd)!r}: {ELSEWHERE}")
     chosen = defined_agent(config, catalog, name)

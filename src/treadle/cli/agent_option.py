@@ -76,7 +76,13 @@ def _named(config: Config, cwd: Path, options: Mapping[str, Any], *, attended: b
 
 
 def defined_agent(config: Config, catalog: Catalog, name: str) -> Chosen:
-    """An agent of files and modules. Raises AgentError(invalid) with all that is wrong with it."""
+    """Make an agent of files and modules that a person named. Raises AgentError(invalid) with all that is wrong with it."""
+    catalog.name(name)
+    return made_agent(config, catalog, name)
+
+
+def made_agent(config: Config, catalog: Catalog, name: str) -> Chosen:
+    """As `defined_agent`, for a name that no person typed: of an untrusted project nothing counts."""
     agent = catalog.agent(name)
     others = tuple(other for other in catalog.made() if other is not agent)
     return Chosen(agent, _limits(config, agent), {}, others, catalog.remarks(name))

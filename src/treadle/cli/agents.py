@@ -39,8 +39,9 @@ as_json = click.option("--json", "as_json", is_flag=True, help="As JSON.")
 def agents() -> None:
     """List, show and check the agents that are defined in files and in Python modules.
 
-    .treadle/agents/NAME.md or NAME.yaml defines the agent NAME, in the project and in your own folder; the nearer one counts. Modules
-    are named by the key `agents` of the configuration.
+    .treadle/agents/NAME.md or NAME.yaml defines the agent NAME, in your own folder and in the project. Of one name your own counts,
+    then the project's nearest. Agents of a project that you have not trusted are marked; they run only where you name them with
+    --agent. Modules are named by the key `agents` of the configuration.
     """
 
 
@@ -58,7 +59,7 @@ def list_(as_json: bool, cwd: Path) -> None:
         put_json([{key: value for key, value in each.items() if key != "instructions"} for each in facts], secrets)
     elif facts:
         rows = [
-            [each["name"], each["model"] or "", each["place"], "(see above)" if each["problems"] else plain(" ".join(each["description"].split()))]
+            [each["name"], each["model"] or "", _marked(each), "(see above)" if each["problems"] else plain(" ".join(each["description"].split()))]
             for each in facts
         ]
         broken = {each["name"] for each in facts if each["problems"]}
@@ -66,6 +67,10 @@ def list_(as_json: bool, cwd: Path) -> None:
             put(secrets.text(line))
     else:
         click.echo(NONE, err=True)
+
+
+def _marked(facts: dict[str, Any]) -> str:
+    return facts["place"] if facts["trusted"] else f"{facts['place']} (not trusted)"
 
 
 def _colour(broken: set[str], column: int, text: str) -> Style:
@@ -134,7 +139,9 @@ def _opened(cwd: Path) -> tuple[Config, Catalog]:
         config = load(cwd=cwd)
         for warning in config.warnings:
             _warn(Redactor(config.secrets()), warning)
-        return config, Catalog(config, cwd)
+        catalog = Catalog(config, cwd)
+        catalog.admit_all()  # shown to a person, and to no model
+        return config, catalog
 
 
 def _warn(secrets: Redactor, text: str) -> None:
@@ -159,12 +166,13 @@ def _facts(catalog: Catalog, name: str, cwd: Path) -> dict[str, Any]:
     definition = catalog.definition(name)
     if file is None and of is not None:
         try:
-            return {"name": name, "source": "module", "place": of.module, **_of_code(of.it), "problems": problems}
+            return {"name": name, "source": "module", "place": of.module, "trusted": True, **_of_code(of.it), "problems": problems}
         except AgentError as e:  # a type of an output that JSON cannot describe
-            return {"name": name, "source": "module", "place": of.module, **dict.fromkeys(_KEYS), "problems": [f"{of.module}: {e.message}"]}
+            return {"name": name, "source": "module", "place": of.module, "trusted": True, **dict.fromkeys(_KEYS), "problems": [f"{of.module}: {e.message}"]}
     said: dict[str, Any] = _of_file(definition) if definition is not None else dict.fromkeys(_KEYS)
     place = "" if file is None else _short(file.path, cwd)
-    return {"name": name, "source": "own" if file is not None and file.root is None else "project", "place": place, **said, "problems": problems}
+    source, trusted = "own" if file is not None and file.root is None else "project", not catalog.is_untrusted(name)
+    return {"name": name, "source": source, "place": place, "trusted": trusted, **said, "problems": problems}
 
 
 _KEYS = ("description", "model", "tools", "limits", "inputs", "output", "instructions")
@@ -216,7 +224,7 @@ def _short(path: Path, cwd: Path) -> str:
 def _page(facts: dict[str, Any], ink: Ink) -> Iterator[str]:
     yield ink(facts["name"], "bold")
     yield from _field("", facts["description"] or "(no description)", ink)
-    yield from _field("from", facts["place"], ink)
+    yield from _field("from", _marked(facts), ink)
     yield from _field("model", facts["model"] or "that of the configuration", ink)
     yield from _field("tools", ", ".join(facts["tools"]) or "none", ink)
     if facts["limits"]:

@@ -46,7 +46,7 @@ def chat(resume: str | None, **options: Any) -> None:
         cwd = options["cwd"].resolve()
         from treadle.tui import start  # noqa: PLC0415  --help needs none of it
 
-        start.chat(
+        wants_demo = start.chat(
             start.Wanted(
                 config=config,
                 cwd=cwd,
@@ -57,6 +57,10 @@ def chat(resume: str | None, **options: Any) -> None:
                 session=partial(_session, resume),
             )
         )
+    if wants_demo:
+        from treadle.cli.demo import demo  # noqa: PLC0415  only for a first start
+
+        click.get_current_context().invoke(demo)
     try:
         sys.stdout.flush()
     except OSError:  # the terminal has gone

@@ -44,10 +44,12 @@ def _in_our_words(error: click.UsageError) -> str:
                 return f"{_name(error.param)} must be {_number(error.param.type)}, not {value}"
             return f"{_name(error.param)} must be {why.rstrip('.').removeprefix('a valid ')}, not {value}" if why else f"{_name(error.param)}: {value}"
         case _ if error.message.startswith("Got unexpected extra argument"):
-            words = error.message.partition("(")[2].rstrip(").")
-            return f"{words!r} is one argument too many: put words that belong together in quotes"
+            said, _, words = error.message.partition("(")
+            is_quoted = " " in words and not said.startswith("Got unexpected extra arguments")
+            return f"{words.rstrip(').')!r} is one argument too many" + ("" if is_quoted else ": put words that belong together in quotes")
         case _:
-            return error.message[:1].lower() + error.message[1:]
+            is_name = error.message[:2].isupper()  # of a parameter, such as COMMAND
+            return error.message if is_name else error.message[:1].lower() + error.message[1:]
 
 
 def _nearest(name: str, known: Collection[str]) -> str:

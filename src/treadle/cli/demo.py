@@ -22,7 +22,7 @@ from treadle.cli.demo_view import View
 from treadle.cli.exits import Failed
 from treadle.cli.help import HELP
 from treadle.cli.run import follow
-from treadle.config import Config
+from treadle.config import load
 from treadle.providers.scripted import ScriptedModel
 from treadle.result import RunResult
 from treadle.runtime import Runtime
@@ -78,7 +78,7 @@ def _mend(directory: Path, fast: bool) -> None:
 async def _work(directory: Path, fast: bool) -> RunResult[str]:
     model = ScriptedModel(script(0 if fast else 25), name="script:demo")
     agent = Agent(name="demo", instructions="Fix the project.", model=model, tools=default_tools())
-    async with Runtime(config=Config()) as runtime:
+    async with Runtime(config=load({}, files=False)) as runtime:
         stream = runtime.stream(agent, PROMPT, cwd=directory, limits=Limits(turns=20, seconds=120))
         await follow(stream, View({PYTEST: "python -m pytest -q --tb=no"}).show)
     return stream.result

@@ -9,14 +9,17 @@ import os
 import tempfile
 import time
 from collections.abc import Iterator
+from functools import partial
 from pathlib import Path
 from typing import Literal, TypeAlias
 
 import anyio
 
 from treadle.config import Config, home
+from treadle.confining import OPEN, egress_to
 from treadle.sandbox import Sandbox, Standing
 from treadle.sandboxes import find_sandbox
+from treadle.sandboxes.egress import isolated
 
 State: TypeAlias = Literal["ok", "note", "bad"]
 
@@ -28,6 +31,8 @@ def sandbox_findings(config: Config, *, full: bool) -> Iterator[tuple[State, str
     sandbox = find_sandbox(own if own.is_dir() else None)
     standing = anyio.run(sandbox.standing)
     yield _standing(standing, wanted)
+    if standing.works and wanted != "off":
+        yield anyio.run(_network, config, sandbox)
     if full and standing.works:
         yield from _escapes(sandbox, own if own.is_dir() and os.access(own, os.W_OK) else Path(tempfile.gettempdir()))
     elif full:
@@ -42,6 +47,28 @@ def _standing(standing: Standing, wanted: str) -> tuple[State, str]:
     if wanted == "on":
         return "bad", f"{standing.text}. defaults.sandbox is on, so no run with commands begins"
     return "note", f"{standing.text}. Until then what would run unasked in it asks; in mode full nothing confines commands"
+
+
+async def _network(config: Config, sandbox: Sandbox) -> tuple[State, str]:
+    """What commands of mode full reach. The network of their own is made once, where there is one."""
+    from treadle.sandboxes.bubblewrap import Bubblewrap  # noqa: PLC0415  only on Linux
+
+    listed = config.permissions.network
+    if listed == "none":
+        return "ok", "commands have no network (permissions.network is none)"
+    if listed == "open":
+        return "note", f"in mode full, {OPEN}"
+    hosts = ", ".join(listed)
+    if not isinstance(sandbox, Bubblewrap):
+        return "note", f"commands of mode full reach the hosts of permissions.network ({hosts}), and all of this machine; that is unproven"
+    network = egress_to(listed)
+    try:
+        await network.open(partial(isolated, sandbox.program))
+    except OSError as e:
+        return "note", f"commands of mode full have no network, because one of their own cannot be made here: {e}"
+    finally:
+        await network.aclose()
+    return "ok", f"commands of mode full reach the hosts of permissions.network ({hosts}) and nothing else"
 
 
 def _escapes(sandbox: Sandbox, base: Path) -> Iterator[tuple[State, str]]:

@@ -23,7 +23,8 @@ def server_findings(config: Config, *, full: bool, offline: bool) -> Iterator[tu
     if not config.mcp_servers:
         return
     from treadle.tools.mcp import McpServer  # noqa: PLC0415  only where somebody has servers
-    from treadle.tools.mcp.servers import INSTALL, LEFT_OUT  # noqa: PLC0415  likewise
+    from treadle.tools.mcp.joining import LEFT_OUT  # noqa: PLC0415  likewise
+    from treadle.tools.mcp.servers import INSTALL  # noqa: PLC0415  likewise
 
     if find_spec("mcp") is None:
         yield "bad", f"{', '.join(config.mcp_servers)}: MCP servers need the official SDK: {INSTALL}"

@@ -69,19 +69,20 @@ def opened_journal(config: Config, url: str) -> Journal:
     return open_journal(url, lease_s=config.workers.lease_s)
 
 
-def open_runtime(config: Config, url: str, *, otherwise: str = "", hooks: Sequence[Hook] = ()) -> Runtime:
+def open_runtime(config: Config, url: str, *, otherwise: str = "", hooks: Sequence[Hook] = (), unattended: bool = False) -> Runtime:
     """A runtime over the journal at `url`, which is made where there is none. Raises Failed, with exit code 2, where it cannot be opened.
 
-    `otherwise`: what a person could do without that journal. `hooks`: of all its runs.
+    `otherwise`: what a person could do without that journal. `hooks`: of all its runs. `unattended`: overloads of providers are
+    waited out for minutes.
     """
-    from treadle.runtime import Runtime  # noqa: PLC0415  the help of a command needs it not
+    from treadle.runtime import PATIENT, Runtime  # noqa: PLC0415  the help of a command needs it not
 
     with failing():
         try:
             journal = opened_journal(config, url)
         except AgentError as e:
             raise AgentError(e.kind, e.message + otherwise) from e
-        return Runtime(config=config, journal=journal, hooks=hooks)
+        return Runtime(config=config, journal=journal, hooks=hooks, retries=PATIENT if unattended else None)
 
 
 class Place(NamedTuple):

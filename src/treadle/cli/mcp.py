@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any
 import anyio
 import click
 
-from treadle.cli.agent_option import ASSISTANT, Chosen, chosen_agent, defined_agent, module_hooks
+from treadle.cli.agent_option import ASSISTANT, Chosen, chosen_agent, defined_agent, made_agent, module_hooks
 from treadle.cli.exits import Failed, failing
 from treadle.cli.help import HELP
 from treadle.cli.journal_option import journal_url, open_runtime
@@ -105,9 +105,11 @@ def _agents(config: Config, names: Sequence[str], options: dict[str, Any]) -> li
 
     catalog = Catalog(config, options["cwd"].resolve())
     found: list[Chosen] = []
+    if not names and (withheld := catalog.withheld.left_out()):
+        _say(withheld)
     for name in dict.fromkeys(names or catalog.names() or [ASSISTANT]):
         try:
-            found.append(_agent(config, catalog, name, options))
+            found.append(_agent(config, catalog, name, options, named=bool(names)))
         except AgentError as e:
             if names:
                 raise
@@ -117,10 +119,10 @@ def _agents(config: Config, names: Sequence[str], options: dict[str, Any]) -> li
     return found
 
 
-def _agent(config: Config, catalog: Catalog, name: str, options: dict[str, Any]) -> Chosen:
+def _agent(config: Config, catalog: Catalog, name: str, options: dict[str, Any], *, named: bool) -> Chosen:
     if name == ASSISTANT:
         return chosen_agent(config, options["cwd"].resolve(), {**options, "agent": None, "inputs": (), "output_schema": None})
-    chosen = defined_agent(config, catalog, name)
+    chosen = (defined_agent if named else made_agent)(config, catalog, name)
     return chosen._replace(agent=replace(chosen.agent, model=options["model"])) if options["model"] else chosen
 
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import sys
 from contextlib import suppress
+from functools import partial
 from io import BytesIO, FileIO
 from pathlib import Path
 
@@ -12,6 +13,10 @@ from typing_extensions import override
 
 from treadle.cli.exits import Failed
 from treadle.cli.terminal import put_bytes
+from treadle.safe_open import open_in_place
+
+_PRIVATE = partial(os.open, mode=0o600)
+"""Makes a new file for its owner alone, whatever the umask is: it holds a conversation. A file that is there keeps its mode."""
 
 
 class OutputFile(BytesIO):
@@ -23,7 +28,7 @@ class OutputFile(BytesIO):
     def __init__(self, path: Path) -> None:
         """Raises Failed where FILE cannot be written, as far as that can be seen without touching it."""
         super().__init__()
-        self._path = path
+        self._path, self._place = path, Path(os.path.realpath(path))
         self._file: FileIO | None = None
         self._size_bytes = 0
         """What FILE holds of whole pieces."""
@@ -32,7 +37,7 @@ class OutputFile(BytesIO):
             raise Failed(f"-o {str(path)!r} cannot be written: is its directory there, and yours?")
         if path.exists() and not path.is_file():  # a pipe waits here for its reader, where Ctrl-C still ends the wait
             try:
-                self._file = FileIO(path, "w")
+                self._file = FileIO(path, "w", opener=_PRIVATE)
             except OSError as e:
                 raise Failed(f"-o {str(path)!r} cannot be written: {e.strerror or e}") from e
 
@@ -70,7 +75,7 @@ class OutputFile(BytesIO):
     def _write(self, piece: bytes) -> None:
         """All of the piece, or nothing of it."""
         if self._file is None:
-            self._file = FileIO(self._path, "w")
+            self._file = FileIO(open_in_place(self._place, os.O_WRONLY | os.O_CREAT | os.O_TRUNC), "w")
         left = memoryview(piece)
         try:
             while left:

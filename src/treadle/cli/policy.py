@@ -1,6 +1,6 @@
-"""`treadle policy check`: what would happen to a command, as JSON. Nothing is run. Entry: `policy`.
+"""`treadle policy check`: the policy's decision on one command line, or on each of a stream of them. Runs nothing. Entry: `policy`.
 
-The decision is policy.py's; here it is only asked for and shown.
+The decision is policy.py's; this module reads the input and shows the result.
 """
 
 from __future__ import annotations
@@ -8,19 +8,28 @@ from __future__ import annotations
 import json
 import shlex
 import sys
+from collections.abc import Iterator
+from contextlib import nullcontext
 from pathlib import Path
-from typing import Any, get_args
+from typing import Any, BinaryIO, NamedTuple, cast, get_args
 
 import click
 from typing_extensions import override
 
-from treadle.cli.exits import failing
+from treadle.cli.exits import Failed, failing
 from treadle.cli.help import HELP
 from treadle.cli.run_options import check_directory
+from treadle.cli.terminal import Ink, Style, put, table
 from treadle.config import load
-from treadle.policy import decide_command, permissions_of
+from treadle.plain import one_line, revealed
+from treadle.policy import Decision, Permissions, decide_command, permissions_of
 from treadle.redaction import Redactor
 from treadle.types import Mode
+from treadle.verdicts import Verdict
+
+MAX_LINE_BYTES = 1024 * 1024
+"""Bytes of one line of `--from`: what is longer than any command that can be started is not kept in memory."""
+_INK: dict[Verdict, Style] = {"allow": "green", "contained": "cyan", "ask": "yellow", "deny": "red"}
 
 
 class OneArgument(click.Command):
@@ -54,21 +63,27 @@ def policy() -> None:
 
 
 @policy.command(cls=OneArgument, context_settings=HELP, short_help="Print what would happen to a command, and why.")
-@click.argument("command")
+@click.argument("command", required=False)
+@click.option("--from", "source", metavar="FILE|-", help='Read commands from a file or standard input (-), one JSON object per line, like {"command": "ls"}.')
 @click.option("--mode", type=click.Choice(get_args(Mode)), help="As for `treadle run`. Default: that of the configuration.")
 @click.option("--allow", metavar="RULE", multiple=True, help='Also allow this, like "npm test"; repeatable.')
 @click.option("--deny", metavar="RULE", multiple=True, help='Also deny this, like "git push"; repeatable.')
 @click.option("--cwd", type=click.Path(path_type=Path), metavar="DIR", default=".", help="Where it would run. Default: the working directory.")
-def check(command: str, mode: str | None, allow: tuple[str, ...], deny: tuple[str, ...], cwd: Path) -> None:
-    """Print what would happen to COMMAND, as JSON: decision, why, and the commands found in it.
+def check(command: str | None, source: str | None, mode: str | None, allow: tuple[str, ...], deny: tuple[str, ...], cwd: Path) -> None:
+    """Print what would happen to COMMAND: decision, why, and the commands found in it. As JSON, except on a terminal.
 
     COMMAND is one argument, in quotes, like: treadle policy check -- "git push --force".
 
     allow: it runs unasked, with or without a sandbox. contained: unasked inside the sandbox only, else it asks. ask: it needs a
     person, and without one it is refused. deny: it is refused whatever a rule or a mode says.
 
-    Exits with 0 whatever the decision.
+    With --from, each line of the input is a JSON object with `command` and, if it differs from --mode, `mode`. Each gets one result
+    line, in the order of the input and as soon as it is read; a bad line gets one with `error` and its number.
+
+    Exits with 0 whatever the decision, and with 2 if a line of --from is bad.
     """
+    if (command is None) == (source is None):
+        raise click.UsageError("give either COMMAND, one argument in quotes, or --from with a file of JSON lines" + (", not both" if source else ""))
     check_directory(cwd)
     with failing():
         flags = {"--mode": mode, "--allow": allow or None, "--deny": deny or None}
@@ -77,7 +92,50 @@ def check(command: str, mode: str | None, allow: tuple[str, ...], deny: tuple[st
             click.echo(f"! {warning}", err=True)
         said = config.permissions
         permissions = permissions_of(allow=said.allow, ask=said.ask, deny=said.deny, own=config.home)
-    decision = decide_command(config.defaults.mode, command, cwd.resolve(), permissions)
+    checker = _Checker(config.defaults.mode, cwd.resolve(), permissions, Redactor(config.secrets()))
+    if source is None:
+        assert command is not None
+        checker.show(command, checker.decision(command, config.defaults.mode))
+    elif not checker.stream(source):
+        sys.exit(2)
+
+
+# ---------------------------------------------------------------- one result
+
+
+class _Checker(NamedTuple):
+    """Decides and shows, with all that is the same for each command."""
+
+    mode: Mode
+    cwd: Path
+    permissions: Permissions
+    secrets: Redactor
+
+    def decision(self, command: str, mode: Mode) -> Decision:
+        return decide_command(mode, command, self.cwd, self.permissions)
+
+    def show(self, command: str, decision: Decision) -> None:
+        lines = _for_a_person(command, decision) if sys.stdout.isatty() else [json.dumps(_as_json(decision))]
+        put(self.secrets.exact("\n".join(lines)))
+
+    def stream(self, source: str) -> bool:
+        """Answer each line of the input. Gives False if one of them was bad."""
+        all_well = True
+        with _opened(source) as stream:
+            for number, line in enumerate(_lines(stream), 1):
+                if number > 1 and sys.stdout.isatty():
+                    put("")
+                try:
+                    command, mode = _request(line, self.mode)
+                except ValueError as e:
+                    all_well = False
+                    put(self.secrets.exact(f"! line {number}: {e}" if sys.stdout.isatty() else json.dumps({"error": str(e), "line": number})))
+                else:
+                    self.show(command, self.decision(command, mode))
+        return all_well
+
+
+def _as_json(decision: Decision) -> dict[str, Any]:
     answer: dict[str, Any] = {
         "decision": decision.verdict,
         "why": decision.reason,
@@ -85,5 +143,63 @@ def check(command: str, mode: str | None, allow: tuple[str, ...], deny: tuple[st
     }
     if decision.pattern is not None:
         answer["pattern"] = list(decision.pattern)
-    text = json.dumps(answer, ensure_ascii=True, indent=2 if sys.stdout.isatty() else None)
-    click.echo(Redactor(config.secrets()).exact(text))
+    return answer
+
+
+def _for_a_person(command: str, decision: Decision) -> list[str]:
+    """The decision and its reason, a row for each command found, and the rules that would allow the line."""
+    ink = Ink()
+    lines = [ink(decision.verdict, _INK[decision.verdict]) + f"  {one_line(revealed(command))}"]
+    if decision.reason:
+        lines.append(f"why: {revealed(decision.reason)}")
+    rows = [(each.verdict, one_line(revealed(shlex.join(each.argv)), 60), each.why and one_line(revealed(each.why))) for each in decision.commands]
+    if rows:
+        lines += table(("decision", "command", "why"), rows, ink=ink, style=lambda column, text: _INK[cast("Verdict", text)] if column == 0 else "")
+    if decision.pattern is not None:
+        lines.append("allowed by: " + ", ".join(f"--allow {shlex.quote(revealed(rule))}" for rule in decision.pattern))
+    return lines
+
+
+# ---------------------------------------------------------------- a stream of commands
+
+
+def _opened(source: str) -> Any:
+    """A context manager that gives the input as bytes. Raises Failed for a file that cannot be read."""
+    if source == "-":
+        return nullcontext(sys.stdin.buffer)
+    try:
+        return Path(source).open("rb")
+    except OSError as e:
+        raise Failed(f"{source!r} cannot be read: {e.strerror or e}") from e
+
+
+def _lines(stream: BinaryIO) -> Iterator[bytes]:
+    """Each line as soon as it is there, its end removed; of a longer one than MAX_LINE_BYTES only the beginning."""
+    while line := stream.readline(MAX_LINE_BYTES + 1):
+        rest = line
+        while rest and not rest.endswith(b"\n"):
+            rest = stream.readline(MAX_LINE_BYTES)
+        yield line.removesuffix(b"\n")
+
+
+def _request(line: bytes, mode: Mode) -> tuple[str, Mode]:
+    """The command of one line, and its mode or `mode`. Raises ValueError with a message for a person."""
+    if len(line) > MAX_LINE_BYTES:
+        raise ValueError(f"it is longer than {MAX_LINE_BYTES:,} bytes")
+    try:
+        value: object = json.loads(line)
+    except (ValueError, RecursionError) as e:
+        raise ValueError("it is no JSON") from e
+    if not isinstance(value, dict):
+        raise ValueError('it is no JSON object like {"command": "ls"}')
+    said = cast("dict[str, object]", value)
+    command, wanted = said.get("command"), said.get("mode")
+    if not isinstance(command, str):
+        raise ValueError("it has no command" if command is None else "its command is no text")
+    try:
+        command.encode("utf-8", "surrogateescape")
+    except UnicodeEncodeError as e:
+        raise ValueError("its command has half of a surrogate pair, which no program can be given") from e
+    if wanted is not None and wanted not in get_args(Mode):
+        raise ValueError(f"its mode is none of {', '.join(get_args(Mode))}")
+    return command, mode if wanted is None else cast("Mode", wanted)

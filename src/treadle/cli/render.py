@@ -13,6 +13,7 @@ from treadle import events
 from treadle.cli.exits import silence
 from treadle.events import Event
 from treadle.message import encode_json
+from treadle.metrics import totalled
 from treadle.plain import LINE_CHARS, cut, one_line, plain
 from treadle.redaction import Redactor
 from treadle.todos import TOOL, progress, written
@@ -119,16 +120,20 @@ class Text:
             self._say(plain(message.reasoning.strip()), "2;3")
         if message.tool_calls and message.text.strip():
             self._say(plain(message.text.strip()))
+        for call in message.hosted_calls:
+            self._say(f"• {one_line(call, LINE_CHARS)}")
 
     def _result(self, event: events.ToolCallEnd) -> None:
-        mark = "?" if event.unknown else "✗" if event.is_error else "✓"
+        mark = "?" if event.unknown else "✗" if event.failed else "✓"
+        exited = f" exit {event.exit_code}" if event.exit_code else ""
         lines = plain(event.result).strip().splitlines()
-        shown = lines[:RESULT_LINES] if self._verbose else lines[:1] if event.is_error else []
-        self._say(f"  {mark} {one_line(event.name, NAME_CHARS)} {event.duration_ms / 1000:.1f} s", "31" if event.is_error else "2")
-        for line in shown:
+        is_command = isinstance(event.exit_code, int)  # which says at its end what came of it
+        most = lines[-RESULT_LINES:] if is_command else lines[:RESULT_LINES]
+        shown = most if self._verbose else lines[:1] if event.is_error else []
+        self._say(f"  {mark} {one_line(event.name, NAME_CHARS)}{exited} {event.duration_ms / 1000:.1f} s", "31" if event.failed else "2")
+        more = [f"… {count(len(lines) - RESULT_LINES, 'more line')}"] if self._verbose and len(lines) > RESULT_LINES else []
+        for line in (*more, *shown) if is_command else (*shown, *more):
             self._say(f"    {cut(line, LINE_CHARS)}", "2")
-        if self._verbose and len(lines) > RESULT_LINES:
-            self._say(f"    … {len(lines) - RESULT_LINES} more lines", "2")
 
     def _end(self, event: events.RunEnd) -> None:
         if answer := self._answer(event):
@@ -159,9 +164,15 @@ def _arguments(event: events.ToolCallAsked) -> str:
     """What stands behind the name of a call."""
     if event.name == TOOL and (todos := written(event.arguments)) is not None:
         return progress(todos)
-    return event.arguments if isinstance(event.arguments, str) else " ".join(str(v) for v in event.arguments.values())
+    if isinstance(event.arguments, str):
+        return event.arguments
+    if event.name in _ABOUT and isinstance(about := event.arguments.get(_ABOUT[event.name]), str):
+        return about
+    return " ".join(value if isinstance(value, str) else encode_json(value).decode() for value in event.arguments.values())
 
 
+_ABOUT = {"write": "path", "edit": "path", "bash": "command"}
+"""The argument that says what a call of our own is about; the others are long, or details."""
 _WHY = {
     Outcome.TURN_LIMIT: "stopped at its limit of turns: allow more with --max-turns, or go on from here",
     Outcome.CALL_LIMIT: "stopped at its limit of tool calls: allow more with --max-tool-calls",
@@ -185,13 +196,16 @@ def ended(event: events.RunEnd) -> str:
         return f"{event.error.kind}: {plain(event.error.message)}{where}"
     if event.outcome is Outcome.APPROVAL_NEEDED and event.id is UNSET:
         return "waiting for a person's answer"
-    return _WHY.get(event.outcome, event.outcome.value)
+    why, spent = _WHY.get(event.outcome, event.outcome.value), event.total.spent_of(event.outcome)
+    return f"{why} (spent: {spent})" if spent else why
 
 
 def summary(event: events.RunEnd) -> str:
+    """Figures of the run, and of its tree if it started other runs."""
     counts = (count(event.turns, "turn"), count(event.tool_calls, "tool call"), count(event.usage.total_tokens, "token"))
     cost = [] if event.cost_usd is UNSET else [money(event.cost_usd)]
-    return " · ".join([event.outcome.value, *counts, *cost, f"{event.duration_s:.1f} s"])
+    total = [] if event.total.runs == 1 else [f"total of {totalled(event.total)}"]
+    return " · ".join([event.outcome.value, *counts, *cost, *total, f"{event.duration_s:.1f} s"])
 
 
 def renderer(output: str, out: IO[bytes], secrets: Redactor, *, quiet: bool, verbose: bool, typed: bool) -> Renderer:

@@ -23,6 +23,7 @@ HERE_ONLY = {
     "output_file": ("-o", "there is no answer yet"),
     "verbose": ("-v", "nothing is shown"),
     "allow": ("--allow", "what is allowed is said where the run is driven: give it to `treadle worker`"),
+    "network": ("--network", "commands run where the run is driven: give it to `treadle worker`"),
     "no_sandbox": ("--no-sandbox", "commands run where the run is driven: give it to `treadle worker`"),
 }
 """What counts in the process that drives a run, and why it says nothing here."""

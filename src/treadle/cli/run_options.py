@@ -35,6 +35,11 @@ permission_options: Final[tuple[Callable[[Any], Any], ...]] = (
     click.option(
         "--allow", metavar="RULE", multiple=True, help='Also allow this, like "npm test", "write(docs)" or fetch; repeatable. Commands still need the sandbox.'
     ),
+    click.option(
+        "--network",
+        metavar="none|open|HOST,…",
+        help="What commands of mode full reach: nothing, everything, or these hosts; `default` stands for package indexes and source hosts. Default: default.",
+    ),
     click.option("--no-sandbox", flag_value="off", help="Do not confine commands. What would run unasked inside the sandbox then asks."),
 )
 """Also of commands that go on with a run."""
@@ -55,7 +60,7 @@ _OPTIONS: Final[tuple[Callable[[Any], Any], ...]] = (
     click.option("--max-turns", type=click.IntRange(1), metavar="N", help="At most so many responses of the model. Default: 50."),
     click.option("--max-tool-calls", type=click.IntRange(1), metavar="N", help="At most so many calls of tools. Default: no limit."),
     click.option("--max-tokens", type=click.IntRange(1), metavar="N", help="At most so many tokens in the whole run, input and output. Default: no limit."),
-    click.option("--max-output-tokens", type=click.IntRange(1), metavar="N", help="At most so many tokens in one response. Default: 8192."),
+    click.option("--max-output-tokens", type=click.IntRange(1), metavar="N", help="At most so many tokens in one response. Default: by the model."),
     click.option(
         "--max-cost",
         type=click.FloatRange(0, min_open=True),

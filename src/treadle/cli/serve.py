@@ -57,24 +57,25 @@ def serve(host: str, port: int, model: str | None, journal: str | None, database
         require_service()
         from msgspec import structs  # noqa: PLC0415  likewise
 
+        from treadle.cli.task_model import model_flags, task_model  # noqa: PLC0415  likewise
         from treadle.config import load  # noqa: PLC0415  likewise
         from treadle.submission import check_queue  # noqa: PLC0415  likewise
 
-        config = load(flags={"--model": model} if model else {})
+        config = load(flags=model_flags(model))
         if queue is not None:
             check_queue(config.queue_names, queue)
             config = structs.replace(config, service=structs.replace(config.service, queue=queue))
         beside = tuple(name for name in dict.fromkeys((*config.service.agents, *agents)) if name != "tasks")  # it is served anyway
-        _serve(config, host, port, (journal, database), beside)
+        _serve(config, task_model(config, model), (host, port), (journal, database), beside)
 
 
-def _serve(config: Config, host: str, port: int, places: tuple[str | None, str | None], agents: Sequence[str]) -> None:
+def _serve(config: Config, model: str | None, address: tuple[str, int], places: tuple[str | None, str | None], agents: Sequence[str]) -> None:
+    """`model`: that of the task assistant, None for the rules; `places`: of the journal and the database."""
     import anyio  # noqa: PLC0415  --help needs none of it
 
     from treadle.cli.agent_option import module_hooks  # noqa: PLC0415  likewise
     from treadle.cli.database_option import database_url  # noqa: PLC0415  likewise
     from treadle.cli.journal_option import journal_url, open_runtime, shown_url  # noqa: PLC0415  likewise
-    from treadle.cli.task_model import task_model  # noqa: PLC0415  likewise
     from treadle.config import home  # noqa: PLC0415  likewise
     from treadle.database.database import Database  # noqa: PLC0415  likewise
     from treadle.redaction import Redactor  # noqa: PLC0415  likewise
@@ -87,7 +88,8 @@ def _serve(config: Config, host: str, port: int, places: tuple[str | None, str |
     redactor = Redactor(config.secrets())
     requests = logging.WARNING if config.telemetry.logs == "off" else logging.INFO
     log_to_stderr(redactor, {"treadle": logging.WARNING, "treadle.service": requests, "uvicorn.error": logging.ERROR})
-    key, model, own = signing_key(os.environ, home(os.environ)), task_model(config), is_loopback(host)
+    host, port = address
+    key, own = signing_key(os.environ, home(os.environ)), is_loopback(host)
     journal, database = journal_url(config, places[0]), database_url(places[1])
     for warning in config.warnings:
         _say(redactor.text(warning))
@@ -124,12 +126,12 @@ def _register(config: Config, runtime: Runtime, names: Sequence[str]) -> None:
     """With everything that they call by name. Raises AgentError(invalid)."""
     if not names:
         return
-    from treadle.cli.agent_option import defined_agent  # noqa: PLC0415  it brings the library for YAML
+    from treadle.cli.agent_option import defined_agent, made_agent  # noqa: PLC0415  it brings the library for YAML
     from treadle.definitions import Catalog  # noqa: PLC0415  likewise
 
     catalog = Catalog(config, Path.cwd())
     for name in names:
-        chosen = defined_agent(config, catalog, name)
+        chosen = (made_agent if name in config.service.agents else defined_agent)(config, catalog, name)
         for agent in (*chosen.others, replace(chosen.agent, limits=chosen.limits)):
             if agent.name == name:
                 runtime.agents.unregister(name)

@@ -148,8 +148,9 @@ def _shown(part: Part, role: str, clean: Callable[[str], str], *, verbose: bool)
             lines = clean(part.text).strip().splitlines()
             kept = lines if verbose else lines[:RESULT_LINES]
             more = [f"… {count(len(lines) - len(kept), 'more line')}"] if len(lines) > len(kept) else []
-            mark = "?" if part.unknown else "✗" if part.is_error else "✓"
-            yield "  ", "    ", "\n".join([f"{mark} {kept[0] if kept else ''}", *kept[1:], *more]), "red" if part.is_error else "dim"
+            mark = "?" if part.unknown else "✗" if part.failed else "✓"
+            exited = [f"{mark} exit {part.exit_code}", *kept] if part.exit_code else [f"{mark} {kept[0] if kept else ''}", *kept[1:]]
+            yield "  ", "    ", "\n".join([*exited, *more]), "red" if part.failed else "dim"
         case MediaPart():
             yield "  ", "  ", one_line(clean(f"[{part.name or part.media_type}]")), "dim"
         case _:

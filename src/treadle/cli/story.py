@@ -9,7 +9,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import Literal, TypeAlias
 
-from treadle.context import Cleared, Summary, read_receipt
+from treadle.context import Cleared, Summary, Withdrawn, read_receipt
 from treadle.entries import (
     ApprovalAnswered,
     ApprovalAsked,
@@ -215,6 +215,10 @@ def _view(entry: Compaction) -> str:
     except AgentError:  # of a kind that this version does not know
         return "older messages left the model's view"
     match receipt:
+        case Cleared() if receipt.unseen:
+            return f"images of {_messages(len(receipt.unseen))} left out: the provider refused one"
+        case Withdrawn():
+            return f"{_messages(receipt.dropped)} taken out of the conversation, because the provider refused to go on"
         case Cleared():
             cleared = f"{len(receipt.cuts)} old result{'' if len(receipt.cuts) == 1 else 's'} cleared to make room"
             failed = f"; no summary could be made: {receipt.failed}" if receipt.failed else ""

@@ -20,12 +20,12 @@ from anyio.from_thread import BlockingPortal, start_blocking_portal
 from treadle.cli.database_option import database_url
 from treadle.cli.exits import Failed, failing
 from treadle.cli.journal_option import journal_url, open_runtime
-from treadle.cli.task_model import task_model
-from treadle.cli.terminal import put_bytes
+from treadle.cli.task_model import model_flags, task_model
+from treadle.cli.terminal import put_bytes, width
 from treadle.config import Config, home, load
 from treadle.database.database import Database
 from treadle.errors import AgentError
-from treadle.plain import encodable, plain
+from treadle.plain import encodable, plain, wrapped
 from treadle.tasks.context import AgentContext, MessageHistory
 from treadle.tasks.runner import HISTORY_MOST, AgentRunner, ReplyStream, TimedOut
 from treadle.tasks.server import MCPToolServer
@@ -46,10 +46,10 @@ _BOXES: Final = str.maketrans({"☐": "[ ]", "✓": "[x]"})
 def talk(message: str, options: Mapping[str, str | None]) -> int:
     """Its exit code. Raises Failed."""
     with failing():
-        config = load(flags={"--model": model} if (model := options["model"]) else {})
+        config = load(flags=model_flags(options["model"]))
         database = database_url(options["database"])
         journal = journal_url(config, options["journal"])
-        with start_blocking_portal() as portal, portal.wrap_async_context_manager(_opened(config, database, journal)) as runner:
+        with start_blocking_portal() as portal, portal.wrap_async_context_manager(_opened(config, options["model"], database, journal)) as runner:
             if message.strip():
                 return Talk(runner, portal, ONE_SHOT).say(message)
             chat = Talk(runner, portal, new_id("conv"))
@@ -57,9 +57,9 @@ def talk(message: str, options: Mapping[str, str | None]) -> int:
 
 
 @asynccontextmanager
-async def _opened(config: Config, database: str, journal: str) -> AsyncGenerator[AgentRunner]:
+async def _opened(config: Config, model: str | None, database: str, journal: str) -> AsyncGenerator[AgentRunner]:
     async with Database.open(database) as rows, open_runtime(config, journal) as runtime:
-        yield AgentRunner(rows, MCPToolServer(rows), task_model(config), runtime=runtime)
+        yield AgentRunner(rows, MCPToolServer(rows), task_model(config, model), runtime=runtime)
 
 
 class Talk:
@@ -164,6 +164,8 @@ class _Waiting:
 def _put(text: str) -> None:
     encoding = sys.stdout.encoding or "utf-8"
     text = plain(text)
+    if sys.stdout.isatty():
+        text = "\n".join(wrapped(text, max(width() - 1, 20)))
     try:
         data = text.encode(encoding)
     except UnicodeEncodeError:

@@ -8,12 +8,14 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 
+from treadle.cli.response_notes import counted, request_of, response_notes
 from treadle.cli.runs.row import status_of, style_of
 from treadle.cli.story import Break, Call, Item, Note, Story, Turn
 from treadle.cli.terminal import Ink, Style, width
 from treadle.entries import ModelRequested, ModelResponded, RunFinished, ToolFinished
 from treadle.journal import RunInfo
-from treadle.json_text import JsonText
+from treadle.json_text import JsonText, encode_json
+from treadle.metrics import totalled
 from treadle.plain import columns, cut, one_line, plain, wrapped
 from treadle.projection import shown_arguments
 from treadle.types import Time, Usage
@@ -38,6 +40,8 @@ class Relations:
     children: Sequence[RunInfo] = ()
     """Those that its calls started, theirs, and so on; the oldest first."""
     forks: Sequence[RunInfo] = ()
+    before: ModelResponded | None = None
+    """The last response of the run before it in its session."""
 
 
 def timeline(story: Story, info: RunInfo, relations: Relations, *, clean: Callable[[str], str], ink: Ink, verbose: bool = False) -> list[str]:
@@ -51,6 +55,7 @@ class _Drawing:
         self._story, self._info, self._relations, self._clean, self._ink, self._verbose = story, info, relations, clean, ink, verbose
         self._width = width()
         self._began = story.started.at
+        self._notes = response_notes(story, relations.before, verbose=verbose)
         self._last = next((item for item in reversed(story.items) if isinstance(item, Turn)), None)
 
     # ------------------------------------------------------------ above
@@ -79,6 +84,8 @@ class _Drawing:
             "began": local(self._began) + took,
             "spent": f"{spent} ({tokens(usage.total_input_tokens)} in, {tokens(usage.output_tokens)} out){cost}",
         }
+        if info.total.runs > 1:
+            rows["total"] = totalled(info.total)
         if info.queue is not None:
             tenant = "" if info.tenant is None else f", for {self._clean(info.tenant)}"
             rows["queue"] = f"{self._clean(info.queue)}{tenant}" + ("" if info.parked is None else f", parked: {one_line(self._clean(info.parked))}")
@@ -133,7 +140,7 @@ class _Drawing:
             return "", ""
         waited_s = turn.failed[-1].wait_s if turn.failed else 0.0  # a further attempt is written down before its wait
         took = lasting((response.at - turn.requested_at).total_seconds() - waited_s)
-        return f"model {took} · {_counted(response.usage)}" if response.usage != Usage() else f"model {took}", "dim"
+        return f"model {took} · {counted(response.usage)}" if response.usage != Usage() else f"model {took}", "dim"
 
     def _failed(self, entry: ModelRequested) -> Iterator[str]:
         error = entry.failed
@@ -141,7 +148,7 @@ class _Drawing:
             yield self._under(f"! the answer was lost with its process: asked again, attempt {entry.attempt}", "yellow")
             return
         status = f" {error.status}" if error.status else ""
-        text = f"! attempt {entry.attempt - 1} failed, tried again after {lasting(entry.wait_s)}: {error.kind}{status}: {error.message}"
+        text = f"! attempt {entry.attempt - 1} failed, tried again after {lasting(entry.wait_s)}: {error.kind}{status}{request_of(error)}: {error.message}"
         for n, line in enumerate(wrapped(one_line(self._clean(text), 300), self._width - len(MARGIN) - 2)):
             yield self._under(f"  {line}" if n else line, "yellow")
 
@@ -151,6 +158,8 @@ class _Drawing:
             yield from self._text(message.reasoning, VERBOSE_LINES, "dim")
         most = VERBOSE_LINES if self._verbose else SAID_LINES if message.tool_calls else ANSWER_LINES
         yield from self._text(message.text, most, "")
+        for note, style in self._notes.get(message.id, ()):
+            yield self._under(self._clean(note), style)
         if response.stop_reason is None:
             yield self._under("✂ cut here", "yellow")
         elif not message.text.strip() and not message.tool_calls and turn is not self._last:
@@ -187,19 +196,22 @@ class _Drawing:
                 held = call.asked is not None and call.answered is None
                 return ("?", "yellow", "waits for a person") if held else ("·", "dim", "not begun")
             return ("✂", "yellow", "no result") if over or self._info.status == "waiting" else ("…", "cyan", "running")
+        took = lasting(finished.duration_ms / 1000)
+        if code := finished.result.exit_code:
+            return "✗", "red", f"exit {code} · {took}"
         match finished.status:
             case "unknown":
                 return "?", "alarm", "UNKNOWN"
             case "denied":
-                return "✗", "yellow", "denied" if not finished.started else lasting(finished.duration_ms / 1000)
+                return "✗", "yellow", "denied" if not finished.started else took
             case "cancelled":
                 return "✂", "yellow", "cancelled"
             case "error" if not finished.started:
                 return "✗", "red", "not run"
             case "error":
-                return "✗", "red", lasting(finished.duration_ms / 1000)
+                return "✗", "red", took
             case "ok":
-                return "✓", "green", lasting(finished.duration_ms / 1000) if call.started is not None else "found out"
+                return "✓", "green", took if call.started is not None else "found out"
 
     def _beneath(self, turn: Turn, call: Call) -> Iterator[tuple[str, Style]]:
         if call.asked is not None:
@@ -224,9 +236,10 @@ class _Drawing:
             yield f"IT MAY OR MAY NOT HAVE TAKEN EFFECT. {one_line(text, 400)}", "yellow"
         elif self._verbose:
             lines = text.splitlines()
-            yield "\n".join(lines[:VERBOSE_LINES]), "dim"
-            if len(lines) > VERBOSE_LINES:
-                yield f"… {count(len(lines) - VERBOSE_LINES, 'more line')}", "dim"
+            is_command, more = finished.result.exit_code is not None, [f"… {count(len(lines) - VERBOSE_LINES, 'more line')}"]
+            shown = "\n".join(lines[-VERBOSE_LINES:] if is_command else lines[:VERBOSE_LINES])  # a command says at its end what came of it
+            for part in [shown] if len(lines) <= VERBOSE_LINES else [*more, shown] if is_command else [shown, *more]:
+                yield part, "dim"
         elif finished.status != "ok":
             yield one_line(text, 2 * self._width), "dim"
 
@@ -293,8 +306,7 @@ class _Drawing:
         error = finished.error
         yield self._line(finished.at, self._ink(words, style_of(outcome)), columns(words))
         if error is not None:
-            where = f" (request {error.request_id})" if error.request_id else ""
-            yield from self._text(f"{error.kind}: {error.message}{where}", ANSWER_LINES, "red")
+            yield from self._text(f"{error.kind}: {error.message}{request_of(error)}", ANSWER_LINES, "red")
 
     # ------------------------------------------------------------ pieces
 
@@ -314,9 +326,9 @@ class _Drawing:
         arguments = shown_arguments(arguments_json)
         if isinstance(arguments, str):
             return one_line(self._clean(arguments), 400)
-        if len(arguments) == 1:
-            return one_line(self._clean(str(next(iter(arguments.values())))), 400)
-        return one_line(self._clean(" ".join(f"{name}={value}" for name, value in arguments.items())), 400)
+        shown = {name: value if isinstance(value, str) else encode_json(value).decode() for name, value in arguments.items()}
+        text = " ".join(shown.values() if len(shown) == 1 else [f"{name}={value}" for name, value in shown.items()])
+        return one_line(self._clean(text), 400)
 
 
 _NOT_OVER = {"running": "… runs now", "waiting": "? waits for a person", "stopped": "✂ STOPPED: nobody drives it", "queued": "· waits for a worker"}
@@ -332,11 +344,6 @@ _NOTES: dict[str, tuple[str, Style]] = {
 
 def _begin(item: Item) -> Time:
     return item.resumed.at if isinstance(item, Break) else item.at
-
-
-def _counted(usage: Usage) -> str:
-    cached = f" ({tokens(usage.cache_read_tokens)} cached)" if usage.cache_read_tokens else ""
-    return f"{tokens(usage.total_input_tokens)} in{cached}, {tokens(usage.output_tokens)} out"
 
 
 def _since(seconds: float) -> str:

@@ -1,45 +1,50 @@
-"""`treadle trust`: says that a project's own configuration may be used, as it is now; shows what that is. Entry: `trust`.
+"""`treadle trust`: show what a project's own configuration is, and admit it as it is now. Entry: `trust`.
 
-What is bound to what is config/trust.py's; what it admits stands where it is used.
+What is bound to what is config/trust.py's; what it admits stands where it is used. What its files say of themselves: trust_contents.py.
 """
 
 from __future__ import annotations
 
 import os
 import re
+import sys
+import unicodedata
 from collections.abc import Mapping
-from pathlib import Path
+from pathlib import Path, PurePosixPath
 
 import click
 
 from treadle.cli.exits import Failed, clean, failing
 from treadle.cli.help import HELP
-from treadle.cli.terminal import put
+from treadle.cli.terminal import confirm, put
+from treadle.cli.trust_contents import described
 from treadle.config import home
 from treadle.config import trust as store
 from treadle.config.file import Broken
-from treadle.config.places import CONFIG_NAME, FOLDER, Project, project_of
+from treadle.config.places import Project, project_of
 from treadle.errors import AgentError
-from treadle.plain import plain
+from treadle.plain import plain, revealed
 from treadle.units import count, size
 
-INVISIBLE = re.compile(
-    "[\u00ad\u034f\u061c\u115f\u1160\u17b4\u17b5\u180e\u200b-\u200f\u202a-\u202e\u2060-\u206f\u3164\ufe00-\ufe0e\ufff9-\ufffb\U000e0000-\U000e0fff]"
-)
-"""Characters that nobody sees, and a model reads. Not U+FE0F, which makes a picture of the character before it."""
+_ALSO_UNSEEN = re.compile("[\u034f\u115f\u1160\u17b4\u17b5\u180b-\u180f\u2065\u2800\u3164\ufe00-\ufe0e\uffa0\ufff0-\ufff8\U000e0000-\U000e0fff]")
+"""Fillers and selectors, which are letters and marks to Unicode. Not U+FE0F, which makes a picture of the character before it."""
+_UNSEEN = frozenset(("Cc", "Cf", "Co", "Cs", "Zl", "Zp"))
+"""Categories of which a terminal shows nothing, or does what they say."""
 
 
 @click.command(context_settings=HELP)
 @click.argument("folder", metavar="[DIR]", type=click.Path(path_type=Path), default=".")
 @click.option("--revoke", is_flag=True, help="Trust it no longer.")
 @click.option("--list", "listing", is_flag=True, help="List every trusted project, and whether its trust still holds.")
-def trust(folder: Path, revoke: bool, listing: bool) -> None:
-    """Say that a project's own configuration may be used, as it is now.
+@click.option("--show", is_flag=True, help="Show what would be trusted, and change nothing.")
+@click.option("--yes", is_flag=True, help="Do not ask on a terminal.")
+def trust(folder: Path, revoke: bool, listing: bool, show: bool, yes: bool) -> None:
+    """Show a project's own configuration, and say that it may be used as it is now.
 
     The project is that of DIR, or of the working directory: the nearest folder above with a .git, else DIR itself. From then on
-    its AGENTS.md files and skills are sent to the model, its commands are offered in the chat, and the modules under `agents` and
-    the servers under `mcp_servers` of its .treadle/config.yaml count. It never allows what your own permissions do not, and sets no
-    sandbox, address, header, key or journal.
+    its AGENTS.md files, and its agents and skills with their descriptions, are sent to the model, its commands are offered in the
+    chat, and the modules under `agents` and the servers under `mcp_servers` of its .treadle/config.yaml count. It never allows what
+    your own permissions do not, and sets no sandbox, address, header, key or journal. An agent of yours keeps its name.
 
     A file of these that changes, goes or comes voids it all, until you have looked and trust it again.
     """
@@ -50,7 +55,7 @@ def trust(folder: Path, revoke: bool, listing: bool) -> None:
         elif revoke:
             _revoke(own, folder)
         else:
-            _trust(own, _project(folder))
+            _trust(own, _project(folder), show=show, ask=not yes and sys.stdin.isatty() and sys.stderr.isatty())
 
 
 def _project(folder: Path) -> Project:
@@ -62,32 +67,62 @@ def _project(folder: Path) -> Project:
     return project
 
 
-def _trust(own: Path, project: Project) -> None:
+def _trust(own: Path, project: Project, *, show: bool, ask: bool) -> None:
+    """`ask`: after the files are shown, and before anything is trusted."""
     files = store.survey(project, own)
+    if show or ask:
+        _say(f"would be trusted, as it is now: {project.root}")
+        _say_files(files)
+    if show:
+        return
+    if ask:
+        confirm("Trust this project?", undone="nothing was trusted")
     store.trust(own, project, files)
     _say(f"trusted, as it is now: {project.root}")
-    _say_files(files)
+    if not ask:
+        _say_files(files)
 
 
 def _say_files(files: Mapping[str, bytes]) -> None:
     if not files:
         _say("  It has no configuration of its own yet. What comes has to be trusted again.")
-    width = max((len(plain(name)) for name in files), default=0)
+        return
+    width = max(len(_shown(name)) for name in files)
+    lines: list[str] = []
     for name, data in files.items():
-        _say(f"  {plain(name):<{width}}  {_means(name)} ({size(len(data))})")
-        if found := INVISIBLE.search(text := data.decode("utf-8", "replace")):
-            line = text.count("\n", 0, found.start()) + 1
-            click.echo(f"! {plain(clean(name))}:{line}: holds characters that you cannot see and a model reads, like U+{ord(found[0]):04X}", err=True)
+        lines.append(f"  {_shown(name):<{width}}  {_means(name)} ({size(len(data))})")
+        lines += (f"      {line}" for line in described(name, data))
+    _say("\n".join(lines))
+    for name, data in files.items():
+        text = data.decode("utf-8-sig", "replace").replace("\r\n", "\n")
+        if (at := _unseen_in(text)) is not None:
+            line = text.count("\n", 0, at) + 1
+            click.echo(f"! {_shown(clean(name))}:{line}: holds characters that you cannot see and a model reads, like U+{ord(text[at]):04X}", err=True)
+
+
+def _unseen_in(text: str) -> int | None:
+    """Where the first character stands that nobody sees, and a model reads."""
+    places = [text.find(c) for c in set(text) - {"\n", "\t"} if unicodedata.category(c) in _UNSEEN or _ALSO_UNSEEN.match(c)]
+    return min(places, default=None)
+
+
+def _shown(name: str) -> str:
+    """Spell out every odd character of a file's name, line ends and tabs too."""
+    return revealed(name).replace("\n", "\\n").replace("\t", "\\t")
 
 
 def _means(name: str) -> str:
-    if name.rpartition("/")[2] == store.GUIDANCE_NAME:
-        return "instructs the model"
-    if name.endswith(f"/{CONFIG_NAME}") and f"/{store.SKILLS_NAME}/" not in name:
-        return "names agents' modules and MCP servers, which are programs that run"
-    if f"{FOLDER}/{store.COMMANDS_NAME}/" in name and f"/{store.SKILLS_NAME}/" not in name:
-        return "is a command of the chat"
-    return "belongs to a skill"
+    return _MEANINGS[store.kind_of(PurePosixPath(name))]
+
+
+_MEANINGS = {
+    store.Kind.GUIDANCE: "instructs the model",
+    store.Kind.CONFIG: "names agents' modules and MCP servers, which are programs that run",
+    store.Kind.COMMAND: "is a command of the chat",
+    store.Kind.AGENT: "is an agent, which the model is told of",
+    store.Kind.SKILL: "belongs to a skill",
+    store.Kind.UNUSED: "is not used",
+}
 
 
 def _revoke(own: Path, folder: Path) -> None:

@@ -38,7 +38,7 @@ def _check_workers(options: dict[str, Any]) -> None:
     by_workers = options["workers"] or options["detach"]
     if options["queue"] is not None and not by_workers:
         raise Failed("--queue is for runs that workers drive: add --workers")
-    for name, flag in (("allow", "--allow"), ("no_sandbox", "--no-sandbox")):
+    for name, flag in (("allow", "--allow"), ("network", "--network"), ("no_sandbox", "--no-sandbox")):
         if options[name] and by_workers:
             raise Failed(f"{flag} counts where the runs are driven: give it to `treadle worker`")
     if options["detach"]:

@@ -65,7 +65,7 @@ async def worked(wish: Wish, out: IO[bytes] | None) -> Report:
     config = configured(options, cwd=options["cwd"] if resumed is None else _there(resumed))
     secrets = Redactor(config.secrets())
     async with (
-        open_runtime(config, journal_url(config, options["journal"]), hooks=module_hooks(config)) as runtime,
+        open_runtime(config, journal_url(config, options["journal"]), hooks=module_hooks(config), unattended=True) as runtime,
         display(secrets, quiet=options["quiet"], verbose=options["verbose"]) as watcher,
     ):
         for warning in config.warnings:
@@ -186,6 +186,7 @@ def _terms(config: Config, options: dict[str, Any]) -> Terms:
         attached=tuple(str(path.absolute()) for path in options["attached"]),
         gate_timeout_s=options["gate_timeout"],
         sandbox=options["no_sandbox"],
+        network=options["network"],
         queue=_queue(config, options),
         **{name: options[name] for name in ("on_ask", "on_unknown", "allow", "worktree", "gates", "retries", "parallel")},
     )
@@ -203,13 +204,14 @@ def _queue(config: Config, options: dict[str, Any]) -> str | None:
 
 def _allowed_before(options: dict[str, Any], terms: Terms) -> dict[str, Any]:
     """What a person allowed when the batch began stands, and what they allow now comes to it."""
-    return {**options, "allow": tuple(dict.fromkeys((*terms.allow, *options["allow"]))), "no_sandbox": options["no_sandbox"] or terms.sandbox}
+    allowed = {"allow": tuple(dict.fromkeys((*terms.allow, *options["allow"]))), "no_sandbox": options["no_sandbox"] or terms.sandbox}
+    return {**options, **allowed, "network": options["network"] or terms.network}
 
 
 def _changed(terms: Terms, config: Config, options: dict[str, Any], wish: Wish) -> Terms:
     """The terms of a batch under what was typed now."""
     changes: dict[str, Any] = {name: options[name] for name in ("on_ask", "on_unknown", "gates", "retries", "parallel") if wish.said(name)}
-    changes |= {"allow": options["allow"], "sandbox": options["no_sandbox"]}
+    changes |= {"allow": options["allow"], "sandbox": options["no_sandbox"], "network": options["network"]}
     if wish.said("workers"):
         changes["queue"] = _queue(config, options)
     if wish.said("gate_timeout"):

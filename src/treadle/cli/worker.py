@@ -73,7 +73,7 @@ def worker(**options: Any) -> None:
     from treadle.config import load  # noqa: PLC0415  likewise
     from treadle.redaction import Redactor  # noqa: PLC0415  likewise
 
-    flags = {"--allow": options["allow"] or None, "--no-sandbox": options["no_sandbox"]}
+    flags = {"--allow": options["allow"] or None, "--network": options["network"], "--no-sandbox": options["no_sandbox"]}
     with failing():
         config = load(flags=flags)
         url = journal_url(config, options["journal"])
@@ -136,7 +136,7 @@ async def _work(config: Config, wish: _Wish, tell: Told) -> None:
     from treadle.cli.worker_agents import Agents  # noqa: PLC0415  likewise
     from treadle.worker import Worker  # noqa: PLC0415  likewise
 
-    async with _engine(wish) as engine, open_runtime(config, wish.url, hooks=module_hooks(config)) as runtime:
+    async with _engine(wish) as engine, open_runtime(config, wish.url, hooks=module_hooks(config), unattended=True) as runtime:
         agents = Agents(config, runtime, wish.flags)
         agents.register(wish.agents)
         tell.follow(runtime, agents, counted=wish.metrics is not None)

@@ -10,14 +10,16 @@ from typing import TYPE_CHECKING, Any
 import anyio.to_thread
 
 from treadle.cli.agent_of_run import agent_of_run, schema_of
-from treadle.cli.agent_option import ASSISTANT, defined_agent, module_hooks
+from treadle.cli.agent_option import ASSISTANT, Chosen, defined_agent, made_agent, module_hooks
 from treadle.cli.exits import Failed
 from treadle.config import Config, load
+from treadle.config.workspace import narrower
 from treadle.errors import AgentError
 
 if TYPE_CHECKING:
     from treadle.agent import Agent
     from treadle.config.values import Schedule
+    from treadle.definitions import Catalog
     from treadle.journal import RunInfo
     from treadle.runtime import Runtime
 
@@ -33,7 +35,7 @@ class Agents:
     def register(self, names: Sequence[str]) -> None:
         """Agents of this folder. Raises AgentError(invalid) with all that is wrong with one."""
         for name in dict.fromkeys(names):
-            self._register(name)
+            self._register(name, defined_agent)
         self._own = frozenset(names)
 
     def schedules(self, warn: Callable[[str], None]) -> dict[str, Schedule]:
@@ -41,14 +43,14 @@ class Agents:
         kept: dict[str, Schedule] = {}
         for name, schedule in self._config.schedules.items():
             try:
-                self._register(schedule.agent)
+                self._register(schedule.agent, made_agent)
             except AgentError as e:
                 warn(f"the schedule {name!r} begins no runs here: {e.message}")
             else:
                 kept[name] = schedule
         return kept
 
-    def _register(self, name: str) -> None:
+    def _register(self, name: str, make: Callable[[Config, Catalog, str], Chosen]) -> None:
         if name in self._runtime.agents:
             return
         if name == ASSISTANT:
@@ -58,7 +60,7 @@ class Agents:
             return
         from treadle.definitions import Catalog  # noqa: PLC0415  it brings the library for YAML
 
-        chosen = defined_agent(self._config, Catalog(self._config, Path.cwd()), name)
+        chosen = make(self._config, Catalog(self._config, Path.cwd()), name)
         for agent in (*chosen.others, replace(chosen.agent, limits=chosen.limits)):
             if agent.name not in self._runtime.agents:
                 self._runtime.agents.register(agent)
@@ -97,3 +99,6 @@ class Agents:
                 raise AgentError(
                     "invalid", f"{where} has rules that this worker does not know ({name}: {missing[0]!r}): start one in {str(cwd)!r} for its runs"
                 )
+        if narrower(self._config.permissions.network, there.permissions.network, ()) is not None:
+            where = there.origin("permissions", "network")
+            raise AgentError("invalid", f"{where} allows less of the network than this worker: start one in {str(cwd)!r} for its runs")

@@ -45,7 +45,7 @@ def coding_agent(config: Config, cwd: Path, *, attended: bool = False, moved: bo
     assert project is not None, "a directory that is given has a project, if only itself"
     trust = trust or (trust_of(own, project) if own is not None else Trust(root=project.root))
     written = guidance(own, project, trust)
-    others, wrong = colleagues(config, own, project)
+    others, wrong = colleagues(config, own, project, trust)
     clean = Redactor(config.secrets()).exact
     said = {GUIDANCE: clean(written.text), WHEREABOUTS: clean(whereabouts(project, attended=attended))}
     blocks = {name: text.replace("$", "$$") if moved else f"${{{name}}}" for name, text in said.items()}
@@ -54,7 +54,7 @@ def coding_agent(config: Config, cwd: Path, *, attended: bool = False, moved: bo
         description="A coding assistant",
         instructions=_instructions().replace("$", "$$"),
         context=[SystemBlock(text=blocks[GUIDANCE]), SystemBlock(text=blocks[WHEREABOUTS], passing=True)],
-        inputs={name: Input(required=False, default=text) for name, text in said.items()},
+        inputs={} if moved else {name: Input(required=False, default=text) for name, text in said.items()},
         model=config.models.large,
         tools=[*_tools(written.skills), *_handing_on(others)],
         mcp_servers=_servers(config, cwd),

@@ -11,19 +11,18 @@ from typing import Any
 from treadle.agent import Agent
 from treadle.config import Config
 from treadle.config.places import FOLDER, Project
+from treadle.config.trust import AGENTS_NAME, Trust
 from treadle.errors import AgentError
 
-AGENTS = "agents"
 
-
-def colleagues(config: Config, own: Path | None, project: Project) -> tuple[dict[str, Agent[Any, Any]], list[str]]:
-    """By name, and what is to be said of those that are left out, because something is wrong with them."""
-    folders = [folder / FOLDER / AGENTS for folder in project.folders()] + ([own / AGENTS] if own is not None else [])
+def colleagues(config: Config, own: Path | None, project: Project, trust: Trust) -> tuple[dict[str, Agent[Any, Any]], list[str]]:
+    """Agents by name, and a line for each that is left out because something is wrong with it. `trust`: in the project."""
+    folders = [folder / FOLDER / AGENTS_NAME for folder in project.folders()] + ([own / AGENTS_NAME] if own is not None else [])
     if not config.agents and not any(folder.is_dir() for folder in folders):
         return {}, []
     from treadle.definitions import Catalog  # noqa: PLC0415  12 ms of start-up, and most projects define none
 
-    catalog = Catalog(config, project.here)
+    catalog = Catalog(config, project.here, trust=trust)
     found: dict[str, Agent[Any, Any]] = {}
     wrong: dict[str, None] = {}
     for name in catalog.names():

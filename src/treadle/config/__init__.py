@@ -1,11 +1,12 @@
 """Settings: which there are (keys.py), what each may be (readers.py), their values (values.py), where files lie (places.py) and how they are
-read (file.py, document.py), whether a project's may count (trust.py), how a provider is reached (endpoint.py), and the one place that knows
-which source wins (layers.py). Nothing here prints or connects. Entry: `load`.
+read (file.py, document.py), whether a project's may count (trust.py), how a provider is reached (endpoint.py), the one place that knows
+which source wins (layers.py), and a program's own (given.py). Nothing here prints or connects. Entry: `load`.
 """
 
 from __future__ import annotations
 
 from treadle.config.endpoint import Endpoint as Endpoint
+from treadle.config.given import completed as completed
 from treadle.config.layers import FLAGS as FLAGS
 from treadle.config.layers import PROBLEMS_MAX as PROBLEMS_MAX
 from treadle.config.layers import Layers as Layers
@@ -19,6 +20,8 @@ from treadle.config.places import project_of as project_of
 from treadle.config.trust import Trust as Trust
 from treadle.config.trust import trust_of as trust_of
 from treadle.config.values import Config as Config
+from treadle.config.values import Models as Models
 from treadle.config.values import Origin as Origin
 from treadle.config.values import Price as Price
 from treadle.config.values import Provider as Provider
+from treadle.redaction import Secret as Secret

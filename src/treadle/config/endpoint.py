@@ -55,11 +55,21 @@ class Provider(Guarded, frozen=True, kw_only=True):
     """The first system block, by itself, where `auth_token` is used."""
     timeout_s: float = 600
     """Seconds without an event other than ping."""
+    total_timeout_s: float | None = None
+    """Seconds for one answer from the request to its last byte; a retry has them again. None: no bound."""
     model: str | None = None
     """What `provider: NAME` alone means."""
     headers: dict[str, Secret] = msgspec.field(default_factory=dict[str, Secret])
     abilities: dict[str, Abilities] = msgspec.field(default_factory=dict[str, Abilities])
     """By model, or by the beginning of its id and `*`: they go over what is known otherwise."""
+
+    def __post_init__(self) -> None:
+        """Raises AgentError(invalid) for a secret that is a plain text: its repr would show it."""
+        named: dict[str, object] = {"api_key": self.api_key, "auth_token": self.auth_token, **self.headers}
+        for name, value in named.items():
+            if isinstance(value, str):
+                where = f"{name}=" if name in ("api_key", "auth_token") else f"headers={{{name!r}: …}}"
+                raise AgentError("invalid", f"Provider({where}…) is a str: give Secret('…'), from treadle.config")
 
 
 class Endpoint(Guarded, frozen=True, kw_only=True):
@@ -76,6 +86,7 @@ class Endpoint(Guarded, frozen=True, kw_only=True):
     """The file with line, the variable or the argument that gave the key; "" where there is none."""
     preamble: str
     timeout_s: float
+    total_timeout_s: float | None = None
     headers: dict[str, Secret]
 
     @property
@@ -89,12 +100,20 @@ class Endpoint(Guarded, frozen=True, kw_only=True):
 
 
 def reach(
-    name: str, provider: Provider, origin: Callable[[str], str], *, api_key: str | None = None, auth_token: str | None = None, to_ask: bool = True
+    name: str,
+    provider: Provider,
+    origin: Callable[[str], str],
+    *,
+    api_key: str | None = None,
+    auth_token: str | None = None,
+    to_ask: bool = True,
+    files: bool = True,
 ) -> Endpoint:
     """Of the arguments, else of `provider`, whose key wins over its token.
 
     `origin` tells where a field of the provider came from. Raises AgentError: invalid for a value that cannot be sent, auth
-    where there is no key; a server on this machine needs none, nor does one that nobody is going to ask (`to_ask`).
+    where there is no key; a server on this machine needs none, nor does one that nobody is going to ask (`to_ask`). `files`: whether
+    configuration files were read, so that advice to write one helps.
     """
     field: CredentialField = "api_key" if api_key or (provider.api_key and not auth_token) else "auth_token"
     argument = api_key or auth_token
@@ -106,7 +125,7 @@ def reach(
     if address:
         address = _usable(base_url, address, f"{origin('base_url')}: the base URL of {name!r}")
     if to_ask and key is None and not needs_no_key(provider.type, address):
-        raise AgentError("auth", _no_key(name, provider.type, own_address=address is not None))
+        raise AgentError("auth", _no_key(name, provider.type, own_address=address is not None, files=files))
     return Endpoint(
         name=name,
         type=provider.type,
@@ -117,6 +136,7 @@ def reach(
         key_origin=source if key else "",
         preamble=provider.preamble,
         timeout_s=provider.timeout_s,
+        total_timeout_s=provider.total_timeout_s,
         headers=provider.headers,
     )
 
@@ -146,8 +166,17 @@ def _usable(read: Callable[[str], str], value: str, what: str) -> str:
         raise AgentError("invalid", f"{what} must be {e.expected}") from None
 
 
-def _no_key(name: str, wire: str, *, own_address: bool) -> str:
-    variables = "".join(f"set {variable} in the environment, or: " for variable, _ in key_variables(name, wire, own_address=own_address)[:1])
+def _no_key(name: str, wire: str, *, own_address: bool, files: bool) -> str:
+    names = [variable for variable, _ in key_variables(name, wire, own_address=own_address)[:1]]
+    if not files:
+        variables = "".join(f"set {variable} in the environment, or " for variable in names)
+        return (
+            f"no key for the provider {name!r}. Three ways on:\n"
+            f"  give it a key: {variables}Runtime.open(config=Config(providers={{{name!r}: Provider(api_key=Secret(…))}})), all from treadle.config\n"
+            "  use your configuration file, which a program reads only on request: Runtime.open(config=treadle.config.load())\n"
+            "  see Treadle work without a model: treadle demo"
+        )
+    variables = "".join(f"set {variable} in the environment, or: " for variable in names)
     return (
         f"no key for the provider {name!r}. Three ways on:\n"
         f"  give it a key: {variables}treadle config set providers.{name}.api_key -\n"

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Literal, NamedTuple, TypeAlias, get_args
 
 import msgspec
 
+from treadle.config.hosts import network
 from treadle.config.readers import (
     Reader,
     Wrong,
@@ -19,6 +20,7 @@ from treadle.config.readers import (
     any_text,
     anything,
     base_url,
+    cache,
     command,
     credential,
     cron,
@@ -29,6 +31,7 @@ from treadle.config.readers import (
     header,
     host_and_port,
     host_names,
+    hosted_tools,
     journal,
     lease,
     max_tokens,
@@ -52,9 +55,9 @@ from treadle.config.readers import (
     whole,
     yes_or_no,
 )
-from treadle.config.workspace import CLOSED, TIGHT_TO_LOOSE, UNKNOWN_YET, Rule, free, lower, own_provider, tighter
+from treadle.config.workspace import CLOSED, TIGHT_TO_LOOSE, UNKNOWN_YET, Rule, free, lower, narrower, own_provider, tighter
 from treadle.redaction import Secret
-from treadle.types import Effort
+from treadle.types import Effort, ServiceTier
 
 if TYPE_CHECKING:
     from treadle.config.document import Node, Plain
@@ -77,6 +80,8 @@ class Key(msgspec.Struct, frozen=True):
     """Its value is a `Secret`, shown nowhere."""
     nullable: bool = False
     """`null` is a value; elsewhere it leaves the key unset."""
+    absent_if_empty: bool = False
+    """An empty text leaves the key unset, as `null` does: templates of deployments write `api_key: ""` where there is none."""
     joins: bool = False
     """A list to which each layer adds, instead of replacing it."""
 
@@ -109,6 +114,7 @@ ABILITIES: dict[str, Schema] = {
     "temperature": Key(yes_or_no),
     "reasoning": Key(yes_or_no),
     "efforts": Key(efforts),
+    "system_messages": Key(yes_or_no),
     "structured_output": Key(one_of("native", "tool", "prompt")),
     "structured_with_tools": Key(yes_or_no),
 }
@@ -123,23 +129,40 @@ SCHEMA: dict[str, Schema] = {
         NAME,
         {
             "type": Key(one_of(*VENDORS)),
-            "api_key": Key(credential, secret=True),
-            "auth_token": Key(credential, secret=True),
+            "api_key": Key(credential, secret=True, absent_if_empty=True),
+            "auth_token": Key(credential, secret=True, absent_if_empty=True),
             "base_url": Key(base_url),
             "server": Key(text),
             "preamble": Key(any_text),
             "timeout_s": Key(positive),
+            "total_timeout_s": Key(positive),
             "model": Key(text),
             "headers": Names(HEADER_NAME, Key(header, secret=True)),
             "abilities": Names(MODEL_ID, ABILITIES),
         },
     ),
-    "prices": Names(PRICED, {"input": Key(price), "output": Key(price), "cache_read": Key(price), "cache_write": Key(price)}),
+    "prices": Names(
+        PRICED,
+        {
+            "input": Key(price),
+            "output": Key(price),
+            "cache_read": Key(price),
+            "cache_write": Key(price),
+            "cache_write_1h": Key(price),
+            "web_searches": Key(price),
+        },
+    ),
     "defaults": {
-        "max_tokens": Key(max_tokens, free),
+        "max_tokens": Key(max_tokens, free, nullable=True),
         "temperature": Key(temperature, free, nullable=True),
         "thinking": Key(thinking, free, nullable=True),
         "effort": Key(one_of(*get_args(Effort)), free, nullable=True),
+        "show_thinking": Key(yes_or_no, free, nullable=True),
+        "strict_tools": Key(yes_or_no, free, nullable=True),
+        "hosted_tools": Key(hosted_tools, nullable=True),
+        "compact_at_tokens": Key(whole, free, nullable=True),
+        "cache": Key(cache, free, nullable=True),
+        "service_tier": Key(one_of(*get_args(ServiceTier)), nullable=True),
         "mode": Key(one_of(*TIGHT_TO_LOOSE), tighter),
         "sandbox": Key(one_of("auto", "on", "off")),
     },
@@ -149,8 +172,14 @@ SCHEMA: dict[str, Schema] = {
         "seconds": Key(positive, lower, nullable=True),
         "tokens": Key(whole, lower, nullable=True),
         "cost_usd": Key(positive, lower, nullable=True),
+        "repeats": Key(whole, lower, nullable=True),
     },
-    "permissions": {"allow": Key(rules, joins=True), "ask": Key(rules, free, joins=True), "deny": Key(rules, free, joins=True)},
+    "permissions": {
+        "allow": Key(rules, joins=True),
+        "ask": Key(rules, free, joins=True),
+        "deny": Key(rules, free, joins=True),
+        "network": Key(network, narrower),
+    },
     "mcp_servers": Names(
         NAME,
         {
@@ -160,6 +189,7 @@ SCHEMA: dict[str, Schema] = {
             "headers": Names(HEADER_NAME, Key(header, "when trusted", secret=True)),
             "tools": Key(texts, "when trusted"),
             "timeout_s": Key(positive, "when trusted"),
+            "wait_s": Key(positive, "when trusted"),
             "trust_hints": Key(yes_or_no),
         },
     ),
@@ -172,6 +202,7 @@ SCHEMA: dict[str, Schema] = {
             "cost_usd_per_day": Key(positive, lower),
             "body_bytes": Key(whole, lower),
         },
+        "totals": {"accounts_per_hour": Key(whole, lower), "tokens_per_day": Key(whole, lower), "cost_usd_per_day": Key(positive, lower)},
         "hosts": Key(host_names),
         "public_url": Key(base_url),
         "agents": Key(texts),
@@ -294,6 +325,8 @@ class _Walk:
 
     def _read(self, node: Node, key: Key, path: KeyPath, line: int) -> None:
         if node.value is None and not key.nullable:
+            return
+        if key.absent_if_empty and isinstance(plain := node.plain(), str) and not plain.strip():
             return
         try:
             value = None if node.value is None else read_value(key, node.plain())

@@ -47,6 +47,7 @@ FLAGS: Mapping[str, KeyPath] = {
     "--journal": ("journal",),
     "--allow": ("permissions", "allow"),
     "--deny": ("permissions", "deny"),
+    "--network": ("permissions", "network"),
 }
 
 
@@ -89,15 +90,18 @@ class Layers:
         self._env = env
         self._home = home
         self._trust = trust
-        self._settings = {path: Setting(value, DEFAULT) for path, value in _flat(Config(), ())}
+        self._settings = {path: Setting(value, DEFAULT) for path, value in flat(Config(), ())}
         self._own_model = Config().models.large
         self._refused: set[KeyPath] = set()
         """Keys that were given, and wrong: they are not missing too."""
+        self._rules: set[str] = set()
+        """Of the user and of trusted files."""
+        self._untrusted_rules: set[str] = set()
         self.problems: list[str] = []
         self.warnings: list[str] = [trust.warning] if isinstance(trust, Trust) and trust.warning else []
 
-    def finish(self, flags: Mapping[str, str | int | float | Sequence[str] | None]) -> Config:
-        """Adds environment, flags and keys. Raises AgentError(invalid)."""
+    def finish(self, flags: Mapping[str, str | int | float | Sequence[str] | None], given: Mapping[KeyPath, Setting] | None = None) -> Config:
+        """Add environment, flags, what a program gave, and keys. Raises AgentError(invalid)."""
         for variable, path in VARIABLES.items():
             if value := self._env.get(variable, "").strip():
                 self._add_value(path, value, Origin("environment", variable))
@@ -108,12 +112,21 @@ class Layers:
         for option, value in flags.items():
             if value is not None:
                 self._add_value(FLAGS[option], value, Origin("flag", option))
+        self._settings |= given or {}
+        if given and (model := given.get(("models", "large"))) is not None:
+            self._own_model = str(model.value)
         self._add_keys()
         self._check()
         secrets = _secrets(self._env, self._settings)
         if self.problems:
             raise AgentError("invalid", Redactor(secrets).text("\n".join(_bounded(self.problems))))
-        return built(self._settings, tuple(_bounded(self.warnings)), frozenset(map(Secret, secrets)), home=self._home)
+        return built(
+            self._settings,
+            warnings=tuple(_bounded(self.warnings)),
+            known_secrets=frozenset(map(Secret, secrets)),
+            withheld_rules=frozenset(self._untrusted_rules - self._rules),
+            home=self._home,
+        )
 
     def own_secrets(self) -> frozenset[str]:
         """Of the user's own file, as far as it can be read, and of the environment."""
@@ -150,7 +163,7 @@ class Layers:
         self._refused.update(remark.path for remark in reading.wrong)
         self.warnings += (f"{path}:{remark.line}: {remark.text}" for remark in reading.ignored)
         for found in self._resolved(path, reading.found):
-            self._add(found, Origin("file", str(path), found.line), root)
+            self._add(found, Origin("file", str(path), found.line), root, trusted=trusted)
         held = next((found.line for found in reading.found if isinstance(found.value, Secret)), None)
         if root is None and held and mode & 0o077:
             self.warnings.append(f"{path}:{held}: holds a key, and others may read it (mode {mode:04o}): {owned_alone(path)}")
@@ -186,12 +199,14 @@ class Layers:
 
     # ---- values
 
-    def _add(self, found: Found, origin: Origin, root: Path | None = None) -> None:
+    def _add(self, found: Found, origin: Origin, root: Path | None = None, *, trusted: bool = False) -> None:
         path, value, _ = found
         key, now = find_key(path), self._settings.get(path)
         if root and callable(key.workspace) and (reason := key.workspace(value, now.value if now else None, self._providers())):
             self.warnings.append(f"{origin}: {dotted(path)} is ignored: {reason}")
             return
+        if path[0] == "permissions":
+            (self._rules if root is None or trusted else self._untrusted_rules).update(text.strip() for text in _texts(value))
         if key.joins and now and now.origin != DEFAULT:
             value = tuple(dict.fromkeys((*_texts(now.value), *_texts(value))))
             origin = msgspec.structs.replace(origin, before=now.origin)
@@ -214,7 +229,7 @@ class Layers:
             if self._get(name, "api_key") or self._get(name, "auth_token") or not (wire := self._wire(name)):
                 continue
             address = self._settings.get(("providers", name, "base_url"))
-            own_address = address is not None and address.origin.source == "file"
+            own_address = address is not None and address.origin.source in ("file", "argument")
             offered = key_variables(name, wire, own_address=own_address)
             for variable, field in ((AGENT_KEY, "api_key"), *offered) if name == default else offered:
                 if value := self._env.get(variable, "").strip():
@@ -274,11 +289,12 @@ class Layers:
             self._settings.setdefault(("providers", name, "type"), Setting(name, DEFAULT))
 
 
-def _flat(value: object, path: KeyPath) -> Iterator[tuple[KeyPath, object]]:
+def flat(value: object, path: KeyPath) -> Iterator[tuple[KeyPath, object]]:
+    """Every key of a configuration with its value, except those under names that a person chose."""
     if isinstance(value, msgspec.Struct):
         for name in value.__struct_fields__:
-            if path or name not in ("home", "settings", "warnings", "known_secrets"):
-                yield from _flat(getattr(value, name), (*path, name))
+            if path or name not in ("home", "settings", "warnings", "known_secrets", "withheld_rules"):
+                yield from flat(getattr(value, name), (*path, name))
     elif not isinstance(value, dict):
         yield path, value
 

@@ -15,7 +15,7 @@ from urllib.parse import urlsplit
 
 from treadle.errors import ErrorKind
 from treadle.rules import BadRule, parse_rule
-from treadle.types import DEFAULT_MAX_TOKENS, SLOTS_MAX, Effort
+from treadle.types import SLOTS_MAX, Effort, HostedTool
 
 if TYPE_CHECKING:
     from treadle.config.document import Plain
@@ -79,10 +79,10 @@ def price(value: Plain) -> float:
     return value
 
 
-def max_tokens(value: Plain) -> int:
+def max_tokens(value: Plain) -> int | None:
     if isinstance(value, bool) or not isinstance(value, int) or value < 0:
         raise Wrong("a whole number of at least 1, or 0 for the default")
-    return value or DEFAULT_MAX_TOKENS
+    return value or None
 
 
 def temperature(value: Plain) -> float | None:
@@ -95,6 +95,12 @@ def thinking(value: Plain) -> object:
     if isinstance(value, bool) or value in ("adaptive", "between_tools") or (isinstance(value, int) and value > 0):
         return value
     raise Wrong("true, false, adaptive, between_tools or a number of tokens")
+
+
+def cache(value: Plain) -> object:
+    if isinstance(value, bool) or value in ("5m", "1h"):
+        return value
+    raise Wrong("true, false, 5m or 1h")
 
 
 def texts(value: Plain) -> tuple[str, ...]:
@@ -325,6 +331,14 @@ def efforts(value: Plain) -> tuple[str, ...]:
     return names
 
 
+def hosted_tools(value: Plain) -> tuple[str, ...]:
+    known = get_args(HostedTool)
+    for i, name in enumerate(names := texts(value)):
+        if name not in known:
+            raise Wrong(f"a list of {', '.join(known)}", item=i)
+    return names
+
+
 def model_names(value: Plain) -> tuple[str, ...]:
     return tuple(model_name(name) for name in texts(value))
 
@@ -340,8 +354,16 @@ def fallback_kinds(value: Plain) -> tuple[str, ...]:
 def model_name(value: Plain) -> str:
     provider, colon, name = text(value).partition(":")
     if not colon or not provider or not name:
-        raise Wrong("PROVIDER:MODEL, like anthropic:claude-opus-5-5")
+        given = text(value)
+        raise Wrong(f"PROVIDER:MODEL, like {likely_name(given if '-' in given else '')}")
     return f"{ALIASES.get(provider, provider)}:{name}"
+
+
+def likely_name(model: str) -> str:
+    """A whole name for what was given without its provider; an example where nobody can tell whose it is."""
+    vendors = {**dict.fromkeys(("claude", "opus", "sonnet", "haiku"), "anthropic"), **dict.fromkeys(("gpt", "o1", "o3", "o4"), "openai"), "gemini": "gemini"}
+    vendor = next((vendor for start, vendor in vendors.items() if model.startswith(start)), None)
+    return "anthropic:claude-opus-5-5" if vendor is None or ":" in model else f"{vendor}:{model}"
 
 
 def nearest(name: str, names: Collection[str]) -> str | None:

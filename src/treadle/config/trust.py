@@ -1,7 +1,8 @@
 """Which projects a person has said may bring configuration, each bound to the content of every file that would count.
 
 A file that changes, goes or comes voids it all: what nobody has looked at is not used. What trust admits is said where it is used
-(keys.py for settings, coding/ for AGENTS.md and skills, tui/commands/own.py); nothing here asks anybody. Entry: `trust_of`, `trust`, `revoke`, `trusted`.
+(keys.py for settings, coding/ for AGENTS.md and skills, definitions/ for agents,
+tui/commands/own.py); nothing here asks anybody. Entry: `trust_of`, `trust`, `revoke`, `trusted`.
 """
 
 from __future__ import annotations
@@ -13,8 +14,8 @@ import os
 import stat
 from collections.abc import Generator, Iterator, Mapping
 from dataclasses import dataclass, field, replace
-from enum import StrEnum
-from pathlib import Path
+from enum import Enum, StrEnum
+from pathlib import Path, PurePosixPath
 from typing import cast
 
 from treadle.config.file import Broken, read_text, write_text
@@ -28,6 +29,8 @@ GUIDANCE_NAME = "AGENTS.md"
 SKILLS_NAME = "skills"
 SKILL_NAME = "SKILL.md"
 COMMANDS_NAME = "commands"
+AGENTS_NAME = "agents"
+DEFINITION_ENDINGS = (".md", ".yaml", ".yml")
 
 FILES_MAX = 2_000
 TOTAL_MAX_BYTES = 32 << 20
@@ -140,9 +143,47 @@ def survey(project: Project, own: Path) -> dict[str, bytes]:
 
 
 def brought(project: Project, own: Path) -> list[Path]:
-    """What the project has for a run in `here`, settings aside: whether it is trusted or not."""
+    """The files of the project that would instruct the model in a run in `here`, commands of the chat aside; trusted or not."""
     files = (path for folder in project.folders() for path in _control_files(folder, own))
-    return [path for path in files if path.name in (GUIDANCE_NAME, SKILL_NAME) and os.path.isfile(path) and path.resolve().is_relative_to(project.root)]
+    return [path for path in files if _instructs(path) and os.path.isfile(path) and path.resolve().is_relative_to(project.root)]
+
+
+def _instructs(path: Path) -> bool:
+    return path.name in (GUIDANCE_NAME, SKILL_NAME) or defines_agent(path)
+
+
+class Kind(Enum):
+    """What a file of a project is for."""
+
+    GUIDANCE = "guidance"
+    CONFIG = "config"
+    SKILL = "skill"
+    """SKILL.md, or something beside it."""
+    COMMAND = "command"
+    AGENT = "agent"
+    UNUSED = "unused"
+
+
+def kind_of(path: PurePosixPath) -> Kind:
+    """By the parts of a path below the root, from the last `.treadle` on: one of these inside of a skill counts for whoever works there."""
+    if path.name == GUIDANCE_NAME:
+        return Kind.GUIDANCE
+    folders = path.parts
+    if FOLDER not in folders[:-1]:
+        return Kind.UNUSED
+    below = folders[len(folders) - folders[::-1].index(FOLDER) :]
+    if below == (CONFIG_NAME,):
+        return Kind.CONFIG
+    if defines_agent(path):
+        return Kind.AGENT
+    if below[0] == COMMANDS_NAME and path.suffix == ".md":
+        return Kind.COMMAND
+    return Kind.SKILL if below[0] == SKILLS_NAME else Kind.UNUSED
+
+
+def defines_agent(path: Path | PurePosixPath) -> bool:
+    """True for a file of `.treadle/agents`, whatever is in it. Files in folders below define nothing."""
+    return path.suffix in DEFINITION_ENDINGS and path.parts[-3:-1] == (FOLDER, AGENTS_NAME) and path.name[0] not in "._"
 
 
 def _control_files(folder: Path, own: Path) -> Iterator[Path]:
@@ -153,6 +194,7 @@ def _control_files(folder: Path, own: Path) -> Iterator[Path]:
         yield settings / CONFIG_NAME
         yield from _all_below(settings / SKILLS_NAME)
         yield from (path for path in _all_below(settings / COMMANDS_NAME) if path.suffix == ".md")
+        yield from (path for path in _all_below(settings / AGENTS_NAME) if path.suffix in DEFINITION_ENDINGS)
 
 
 def _all_below(folder: Path) -> Iterator[Path]:

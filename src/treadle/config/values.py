@@ -13,11 +13,11 @@ from typing_extensions import override
 
 from treadle.config.endpoint import Endpoint, Guarded, Provider, reach
 from treadle.config.keys import STAND_INS, VENDORS, KeyPath, dotted
-from treadle.config.readers import ALIASES, nearest
+from treadle.config.readers import ALIASES, likely_name, nearest
 from treadle.errors import AgentError
 from treadle.json_text import met
 from treadle.redaction import Redactor, Secret
-from treadle.types import DEFAULT_MAX_TOKENS, Effort, Limits, Mode, Settings, Thinking
+from treadle.types import CacheLife, Effort, HostedTool, Limits, Mode, ServiceTier, Settings, Thinking
 
 
 class Origin(msgspec.Struct, frozen=True):
@@ -61,17 +61,23 @@ class Fallback(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Defaults(msgspec.Struct, frozen=True, kw_only=True):
-    max_tokens: int = DEFAULT_MAX_TOKENS
-    """Of one response."""
+    max_tokens: int | None = None
+    """Of one response; None: by the model."""
     temperature: float | None = None
     thinking: Thinking | None = None
     effort: Effort | None = None
+    show_thinking: bool | None = None
+    strict_tools: bool | None = None
+    hosted_tools: tuple[HostedTool, ...] | None = None
+    compact_at_tokens: int | None = None
+    cache: bool | CacheLife | None = None
+    service_tier: ServiceTier | None = None
     mode: Mode = "ask"
     sandbox: Literal["auto", "on", "off"] = "auto"
 
     @property
     def settings(self) -> Settings:
-        return Settings(max_tokens=self.max_tokens, temperature=self.temperature, thinking=self.thinking, effort=self.effort)
+        return Settings(**{name: getattr(self, name) for name in Settings.__struct_fields__ if name in self.__struct_fields__})
 
 
 class Price(msgspec.Struct, frozen=True, kw_only=True):
@@ -82,12 +88,19 @@ class Price(msgspec.Struct, frozen=True, kw_only=True):
     cache_read: float | None = None
     """None: as input."""
     cache_write: float | None = None
+    """Of what is kept for five minutes; None: as input."""
+    cache_write_1h: float | None = None
+    """None: as cache_write."""
+    web_searches: float = 0
+    """For a thousand that the provider runs."""
 
 
 class Permissions(msgspec.Struct, frozen=True, kw_only=True):
     allow: tuple[str, ...] = ()
     ask: tuple[str, ...] = ()
     deny: tuple[str, ...] = ()
+    network: Literal["none", "open"] | tuple[str, ...] = ("default",)
+    """What commands of mode full reach that were not asked about; the tuple lists hosts, as config/hosts.py reads them."""
 
 
 class McpServer(Guarded, frozen=True, kw_only=True):
@@ -101,6 +114,8 @@ class McpServer(Guarded, frozen=True, kw_only=True):
     """None: all that it has."""
     timeout_s: float = 60
     """Of one call."""
+    wait_s: float = 10
+    """How long a run waits for its tools before the first request."""
     trust_hints: bool = False
     """Whether what it says of its tools counts: one that only reads is run unasked. No workspace may set it."""
 
@@ -116,8 +131,17 @@ class ServiceLimits(msgspec.Struct, frozen=True, kw_only=True):
     body_bytes: int = 1 << 20
 
 
+class ServiceTotals(msgspec.Struct, frozen=True, kw_only=True):
+    """For all users together, in all processes over one database."""
+
+    accounts_per_hour: int = 100
+    tokens_per_day: int = 50_000_000
+    cost_usd_per_day: float = 100
+
+
 class Service(msgspec.Struct, frozen=True, kw_only=True):
     limits: ServiceLimits = ServiceLimits()
+    totals: ServiceTotals = ServiceTotals()
     hosts: tuple[str, ...] = ()
     """Names that it answers to beside the loopback ones, without a port."""
     public_url: str | None = None
@@ -230,6 +254,8 @@ class Config(Guarded, frozen=True, kw_only=True):
     warnings: tuple[str, ...] = ()
     """For the person, once: what a workspace said in vain, a key that others may read."""
     known_secrets: frozenset[Secret] = frozenset()
+    withheld_rules: frozenset[str] = frozenset()
+    """Rules of an untrusted project. They count, and no model reads their text."""
 
     def origin(self, *path: str) -> Origin:
         """Of a key, like `origin("limits", "turns")`; the default's where nobody set it."""
@@ -276,25 +302,27 @@ class Config(Guarded, frozen=True, kw_only=True):
         if name not in VENDORS and name not in self.providers:
             raise AgentError("invalid", unknown_provider(name, "", self.providers) or f"{name!r} is the name of a file, not of a provider")
         provider = self.providers.get(name) or Provider(type=name)
-        return reach(name, provider, lambda field: str(self.origin("providers", name, field)), api_key=api_key, auth_token=auth_token, to_ask=to_ask)
+        credentials = {"api_key": api_key, "auth_token": auth_token}
+        return reach(name, provider, lambda field: str(self.origin("providers", name, field)), **credentials, to_ask=to_ask, files=self.home is not None)
 
     def with_credentials(self, name: str, *, api_key: str | None = None, auth_token: str | None = None) -> Config:
-        """The same with another key for one provider. The old one stays among `secrets()`: texts may still hold it."""
+        """Replace the key of one provider and keep everything else, also what no file and no variable set.
+
+        The old key stays among `secrets()`: texts may still hold it. Raises AgentError as `endpoint` does, and
+        AgentError(invalid) unless exactly one of the two keys is given.
+        """
+        if bool(api_key) == bool(auth_token):
+            raise AgentError("invalid", f"the provider {name!r} needs either api_key= or auth_token=: give one of them, and not an empty text")
         reached = self.endpoint(name, api_key=api_key, auth_token=auth_token)
         key = reached.api_key or reached.auth_token
-        if key is None or not (api_key or auth_token):
-            return self
+        assert key is not None, "one was given"
         replaced = {("providers", reached.name, other) for other in ("api_key", "auth_token")}
         settings = {path: setting for path, setting in self.settings.items() if path not in replaced}
         settings["providers", reached.name, reached.kind] = Setting(key, Origin("argument", reached.key_origin))
-        return built(settings, self.warnings, self.known_secrets | {key}, home=self.home)
-
-
-def likely_name(model: str) -> str:
-    """A whole name for what was given without its provider; an example where nobody can tell whose it is."""
-    vendors = {**dict.fromkeys(("claude", "opus", "sonnet", "haiku"), "anthropic"), **dict.fromkeys(("gpt", "o1", "o3", "o4"), "openai"), "gemini": "gemini"}
-    vendor = next((vendor for start, vendor in vendors.items() if model.startswith(start)), None)
-    return "anthropic:claude-opus-5-5" if vendor is None or ":" in model else f"{vendor}:{model}"
+        provider = self.providers.get(reached.name) or Provider(type=reached.name)
+        provider = msgspec.structs.replace(provider, **{"api_key": None, "auth_token": None, reached.kind: key})
+        providers = {**self.providers, reached.name: provider}
+        return msgspec.structs.replace(self, providers=providers, settings=settings, known_secrets=self.known_secrets | {key})
 
 
 def unknown_provider(name: str, where: str, configured: Mapping[str, object]) -> str | None:
@@ -318,8 +346,9 @@ def _showable(value: object, redactor: Redactor) -> object:
             return value
 
 
-def built(settings: dict[KeyPath, Setting], warnings: tuple[str, ...] = (), secrets: frozenset[Secret] = frozenset(), *, home: str | None = None) -> Config:
-    tree: dict[str, object] = {"settings": settings, "warnings": warnings, "known_secrets": secrets, "home": home}
+def built(settings: dict[KeyPath, Setting], **given: object) -> Config:
+    """Make a configuration out of settings. `given`: fields that no setting has, such as `warnings`."""
+    tree: dict[str, object] = {"settings": settings, **given}
     for path, setting in settings.items():
         inner = tree
         for name in path[:-1]:

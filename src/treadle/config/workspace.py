@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Collection
-from typing import TypeAlias
+from typing import TypeAlias, cast
 
+from treadle.config.hosts import HostList
 from treadle.types import Mode
 
 Rule: TypeAlias = Callable[[object, object, Collection[str]], str | None]
@@ -28,6 +29,14 @@ def own_provider(new: object, now: object, providers: Collection[str]) -> str | 
 def lower(new: object, now: object, providers: Collection[str]) -> str | None:
     fits = isinstance(new, int | float) and (now is None or (isinstance(now, int | float) and new <= now))
     return None if fits else f"a workspace may only lower it, and it is {now} already"
+
+
+def narrower(new: object, now: object, providers: Collection[str]) -> str | None:
+    if new == "none" or now == "open":
+        return None
+    wanted, allowed = (HostList.of(cast("tuple[str, ...]", each), {}) if isinstance(each, tuple) else None for each in (new, now))
+    fits = wanted is not None and allowed is not None and allowed.covers(wanted)
+    return None if fits else "a workspace may only tighten it: to none, or to hosts that your own configuration lists"
 
 
 TIGHT_TO_LOOSE: tuple[Mode, ...] = ("plan", "ask", "accept-edits", "full")

@@ -14,4 +14,5 @@ Entry: `Database.open`, `Identity`, `Scope`.
     migrating.py                    the newest schema, under a lock
     migrations/env.py               what Alembic runs
     migrations/versions/0001_rows.py  the first tables, and their policies
+    migrations/versions/0002_totals.py  what all users together have used
 """

@@ -7,8 +7,10 @@ written must be the scope's own (guard.py). The second, on PostgreSQL: row-level
 from __future__ import annotations
 
 import random
+import sqlite3
 import time
 from collections.abc import Callable, Generator
+from contextlib import suppress
 from functools import partial
 from types import TracebackType
 from typing import Any, Final, Self, TypeVar, cast
@@ -46,6 +48,8 @@ class Database:
         self._is_open = True
         self._bypasses: bool | None = None
         """Whether we pass row-level security by, and so take the role; None: not known yet."""
+        self.owes_log = False
+        """True while SQLite's log may hold deleted rows: a reader prevented it from being emptied, or a process died before. `scrub` tries again."""
 
     @classmethod
     def open(cls, url: str) -> Self:
@@ -82,6 +86,7 @@ class Database:
                 await self.aclose()
                 raise
             self._is_open = True
+            self.owes_log = not self._engines.is_postgres
         return self
 
     async def __aexit__(self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None) -> None:
@@ -91,6 +96,9 @@ class Database:
         """Lets go of the connections; of a `session_factory`'s they are the caller's. Waits for no transaction: end them first."""
         if self._engines is not None:
             with anyio.CancelScope(shield=True):
+                if self.owes_log:
+                    with suppress(AgentError):
+                        await self.scrub(wait_s=0)
                 await to_thread.run_sync(self._engines.writing.dispose)
 
     async def run(self, scope: Scope, work: Callable[[Session], T]) -> T:
@@ -112,11 +120,36 @@ class Database:
     async def read_unscoped(self, work: Callable[[Session], T]) -> T:
         return await to_thread.run_sync(self._transaction, None, work, True, limiter=self._limiter)
 
+    async def scrub(self, *, wait_s: float = 1) -> None:
+        """Remove deleted rows from SQLite's log; PostgreSQL reuses their place by itself. The log is durable before this returns.
+
+        If a reader prevents it for longer than `wait_s`, the database owes it (`owes_log`): call this again until it does not.
+        """
+        if self._engines is not None and not self._engines.is_postgres:
+            await to_thread.run_sync(self._empty_log, self._engines.writing, wait_s, limiter=self._writers)
+
     async def ping(self) -> None:
         """Reads one row. Raises AgentError(network) where that fails."""
         await self.read_unscoped(lambda session: session.exec(select(col(Account.id)).limit(1)).first())
 
     # ---------------------------------------------------------------- in a thread
+
+    def _empty_log(self, engine: Engine, wait_s: float) -> None:
+        prevented = True
+        connection = engine.raw_connection()
+        try:
+            cursor = connection.cursor()
+            ((before,),) = cursor.execute("PRAGMA busy_timeout").fetchall()
+            cursor.execute(f"PRAGMA busy_timeout = {int(wait_s * 1000)}")
+            try:
+                ((prevented, _, _),) = cursor.execute("PRAGMA wal_checkpoint(TRUNCATE)").fetchall()
+            finally:
+                cursor.execute(f"PRAGMA busy_timeout = {before}")
+        except sqlite3.Error as e:
+            raise AgentError("network", f"the log of the database cannot be emptied now: {e}") from e
+        finally:
+            self.owes_log = bool(prevented)
+            connection.close()
 
     def _prepare(self, engine: Engine) -> None:
         def prepare() -> None:

@@ -6,7 +6,9 @@ Not here: what is in it (tables.py, migrating.py) and what going wrong means (fa
 from __future__ import annotations
 
 import os
+import re
 from dataclasses import dataclass
+from functools import partial
 from importlib.util import find_spec
 from pathlib import Path
 from typing import Any, Final, cast
@@ -17,12 +19,13 @@ from sqlalchemy.exc import ArgumentError
 
 from treadle.errors import AgentError
 
-FORMS = "sqlite:///FILE, sqlite:// (in memory) or postgresql://NAME@HOST/DATABASE"
+FORMS = "sqlite:///FILE, sqlite:// (in memory) or postgresql://NAME@HOST/DATABASE[?schema=NAME]"
 INSTALL_POSTGRES = "pip install 'treadle[postgres]'"
 THREADS: Final = 8
 WAIT_S: Final = 5
 """For a connection, and for a writer before this one."""
 STATEMENT_S: Final = 10
+_SCHEMA: Final = re.compile(r"(?!pg_)[a-z_][a-z0-9_]{0,62}")
 
 
 @dataclass(frozen=True)
@@ -93,7 +96,7 @@ def _make_file(path: Path) -> None:
 
 
 def _prepare(connection: Any, _record: object) -> None:
-    for pragma in ("foreign_keys=ON", "synchronous=NORMAL", "journal_mode=WAL", "temp_store=MEMORY", "trusted_schema=OFF"):
+    for pragma in ("foreign_keys=ON", "synchronous=NORMAL", "journal_mode=WAL", "secure_delete=ON", "temp_store=MEMORY", "trusted_schema=OFF"):
         connection.execute(f"PRAGMA {pragma}").close()
 
 
@@ -116,8 +119,9 @@ def _postgres(address: URL) -> Engines:
         raise AgentError("invalid", f"a PostgreSQL database needs psycopg: {INSTALL_POSTGRES}")
     if not address.database:
         raise AgentError("invalid", f"the database's address names no database: it is {FORMS}")
+    schema = _schema_of(address)
     engine = create_engine(
-        address,
+        address.difference_update_query(["schema"]),
         pool_size=THREADS,
         max_overflow=0,
         pool_timeout=2 * STATEMENT_S,
@@ -126,8 +130,27 @@ def _postgres(address: URL) -> Engines:
         connect_args={"connect_timeout": WAIT_S},
     )
     event.listen(engine, "connect", _limit)
+    if schema is not None:
+        # First of all listeners: SQLAlchemy's own looks which schema is the default.
+        event.listen(engine, "connect", partial(_use_schema, schema), insert=True)
     reading = engine.execution_options(postgresql_readonly=True)
     return Engines(engine, reading, engine.execution_options(isolation_level="SERIALIZABLE"), readers=THREADS, writers=None)
+
+
+def _schema_of(address: URL) -> str | None:
+    """The schema for our tables: beside an application's own, in one database. Raises AgentError(invalid)."""
+    schema = address.query.get("schema")
+    if schema is not None and (not isinstance(schema, str) or not _SCHEMA.fullmatch(schema)):
+        raise AgentError("invalid", f"schema={schema!r} in the database's address is no plain name: use lower-case letters, digits and _, like ?schema=treadle")
+    return schema
+
+
+def _use_schema(schema: str, connection: Any, _record: object) -> None:
+    with connection.cursor() as cursor:
+        if cursor.execute("SELECT to_regnamespace(%s)", (schema,)).fetchone() == (None,):
+            cursor.execute(f"DO $$ BEGIN CREATE SCHEMA {schema}; EXCEPTION WHEN duplicate_schema OR unique_violation THEN NULL; END $$")
+        cursor.execute(f"SET search_path = {schema}")
+    connection.commit()
 
 
 def _limit(connection: Any, _record: object) -> None:

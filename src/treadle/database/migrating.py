@@ -12,12 +12,14 @@ from sqlalchemy import Connection, Engine, inspect, text
 from sqlalchemy.exc import OperationalError, ProgrammingError
 
 from treadle.database.row_security import first_come, make_role
+from treadle.database.tables import ANOTHER
 from treadle.errors import AgentError
 
-VERSIONS: Final = ("0001",)
+VERSIONS: Final = ("0001", "0002")
 """Oldest first; a test holds them against the files."""
 VERSION_TABLE: Final = "treadle_version"
 """Not Alembic's own name: an application may have its own in the same database."""
+FOREIGN: Final = f"the database has tables of another application by our names: {ANOTHER}"
 MIGRATIONS: Final = Path(__file__).parent / "migrations"
 
 
@@ -57,7 +59,7 @@ def _migrate(engine: Engine) -> None:
             command.upgrade(config, "head")
         except (OperationalError, ProgrammingError) as e:
             if "already exists" in str(e.orig) or getattr(e.orig, "sqlstate", "") == "42P07":
-                raise AgentError("invalid", "the database has tables of somebody else by our names: give another one") from e
+                raise AgentError("invalid", FOREIGN) from e
             raise
         if connection.dialect.name == "postgresql":
             make_role(connection)

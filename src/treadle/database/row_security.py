@@ -29,6 +29,9 @@ _GRANT = """
 DO $$ BEGIN
   IF EXISTS (SELECT FROM pg_roles WHERE rolname = '{role}') THEN
     GRANT SELECT, INSERT, UPDATE, DELETE ON {tables} TO {role};
+    IF current_schema() <> 'public' THEN
+      EXECUTE format('GRANT USAGE ON SCHEMA %I TO {role}', current_schema());
+    END IF;
   END IF;
 END $$
 """

@@ -9,13 +9,24 @@ from datetime import UTC, date, datetime
 from typing import Any, ClassVar
 from uuid import uuid4
 
-from sqlalchemy import JSON, DateTime, Dialect, Index, MetaData, Text, TypeDecorator, UniqueConstraint
+from sqlalchemy import JSON, BigInteger, Connection, DateTime, Dialect, Index, MetaData, Text, TypeDecorator, UniqueConstraint, event, inspect
 from sqlmodel import Field, SQLModel
 
+from treadle.errors import AgentError
 from treadle.types import now
 
 METADATA = MetaData()
 """Ours alone: an application's own SQLModel tables stay apart."""
+ANOTHER = "give a SQLite file of its own, or a schema in PostgreSQL (postgresql://…?schema=treadle)"
+
+
+@event.listens_for(METADATA, "before_create")
+def _refuse_tables_of_others(metadata: MetaData, connection: Connection, **_: object) -> None:
+    """`create_all` passes over a table that is there, whosever it is. Raises AgentError(invalid) for one without our columns."""
+    there = inspect(connection)
+    for name, table in metadata.tables.items():
+        if there.has_table(name) and (lacking := {*table.columns.keys()} - {column["name"] for column in there.get_columns(name)}):
+            raise AgentError("invalid", f"the table {name!r} of this database is another application's (it has no {', '.join(sorted(lacking))}): {ANOTHER}")
 
 
 class UtcTime(TypeDecorator[datetime]):
@@ -52,7 +63,7 @@ class Account(Row, table=True):
     username: str = Field(max_length=64, unique=True)
     """As it was typed, in NFKC and without case."""
     password_hash: str = Field(max_length=256)
-    created_at: datetime = Field(default_factory=now, sa_type=UtcTime)
+    created_at: datetime = Field(default_factory=now, sa_type=UtcTime, index=True)
 
 
 class Login(Row, table=True):
@@ -181,3 +192,25 @@ class Spent(Owned, table=True):
     day: date
     tokens: int = 0
     cost_usd: float = 0.0
+
+
+# ---------------------------------------------------------------- what all users together have used
+
+
+class SpentByAll(Row, table=True):
+    """What all runs have used on one day, in UTC. Its row is locked while a run reserves its share."""
+
+    day: date = Field(primary_key=True)
+    tokens: int = Field(default=0, sa_type=BigInteger)
+    cost_usd: float = 0.0
+
+
+class Reserved(Row, table=True):
+    """What a run under way may still use. Says nothing of whose it is."""
+
+    run_id: str = Field(primary_key=True, max_length=64)
+    day: date
+    tokens: int = Field(sa_type=BigInteger)
+    cost_usd: float
+    expires_at: datetime = Field(sa_type=UtcTime)
+    """Moved on while the run is under way. After this, a share whose run is in no known journal is free."""

@@ -14,10 +14,11 @@ from typing import Any, NamedTuple
 import msgspec
 
 from treadle.agent import Agent
-from treadle.config import Config, project_of
+from treadle.config import Config, Trust, project_of, trust_of
 from treadle.config.file import Broken
 from treadle.config.keys import STAND_INS
 from treadle.config.readers import nearest
+from treadle.config.trust import command
 from treadle.config.workspace import lower
 from treadle.definitions.inputs import missing
 from treadle.definitions.keys import Definition, read_keys
@@ -39,7 +40,9 @@ SIZES = ("large", "small")
 
 class _Read(NamedTuple):
     definition: Definition | None
-    meanings: tuple[Meaning, ...]
+    """None if there are problems."""
+    tools: tuple[tuple[Meaning, int], ...]
+    """Those whose names are known, with their lines."""
     problems: tuple[Problem, ...]
 
 
@@ -52,13 +55,21 @@ class _Refused(Exception):
 
 
 class Catalog:
-    """What a working directory and a configuration define. Files are read, and modules imported, when they are first asked for."""
+    """What a working directory and a configuration define. Files are read, and modules imported, when they are first asked for.
 
-    def __init__(self, config: Config, cwd: Path, *, works_in: Path | None = None) -> None:
-        """`works_in`: where MCP servers that are programs run, where that is not `cwd`."""
+    The definitions of a project that a person has not trusted are left out until `name` or `admit_all` is called.
+    """
+
+    def __init__(self, config: Config, cwd: Path, *, works_in: Path | None = None, trust: Trust | None = None) -> None:
+        """`works_in`: where MCP servers that are programs run, where that is not `cwd`.
+
+        `trust`: replaces the stored trust in the project of `cwd`, for a copy of a project that we made.
+        """
         self._config, self._cwd = config, (works_in or cwd).resolve()
-        own = Path(config.home) if config.home else None
-        self.found: Found = find(own, project_of(cwd))
+        own, project = Path(config.home) if config.home else None, project_of(cwd)
+        trust = trust or (trust_of(own, project) if own is not None else None)
+        self.found: Found
+        self.found, self.withheld = find(own, project, trust)  # the second: of an untrusted project
         self._read: dict[str, _Read] = {}
         self._made: dict[str, Agent[Any, Any]] = {}
         self.warnings: list[str] = []
@@ -71,24 +82,47 @@ class Catalog:
         return import_modules(self._config.agents, self._config.origin("agents"))
 
     @cached_property
-    def _names(self) -> Names:
-        return Names(self.names(), self.modules.tools, self._config.mcp_servers)
-
-    @property
     def tool_names(self) -> Names:
-        return self._names
+        return Names(self.names(), self.modules.tools, self._config.mcp_servers)
 
     def names(self) -> list[str]:
         """Of every agent, also of those that something is wrong with."""
         return sorted({*self.found.files, *self.found.refused, *self.modules.agents})
 
+    def name(self, name: str) -> None:
+        """Admit the definitions of an untrusted project where a person typed a name that only that project defines.
+
+        All of them: the named agent may have others of its project among its tools. Names that the person has keep what they mean.
+        """
+        theirs = self.withheld.files.get(name)
+        if theirs is not None and name in self.found.files:
+            self.found.hidden.append((theirs, self.found.files[name].path))
+        elif name not in self.names() and (theirs or name in self.withheld.refused):
+            self.admit_all()
+            file = self.found.files.get(name)
+            if file is not None and file.root is not None:
+                self.warnings.append(
+                    f"{file.path}: the agent {name!r} runs because you named it; {file.root} is not trusted. Look at it, then: {command(file.root)}"
+                )
+
+    def admit_all(self) -> None:
+        """Admit every definition of an untrusted project, for a person to look at."""
+        self.found.admit(self.withheld, self.modules.agents)
+        self.withheld = Found()
+        self.__dict__.pop("tool_names", None)
+        self._read.clear()
+
     def definition(self, name: str) -> Definition | None:
         """What its file says; None where it has none, or something is wrong."""
         return self._reading(name).definition if name in self.found.files else None
 
+    def is_untrusted(self, name: str) -> bool:
+        """True for an agent of a project that a person has not trusted."""
+        return name in self.found.files and self.found.files[name].is_untrusted
+
     def hidden(self) -> list[str]:
         """For the person: which files count in the place of others of their name, each as `NAME: …`."""
-        return [f"{file.name}: {by} counts, and not {file.path}, which is farther away" for file, by in self.found.hidden]
+        return self.found.replaced()
 
     def remarks(self, name: str) -> tuple[str, ...]:
         """For the person who runs this agent, once it was made."""
@@ -101,7 +135,7 @@ class Catalog:
         if same is not None:
             return same.name
         one_of = Found()
-        add_file(one_of, [path], real.parent)
+        add_file(one_of, [path], real.parent)  # the person named it
         self.found.files.pop(path.stem, None)
         self.found.refused.pop(path.stem, None)
         self.found.files.update(one_of.files)
@@ -119,12 +153,16 @@ class Catalog:
         names = self.names() if name is None else [name]
         for each in names:
             self._look(each, (), seen, found)
-        return list(found or dict.fromkeys(self._unmakeable(names)))
+        return list(found | dict.fromkeys(self._unmakeable(names)))
 
     def _unmakeable(self, names: Sequence[str]) -> Iterator[Problem]:
+        """What only making an agent tells, of those whose files have no other problem."""
         for name in names:
+            wrong: dict[Problem, None] = {}
+            self._look(name, (), {}, wrong)
             try:
-                self._agent(name)
+                if not wrong:
+                    self._agent(name)
             except _Refused as e:
                 yield e.problem
 
@@ -153,10 +191,9 @@ class Catalog:
         return seen[name]
 
     def _callees(self, reading: _Read) -> Iterator[tuple[str, int]]:
-        if reading.definition is not None:
-            for meaning, named in zip(reading.meanings, reading.definition.tools, strict=True):
-                if isinstance(meaning, Callee):
-                    yield meaning.name, named.line
+        for meaning, line in reading.tools:
+            if isinstance(meaning, Callee):
+                yield meaning.name, line
 
     def _circle(self, chain: tuple[str, ...], callee: str, line: int) -> Problem | None:
         if callee not in chain:
@@ -189,9 +226,11 @@ class Catalog:
         known = self.names()
         if name in known:
             return
+        if (withheld := self.withheld.refusal(name)) is not None:
+            raise AgentError("invalid", withheld)
         if problems := self.modules.problems:  # it may be in one of those
             raise AgentError("invalid", "\n".join(map(str, problems)))
-        near = nearest(name, known)
+        near = nearest(name, [*known, *self.withheld.files])
         there_are = f"there are {', '.join(known[:20])}" if known else "none is defined here: `treadle init` writes an example"
         raise AgentError("invalid", f"there is no agent {name[:80]!r}: {f'did you mean {near!r}?' if near else there_are}")
 
@@ -210,16 +249,15 @@ class Catalog:
             definition, problems = read_keys(file, read(file))
         except Broken as e:
             return _Read(None, (), (Problem(place, e.line, e.text),))
-        if definition is None:
-            return _Read(None, (), tuple(problems))
         problems += self._wrong_model(definition)
-        meanings: list[Meaning] = []
+        tools: list[tuple[Meaning, int]] = []
         for named in definition.tools:
             try:
-                meanings.append(self._names.meaning(named.text))
+                tools.append((self.tool_names.meaning(named.text), named.line))
             except Unknown as e:
-                problems.append(Problem(place, named.line, f"tools: {e}"))
-        return _Read(None if problems else definition, tuple(meanings), tuple(problems))
+                problems.append(Problem(place, named.line, f"tools: {self.withheld.refusal(named.text) or e}"))
+        problems.sort(key=lambda problem: problem.line or 0)
+        return _Read(None if problems else definition, tuple(tools), tuple(problems))
 
     def _wrong_model(self, definition: Definition) -> list[Problem]:
         model, file = definition.model, definition.file
@@ -256,10 +294,10 @@ class Catalog:
         if name not in self._made:
             reading = self._reading(name)
             assert reading.definition is not None, "it was checked"
-            self._made[name] = self._make(reading.definition, reading.meanings)
+            self._made[name] = self._make(reading.definition, [meaning for meaning, _ in reading.tools])
         return self._made[name]
 
-    def _make(self, definition: Definition, meanings: tuple[Meaning, ...]) -> Agent[Any, Any]:
+    def _make(self, definition: Definition, meanings: Sequence[Meaning]) -> Agent[Any, Any]:
         tools: list[Tool[Any] | Agent[Any, Any]] = []
         wanted: dict[str, list[str | None]] = {}
         for meaning in meanings:

@@ -65,6 +65,10 @@ def _limits() -> dict[str, Any]:
             "seconds": {**amount, "description": "Seconds."},
             "tokens": {**count, "description": "Tokens of the whole run, input and output."},
             "cost_usd": {**amount, "description": "US dollars for the whole run; the price of the model must be known."},
+            "repeats": {
+                **count,
+                "description": "Equal calls with equal results, nothing changed between them, after which a run ends as looping; 10 if unset.",
+            },
         },
         "additionalProperties": False,
         "description": "Where its runs stop. A project's definition can only lower what the configuration says.",

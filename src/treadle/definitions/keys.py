@@ -20,7 +20,7 @@ from treadle.definitions.text import Text
 from treadle.types import Limits
 
 KEYS = ("description", "model", "tools", "limits", "output", "inputs", "instructions")
-LIMITS: Mapping[str, Reader] = {"turns": whole, "tool_calls": whole, "seconds": positive, "tokens": whole, "cost_usd": positive}
+LIMITS: Mapping[str, Reader] = {"turns": whole, "tool_calls": whole, "seconds": positive, "tokens": whole, "cost_usd": positive, "repeats": whole}
 INPUT_TYPES: tuple[str, ...] = get_args(InputType)
 INPUT_KEYS = ("type", "required", "default", "description")
 
@@ -51,11 +51,10 @@ class Definition:
     inputs: Mapping[str, Input]
 
 
-def read_keys(file: DefinitionFile, written: Text) -> tuple[Definition | None, list[Problem]]:
-    """The definition, or None where something is wrong; then all that is."""
+def read_keys(file: DefinitionFile, written: Text) -> tuple[Definition, list[Problem]]:
+    """The definition, and every problem in it. With problems, it holds only the keys that are right."""
     reading = _Reading(file, written)
-    definition = reading.definition()
-    return (None if reading.problems else definition), sorted(reading.problems, key=lambda problem: problem.line or 0)
+    return reading.definition(), reading.problems
 
 
 @dataclass
@@ -72,12 +71,13 @@ class _Reading:
         entries = self._mapping(root, "a definition", 1) if root is not None else {}
         self._known(entries, KEYS, "")
         inputs = self._inputs(entries.get("inputs"))
+        lines = {name: entry.key.line for name, entry in self._entries(entries.get("inputs"), "inputs").items()} if inputs else {}
         limits, limit_lines = self._limits(entries.get("limits"))
         output = entries.get("output")
         return Definition(
             file=self.file,
             description=self._description(entries.get("description"), root),
-            instructions=self._instructions(entries.get("instructions"), inputs),
+            instructions=self._instructions(entries.get("instructions"), inputs, lines),
             model=self._text(entries.get("model"), "model"),
             tools=self._tools(entries.get("tools")),
             limits=limits,
@@ -96,7 +96,7 @@ class _Reading:
             self._wrong(line, "needs a description: for what it is, in one sentence" + ("" if root is not None else ", in front of its instructions"))
         return found.text.strip() if found else ""
 
-    def _instructions(self, entry: Entry | None, inputs: Mapping[str, Input]) -> str:
+    def _instructions(self, entry: Entry | None, inputs: Mapping[str, Input], input_lines: Mapping[str, int]) -> str:
         body = self.written.body
         if body is not None and entry is not None:
             self._wrong(entry.key.line, "the instructions of a Markdown file are what follows its second line `---`: move them there")
@@ -107,6 +107,8 @@ class _Reading:
                 near = nearest(name, inputs)
                 hint = f"did you mean ${{{near}}}?" if near else f"declare it, or write $${{{name}}} for the characters themselves"
                 self._wrong(self._line_of(name, entry), f"${{{name}}} is not among the declared inputs ({', '.join(inputs)}): {hint}")
+        for name in sorted(set(inputs) - set(HOLE.findall(instructions))):
+            self._wrong(input_lines[name], f"inputs.{name} has no use: write ${{{name}}} in the instructions, or take the input out")
         return instructions
 
     def _line_of(self, variable: str, entry: Entry | None) -> int:

@@ -1,22 +1,24 @@
 """Which files define agents: those of Treadle's own folder, and of the project from its root down to the working directory.
 
-What stands in them is keys.py's. Entry: `find`.
+A project's count where a person trusts it; else they are kept apart, for a person to look at or to name. What stands in them is keys.py's.
+Entry: `find`.
 """
 
 from __future__ import annotations
 
 import os
 import re
-from collections.abc import Sequence
+from collections.abc import Container, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import NamedTuple
 
 from treadle.config.file import UNPRINTABLE
 from treadle.config.places import FOLDER, Project
+from treadle.config.trust import AGENTS_NAME, DEFINITION_ENDINGS, Standing, Trust, command
 
-AGENTS_NAME = "agents"
-ENDINGS = (".md", ".yaml", ".yml")
+SHOWN_MAX = 20
+"""Files in one warning."""
 NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9_.-]{0,63}")
 """What an `Agent` may be named."""
 
@@ -41,6 +43,12 @@ class DefinitionFile(NamedTuple):
     path: Path
     root: Path | None = None
     """The project that it belongs to; None: it is the user's own."""
+    trust: Trust | None = None
+    """The trust that admits it; None for the user's own, and for a file of an untrusted project."""
+
+    @property
+    def is_untrusted(self) -> bool:
+        return self.root is not None and self.trust is None
 
 
 @dataclass(frozen=True, slots=True)
@@ -52,37 +60,78 @@ class Found:
     refused: dict[str, Problem] = field(default_factory=dict[str, Problem])
     """Names of agents that two files of one folder have, or that can be none."""
     hidden: list[tuple[DefinitionFile, Path]] = field(default_factory=list[tuple[DefinitionFile, Path]])
-    """Those in whose place a nearer file of the same name counts."""
+    """Those in whose place another file of the same name counts."""
+
+    def admit(self, withheld: Found, taken: Container[str] = ()) -> None:
+        """Add the definitions of an untrusted project. Names that are here already, or in `taken`, keep what they mean."""
+        here = {*self.files, *self.refused}
+        for name, file in withheld.files.items():
+            if name in self.files:
+                self.hidden.append((file, self.files[name].path))
+            elif name not in here and name not in taken:
+                self.files[name] = file
+        for name, problem in withheld.refused.items():
+            if name not in here and name not in taken:
+                self.refused[name] = problem
+        self.hidden.extend(withheld.hidden)
+
+    def replaced(self) -> list[str]:
+        """A line for each file in whose place another one counts."""
+        return [f"{file.name}: {by} counts, and not {file.path}, {self._why(file, by)}" for file, by in self.hidden]
+
+    def _why(self, file: DefinitionFile, by: Path) -> str:
+        counts = self.files.get(file.name)
+        is_own = counts is not None and counts.path == by and counts.root is None
+        return "since your own comes first: rename one to use both" if is_own else "which is farther away"
+
+    def left_out(self) -> str | None:
+        """A warning that names these files, which are an untrusted project's."""
+        roots = {file.root: None for file in self.files.values() if file.root is not None}
+        for root in roots:  # there is one at most
+            shown = ", ".join(file.path.relative_to(root).as_posix() for file in list(self.files.values())[:SHOWN_MAX])
+            return f"left out, because {root} is not trusted: {shown}. Look at it, then: {command(root)}"
+        return None
+
+    def refusal(self, name: str) -> str | None:
+        """The reason why an agent of these files, which are an untrusted project's, cannot be used; None where no file defines it."""
+        file = self.files.get(name)
+        if file is None or file.root is None:
+            return None
+        return f"{name!r} is an agent of {file.root}, which is not trusted: look at {file.path}, then: {command(file.root)}"
 
 
-def find(own: Path | None, project: Project | None) -> Found:
-    """`own`: Treadle's own folder; None: nothing of it counts. Of two agents of one name the nearer one counts, the project's before the user's own.
+def find(own: Path | None, project: Project | None, trust: Trust | None = None) -> tuple[Found, Found]:
+    """Find the definitions that count, and those of a project that `trust` does not hold for.
 
+    `own`: Treadle's own folder; None: nothing of it counts. Of two agents of one name the user's own counts, then the project's nearest.
     Blocks while it looks into folders; no file is read.
     """
-    found = Found()
-    if own is not None:
-        _add(found, own / AGENTS_NAME, None)
+    theirs = Found()
+    if trust is None or trust.standing is not Standing.HOLDS:
+        trust = None
     if project is not None:
         for place in project.folders():
             if own is None or os.path.realpath(place / FOLDER) != os.path.realpath(own):
-                _add(found, place / FOLDER / AGENTS_NAME, project.root)
-    return found
+                _add(theirs, place / FOLDER / AGENTS_NAME, project.root, trust)
+    found, withheld = (Found(), theirs) if trust is None else (theirs, Found())
+    if own is not None:
+        _add(found, own / AGENTS_NAME)
+    return found, withheld
 
 
-def _add(found: Found, folder: Path, root: Path | None) -> None:
+def _add(found: Found, folder: Path, root: Path | None = None, trust: Trust | None = None) -> None:
     by_name: dict[str, list[Path]] = {}
     for path in _files(folder):
         by_name.setdefault(path.stem, []).append(path)
     for paths in by_name.values():
-        add_file(found, paths, root)
+        add_file(found, paths, root, trust)
 
 
-def add_file(found: Found, paths: Sequence[Path], root: Path | None) -> None:
-    """The one file of a name, or several of one folder, which is wrong. A farther one of that name counts no more."""
+def add_file(found: Found, paths: Sequence[Path], root: Path | None, trust: Trust | None = None) -> None:
+    """Add the one file of a name, or several of one folder, which is wrong. It takes the place of a file of that name that was added before."""
     name = paths[0].stem
-    if (farther := found.files.pop(name, None)) is not None:
-        found.hidden.append((farther, paths[0]))
+    if (replaced := found.files.pop(name, None)) is not None:
+        found.hidden.append((replaced, paths[0]))
     found.refused.pop(name, None)
     if len(paths) > 1:
         files = " and ".join(path.name for path in paths)
@@ -90,12 +139,12 @@ def add_file(found: Found, paths: Sequence[Path], root: Path | None) -> None:
     elif not NAME.fullmatch(name):
         found.refused[name] = Problem(str(paths[0]), 1, f"{name!r} is no name for an agent: use up to 64 letters, digits, '_', '-' and '.'")
     else:
-        found.files[name] = DefinitionFile(name, paths[0], root)
+        found.files[name] = DefinitionFile(name, paths[0], root, trust)
 
 
 def _files(folder: Path) -> list[Path]:
     """In the order of their names. What begins with a dot or an underscore defines nothing."""
     try:
-        return sorted(path for path in folder.iterdir() if path.suffix in ENDINGS and path.name[0] not in "._" and not path.is_dir())
+        return sorted(path for path in folder.iterdir() if path.suffix in DEFINITION_ENDINGS and path.name[0] not in "._" and not path.is_dir())
     except OSError:
         return []

@@ -12,6 +12,7 @@ from typing import NamedTuple
 
 from treadle.config.document import Document, parse
 from treadle.config.file import Broken, decoded, read_bytes
+from treadle.config.trust import command
 from treadle.definitions.places import DefinitionFile
 
 DEPTH_MAX = 40
@@ -30,13 +31,19 @@ class Text(NamedTuple):
 
 
 def read(file: DefinitionFile) -> Text:
-    """Raises Broken, with its line, for what cannot be read, and for a link that leads out of the project."""
+    """Read the text of a definition.
+
+    Raises Broken, with its line, for a file that cannot be read, for a link that leads out of the project, and for a trusted project's
+    file that is not the one that was looked at.
+    """
     real = Path(os.path.realpath(file.path))
     if file.root is not None and not real.is_relative_to(file.root):
         raise Broken(1, f"the link leaves the project {file.root}")
     content = read_bytes(real, own=file.root is None)
     if content is None:
         raise Broken(1, "is not there")
+    if file.trust is not None and not file.trust.admits(file.path, content.data):
+        raise Broken(1, f"is not what you trusted: look at it, then: {command(file.trust.root)}")
     return document_of(decoded(content.data, "holds the character {!r}, which nobody sees"), markdown=file.path.suffix == ".md")
 
 

@@ -6,7 +6,8 @@
       before_compaction · after_compaction
     after_run                             (always, and last)
 
-The contract of one: hook.py; how those of a run are asked one after the other: chain.py. Three that are of use as they are: guard.py (rules
+The contract of one: hook.py; what is refused when it is passed in: checking.py; how those of a run are asked one after the other: chain.py.
+Three that are of use as they are: guard.py (rules
 over calls), cache.py (answers out of memory), audit.py (who did what, in a file). Entry: `Hook`.
 """
 
@@ -16,8 +17,8 @@ from typing import TYPE_CHECKING, Any
 
 from treadle.hooks.chain import NO_HOOKS as NO_HOOKS
 from treadle.hooks.chain import Hooks as Hooks
-from treadle.hooks.chain import checked_hooks as checked_hooks
 from treadle.hooks.chain import hooks_of as hooks_of
+from treadle.hooks.checking import checked_hooks as checked_hooks
 from treadle.hooks.hook import Add as Add
 from treadle.hooks.hook import AfterModel as AfterModel
 from treadle.hooks.hook import Answer as Answer

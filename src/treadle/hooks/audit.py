@@ -15,6 +15,7 @@ from treadle.errors import AgentError
 from treadle.events import Event
 from treadle.hooks.hook import Hook
 from treadle.json_text import encode_json
+from treadle.safe_open import open_in_place
 
 _TOLD = (
     events.RunStart,
@@ -41,6 +42,7 @@ class Audit(Hook):
     def __init__(self, path: str | Path) -> None:
         """Nothing is opened yet: what is wrong with the place is told in the first run."""
         self.path = Path(path).expanduser()
+        self._place = Path(os.path.realpath(self.path))
         self._broken = False
 
     @override
@@ -58,8 +60,7 @@ class Audit(Hook):
 
     def _add(self, line: bytes) -> None:
         """With one write where the system takes it whole: lines of several processes do not mix."""
-        at_once: int = getattr(os, "O_NONBLOCK", 0)  # a pipe that nobody reads would hold the run up; not on Windows
-        fd = os.open(self.path, os.O_WRONLY | os.O_APPEND | os.O_CREAT | at_once, 0o600)
+        fd = open_in_place(self._place, os.O_WRONLY | os.O_APPEND | os.O_CREAT)
         try:
             while line:
                 line = line[os.write(fd, line) :]

@@ -6,16 +6,17 @@ asking. Before something, one that fails ends it too; after it, and on events, t
 
 from __future__ import annotations
 
-import inspect
+import asyncio
 import logging
 from collections.abc import Callable, Mapping, Sequence
-from typing import Any, NamedTuple, cast
+from typing import Any, NamedTuple
 
 import msgspec
 
 from treadle.asking import Approve, Deny
 from treadle.errors import AgentError
 from treadle.events import Event, RunEnd
+from treadle.hooks.checking import POINTS
 from treadle.hooks.hook import Add, Answer, Ask, Hook, HookedRun, Stop
 from treadle.json_text import encode_json
 from treadle.message import ToolCall, ToolResult
@@ -32,20 +33,6 @@ _ANSWERS: Mapping[str, tuple[type, ...]] = {
     "before_compaction": (Stop,),
 }
 """What each point may be given besides None; those that are not named here are only told."""
-_POINTS = tuple(name for name in vars(Hook) if not name.startswith("_"))
-
-
-def checked_hooks(hooks: object) -> tuple[Hook, ...]:
-    """Raises AgentError(invalid) where they are none."""
-    if not isinstance(hooks, list | tuple) or not all(isinstance(hook, Hook) for hook in cast("Sequence[object]", hooks)):
-        raise AgentError("invalid", "hooks= takes a list of Hook objects, like hooks=[Audit('audit.jsonl')]")
-    found = tuple(cast("Sequence[Hook]", hooks))
-    for hook in found:
-        for point in _POINTS:
-            if inspect.iscoroutinefunction(getattr(hook, point)) is (point == "on_event"):
-                how = "a plain `def`: it is called in the event loop" if point == "on_event" else "`async def`"
-                raise AgentError("invalid", f"the hook {_name(hook)}.{point} must be {how}")
-    return found
 
 
 class BeforeModelSaid(NamedTuple):
@@ -70,7 +57,7 @@ class Hooks:
     """Those of one run, sorted by what they override."""
 
     def __init__(self, hooks: Sequence[Hook] = ()) -> None:
-        self._of = {point: found for point in _POINTS if (found := _overriding(hooks, point))} if hooks else {}
+        self._of = {point: found for point in POINTS if (found := _overriding(hooks, point))} if hooks else {}
         self.warn: Callable[[str], None] = lambda text: None
         """Tells people that a hook failed after something."""
         self._told: set[int] = set()
@@ -196,6 +183,10 @@ async def _asked(hook: Hook, point: str, *told: Any, wrap: bool = True) -> Any:
         said = await getattr(hook, point)(*told)
         if said is not None and point in _ANSWERS and not isinstance(said, _ANSWERS[point]):
             raise TypeError(f"it gave {said!r:.80}, and may give {', '.join(kind.__name__ for kind in _ANSWERS[point])} or None")
+    except asyncio.CancelledError as cancelled:
+        if _is_cancelled():
+            raise
+        raise AgentError("agent", _failure(hook, point, cancelled)) from cancelled  # by something in the hook, and by nothing outside
     except Exception as e:
         if not wrap:
             raise
@@ -203,12 +194,18 @@ async def _asked(hook: Hook, point: str, *told: Any, wrap: bool = True) -> Any:
     return said
 
 
+def _is_cancelled() -> bool:
+    """True if this task was asked to end."""
+    task = asyncio.current_task()
+    return task is None or task.cancelling() > 0
+
+
 def _go_on(said: object) -> None:
     if isinstance(said, Stop):
         raise AgentError("agent", f"a hook stopped the run: {said.reason}")
 
 
-def _failure(hook: Hook, point: str, error: Exception) -> str:
+def _failure(hook: Hook, point: str, error: BaseException) -> str:
     try:
         words = f"{type(error).__name__}: {error}"
     except Exception:  # noqa: BLE001  also its text is anybody's code

@@ -5,6 +5,7 @@ What may run without a rule is the mode's and the configuration's business: a gu
 
 from __future__ import annotations
 
+import inspect
 import re
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -51,6 +52,8 @@ class Guard(Hook):
     def __init__(self, *rules: Rule) -> None:
         """Raises AgentError(invalid) for what is no rule."""
         for rule in rules:
+            if inspect.iscoroutinefunction(getattr(rule, "when", None)):
+                raise AgentError("invalid", f"the predicate of Rule({rule.tool!r}) must be a plain `def`: it is not awaited")
             if not isinstance(rule, Rule) or rule.verdict not in ("deny", "ask"):  # pyright: ignore[reportUnnecessaryIsInstance]  anybody may call it
                 raise AgentError("invalid", f"{rule!r} is no rule of a guard: use Rule('tool', 'deny') or Rule('tool', 'ask')")
         self._rules = [(re.compile(wildcards(rule.tool, "."), re.DOTALL), rule) for rule in rules]

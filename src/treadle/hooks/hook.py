@@ -10,6 +10,7 @@ from dataclasses import dataclass
 from typing import Any, TypeAlias
 
 from treadle.asking import Approve, Deny
+from treadle.errors import AgentError
 from treadle.events import Event
 from treadle.message import ToolCall, ToolResult
 from treadle.model import ModelRequest, ModelResponse
@@ -28,11 +29,20 @@ class HookedRun:
     model: str
 
 
+def _check_text(answer: object, text: object) -> None:
+    """Raises AgentError(invalid): the journal keeps it, and takes nothing else."""
+    if not isinstance(text, str):
+        raise AgentError("invalid", f"{type(answer).__name__}({text!r:.80}): give a text")
+
+
 @dataclass(frozen=True, slots=True)
 class Stop:
     """The run ends here, in the outcome `error` of kind `agent`, for this reason."""
 
     reason: str
+
+    def __post_init__(self) -> None:
+        _check_text(self, self.reason)
 
 
 @dataclass(frozen=True, slots=True)
@@ -41,6 +51,9 @@ class Add:
 
     text: str
 
+    def __post_init__(self) -> None:
+        _check_text(self, self.text)
+
 
 @dataclass(frozen=True, slots=True)
 class Ask:
@@ -48,12 +61,18 @@ class Ask:
 
     reason: str
 
+    def __post_init__(self) -> None:
+        _check_text(self, self.reason)
+
 
 @dataclass(frozen=True, slots=True)
 class Answer:
     """The call is not run; this is its result."""
 
     text: str
+
+    def __post_init__(self) -> None:
+        _check_text(self, self.text)
 
 
 BeforeModel: TypeAlias = "ModelResponse | Add | Stop | None"

@@ -8,7 +8,7 @@ from __future__ import annotations
 import os
 import socket
 import zlib
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Collection, Iterable, Sequence
 from datetime import date
 from typing import TYPE_CHECKING
 
@@ -17,14 +17,16 @@ import msgspec
 from treadle.costs import By, Costs, Tally
 from treadle.entries import Entry, Fork, Record, RunFinished, RunResumed, RunStarted, ToolLate
 from treadle.errors import AgentError
-from treadle.journal import Freed, Holder, Journal, RunInfo, RunStatus, RunWriter, info_of, read_run, spent, unknown_run
+from treadle.journal import Freed, Holder, Journal, RunInfo, RunStatus, RunWriter, info_of, read_run, spent, unfinished, unknown_run
 from treadle.journals.local_notifier import LocalNotifier
 from treadle.journals.memory_queue import MemoryQueue, Queued
+from treadle.journals.removable import removable
+from treadle.journals.totals import with_totals
 from treadle.json_text import decode_json, encode_json
 from treadle.loading import forked, load
 from treadle.message import Message
 from treadle.notifier import QUEUE, run_topic
-from treadle.run_queue import RunQueue
+from treadle.run_queue import Place, RunQueue
 from treadle.run_state import RunState
 from treadle.session_store import NEW_SESSION, SessionStore, title_of
 from treadle.types import Time
@@ -77,7 +79,7 @@ class MemoryWriter:
         self.fence = run.fence
         run.held, run.waiting = True, False
 
-    async def append(self, entries: Sequence[Entry]) -> int:
+    async def append(self, entries: Sequence[Entry], *, put_back: Place | None = None) -> int:
         run = self._run
         if run.fence != self.fence or not (run.held or all(isinstance(entry, ToolLate) for entry in entries)):
             raise AgentError("busy", f"run {self.run_id} is not held by this driver any more: nothing was appended")
@@ -89,6 +91,9 @@ class MemoryWriter:
         if finished or any([type(entry) is RunFinished for entry in entries]):
             run.held = False
             run.pack()
+        if put_back is not None:
+            run.held, run.queued = False, Queued.put_back(run.queued, put_back)
+            self._notifier.tell(QUEUE)
         self._notifier.tell(self._topic)
         return first
 
@@ -175,7 +180,7 @@ class MemoryJournal:
         return load(run_id, self._records, self.sessions)
 
     async def children(self, run_id: str) -> list[RunInfo]:
-        return [run.info() for run in self._children.get(run_id, ())]
+        return self._infos(self._children.get(run_id, ()))
 
     async def load_fork(self, fork: Fork) -> RunState:
         return forked(fork, self._records, self.sessions)
@@ -210,12 +215,13 @@ class MemoryJournal:
         return await self.info(started.run_id)
 
     async def info(self, run_id: str) -> RunInfo:
-        run = self._find(run_id)
-        return run.info()
+        return self._infos([self._find(run_id)])[0]
 
-    async def runs(self, *, limit: int | None = None, session_id: str | None = None) -> list[RunInfo]:
+    async def runs(self, *, limit: int | None = None, session_id: str | None = None, forked_from: str | None = None) -> list[RunInfo]:
         wanted = [run for run in reversed(self._runs.values()) if session_id in (None, run.session_id)]
-        return [run.info() for run in wanted[:limit]]
+        if forked_from is not None:
+            wanted = [run for run in wanted if (fork := _started(run).fork) is not None and fork.run_id == forked_from]
+        return self._infos(wanted[:limit])
 
     async def under_way(self, *, limit: int) -> list[RunInfo]:
         running = [info for info in await self.runs() if info.status == "running"]
@@ -260,13 +266,40 @@ class MemoryJournal:
         size = sum(len(run.packed or b"") for run in gone.values())
         return Freed(runs=tuple(gone), kept=tuple(run_id for run_id in old if run_id in needed), size_bytes=size)
 
-    async def aclose(self) -> None:
+    async def remove(self, run_ids: Collection[str]) -> Freed:
+        trees = {run_id: self._tree(run_id) for run_id in run_ids if run_id in self._runs}
+        forks = {run_id: fork.run_id for run_id, run in self._runs.items() if (fork := _started(run).fork) is not None}
+        going = removable(trees, lambda origin: [run_id for run_id, forked_from in forks.items() if forked_from == origin])
+        size = sum(len(self._runs[run_id].packed or b"") for run_id in going)
+        for run_id in going:
+            del self._runs[run_id]
+            self._children.pop(run_id, None)
+        wanted = [run_id for tree in trees.values() for run_id in tree]
+        return Freed(runs=tuple(going), kept=tuple(run_id for run_id in wanted if run_id not in going), size_bytes=size)
+
+    def _tree(self, root: str) -> list[str]:
+        """Ids of a run and all below it. Raises AgentError(busy) where one is not finished."""
+        tree, found = list[str](), [root]
+        while found:
+            tree.append(run_id := found.pop())
+            if not self._runs[run_id].finished:
+                raise unfinished(run_id)
+            found += [_started(child).run_id for child in self._children.get(run_id, ())]
+        return tree
+
+    async def aclose(self, *, keep_runs: bool = False) -> None:
         self.notifier.close()
         self._runs.clear()
         self._children.clear()
 
     def _records(self, run_id: str) -> list[Record]:
         return [Record(seq=seq, entry=entry) for seq, entry in enumerate(self._find(run_id).unpacked(), 1)]
+
+    def _infos(self, runs: Iterable[_Run]) -> list[RunInfo]:
+        return with_totals([run.info() for run in runs], self._started_by)
+
+    def _started_by(self, run_ids: Collection[str]) -> list[RunInfo]:
+        return [child.info() for run_id in run_ids for child in self._children.get(run_id, ())]
 
     def _find(self, run_id: str) -> _Run:
         found = self._runs.get(run_id)

@@ -46,6 +46,15 @@ class Queued:
         if self.fruitless and not waiting:
             self.fruitless -= 1
 
+    @classmethod
+    def put_back(cls, queued: Queued | None, place: Place) -> Queued:
+        """Queue a run in `place`, ready at its time or now; a parked run counts its deliveries from zero again."""
+        found = cls(place) if queued is None else queued
+        if found.parked is not None:
+            found.parked, found.fruitless = None, 0
+        found.place, found.ready_at, found.sent_to = place, place.ready_at or now(), None
+        return found
+
     def park(self, why: str) -> None:
         self.parked, self.sent_to, self.ready_at = why, None, now()
 
@@ -121,16 +130,11 @@ class MemoryQueue:
         run = self._find(run_id)
         if run.finished or run.held:
             return False
-        queued = run.queued
-        if queued is None:
-            if place is None:
+        if place is None:
+            if run.queued is None:
                 raise no_place(run_id)
-            queued = run.queued = Queued(place)
-        if queued.parked is not None:
-            queued.parked, queued.fruitless = None, 0
-        queued.place = place or queued.place
-        queued.ready_at = at or (place and place.ready_at) or now()
-        queued.sent_to, run.waiting = None, False
+            place = msgspec.structs.replace(run.queued.place, ready_at=None)
+        run.queued, run.waiting = Queued.put_back(run.queued, msgspec.structs.replace(place, ready_at=at or place.ready_at)), False
         self._notifier.tell(QUEUE)
         return True
 

@@ -14,13 +14,14 @@ import msgspec
 
 from treadle.errors import AgentError
 from treadle.message import JsonText
-from treadle.model import Delta, ResponseEnd
+from treadle.model import Delta, Notice, ResponseEnd
 from treadle.providers.encoding import Fields, dumped
 from treadle.providers.sse import EventSplitter
 
 T = TypeVar("T")
 
 _string = msgspec.json.Decoder(str)
+_count = msgspec.json.Decoder(int | None)
 
 
 class Decoder(ABC):
@@ -77,6 +78,11 @@ class Decoder(ABC):
 # ---------------------------------------------------------------- JSON of which little is known
 
 
+def left_out(what: str) -> Notice:
+    """For content of a kind that this version does not know, and cannot keep."""
+    return Notice(f"the answer held {what}, which this version does not know: it was left out")
+
+
 def json_object(data: bytes) -> dict[str, Any]:
     """Text that msgspec refuses and Python's parser takes, such as half a surrogate pair. Raises ValueError or RecursionError where it is no object."""
     return as_object(json.loads(data.decode("utf-8", "replace")))
@@ -103,6 +109,14 @@ def text_of(fields: Fields, name: str) -> str:
 def tokens(said: int | None) -> int:
     """A count: what is not said is nothing, and so is what is below that, which would give a limit more than it had."""
     return max(said or 0, 0)
+
+
+def count_in(fields: Fields | None, name: str) -> int:
+    """The count under `name`; 0 where there is none that can be read."""
+    try:
+        return tokens(_count.decode(fields[name])) if fields is not None and name in fields else 0
+    except ValueError:
+        return 0
 
 
 def verbatim(value: object) -> JsonText:

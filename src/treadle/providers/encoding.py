@@ -184,9 +184,32 @@ def _without_images(part: Part) -> Part:
 
 
 def _described_image(part: TextPart | MediaPart) -> TextPart | MediaPart:
-    if isinstance(part, MediaPart) and part.media_type.startswith("image/"):
+    if isinstance(part, MediaPart) and part.is_image:
         return TextPart(text=described(part))
     return part
+
+
+def checked(
+    encode: Callable[[Message, bool], bytes], abilities: Abilities, model_id: str, sends: Callable[[MediaPart], bool]
+) -> Callable[[Message, bool], bytes]:
+    """`encode`, which raises AgentError(invalid) for a file of the run's own prompt that this model cannot be sent.
+
+    In results of tools, and in earlier runs with other models, a line says what was there.
+    """
+
+    def check_and_encode(message: Message, settled: bool) -> bytes:
+        if message.role == "user" and not settled:
+            for part in message.parts:
+                if isinstance(part, MediaPart) and not (sends(part) and _is_taken(part, abilities)):
+                    what = f"{part.name[:100]!r} ({part.media_type})" if part.name else f"a part of type {part.media_type}"
+                    raise AgentError("invalid", f"{what} cannot be sent to the model {model_id!r}: leave it out, convert it, or choose another model")
+        return encode(message, settled)
+
+    return check_and_encode
+
+
+def _is_taken(part: MediaPart, abilities: Abilities) -> bool:
+    return abilities.images is not False or not part.is_image
 
 
 def text_in(part: MediaPart) -> str | None:

@@ -12,16 +12,19 @@ import msgspec
 
 from treadle.errors import AgentError
 from treadle.json_text import met
-from treadle.model import Delta
+from treadle.model import Delta, ResponseEnd
 from treadle.providers.connection import BODY_BYTES_MAX, Connection, Reply, read_beginning, read_whole
 from treadle.providers.decoding import Decoder
+from treadle.providers.rate_limits import rate_limits
 from treadle.providers.refusals import Refusals
+from treadle.response_details import NO_DETAILS, tier_of
 
 T = TypeVar("T")
 
 GOOD = frozenset({200, 201, 203})
 """How an answer is told by its status; the last two by gateways that make anew what went through them."""
 
+GEMINI_TIER = "x-gemini-service-tier"
 _EVENT_STARTS = (b"data:", b"event:", b":", b"id:", b"retry:")
 _BLANK = b" \t\r\n\xef\xbb\xbf"
 
@@ -55,7 +58,18 @@ async def exchanged(
             error.status = reply.status
             error.request_id = error.request_id or reply.header(refusals.request_id)
             raise
-    yield decoder.end
+        end = _with_headers(decoder.end, reply, refusals.request_id)
+    yield end
+
+
+def _with_headers(end: ResponseEnd, reply: Reply, request_id: str) -> ResponseEnd:
+    """The end of a response, with what only its headers say."""
+    found, limits, tier = reply.header(request_id), rate_limits(reply.header), tier_of(reply.header(GEMINI_TIER))
+    if found is None and not limits and tier is None:
+        return end
+    told = end.details or NO_DETAILS
+    details = msgspec.structs.replace(told, request_id=found, rate_limits=limits, service_tier=told.service_tier or tier)
+    return msgspec.structs.replace(end, details=details)
 
 
 def is_refused(reply: Reply) -> bool:

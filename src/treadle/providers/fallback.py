@@ -15,7 +15,7 @@ import msgspec
 from treadle.config.readers import REFUSAL
 from treadle.errors import AgentError, ErrorKind
 from treadle.model import ArgumentsDelta, Delta, Model, ModelRequest, Notice, ReasoningDelta, ResponseEnd, Switch, TextDelta, ToolCallStart, WholePart
-from treadle.types import StopReason, Usage
+from treadle.types import Settings, StopReason, Usage
 
 ON = (ErrorKind.RATE_LIMIT, ErrorKind.NETWORK, ErrorKind.TIMEOUT, REFUSAL)
 
@@ -50,6 +50,11 @@ class FallbackModel:
     def refuses(self) -> frozenset[str]:
         """The first one's. What another refuses is left out where that one is asked."""
         return self._resolved(0).refuses
+
+    def notes(self, settings: Settings) -> tuple[str, ...]:
+        """As the first one has them."""
+        notes: Callable[[Settings], tuple[str, ...]] | None = getattr(self._resolved(0), "notes", None)
+        return () if notes is None else notes(settings)
 
     def found(self, find: Callable[[str], tuple[str, Model]]) -> FallbackModel:
         """The same with a model, and the name by which others find it, for each name. Raises what `find` raises."""

@@ -7,6 +7,7 @@ the first request. Entry: `HttpConnection`.
 from __future__ import annotations
 
 import asyncio
+import math
 import threading
 from collections.abc import Mapping
 from typing import TYPE_CHECKING
@@ -37,14 +38,21 @@ _WELL_FORMED = "it must look like 'https://host' or 'http://host:port/path'"
 class HttpConnection:
     """Questions below one base URL, over kept-alive connections; each event loop that it is used on has its own."""
 
-    def __init__(self, base_url: str, headers: Mapping[str, str], timeout_s: float = TIMEOUT_S) -> None:
-        """`timeout_s` bounds each wait for an answer or its next piece. Raises AgentError(invalid) for an address that cannot be."""
+    def __init__(self, base_url: str, headers: Mapping[str, str], timeout_s: float = TIMEOUT_S, *, total_s: float | None = None) -> None:
+        """`timeout_s` bounds each wait for an answer or its next piece, `total_s` the whole of one exchange; None: no bound.
+
+        Raises AgentError(invalid) for an address that cannot be.
+        """
         self.host = host_of(base_url)
         self.base_url = base_url.rstrip("/")
-        self.timeout_s = timeout_s
+        self.timeout_s, self.total_s = timeout_s, total_s
         self._headers = {"accept-encoding": "identity", "user-agent": "treadle", **headers}
         self._pools: dict[asyncio.AbstractEventLoop, Pool] = {}
         self._adding = threading.Lock()  # loops run in threads of their own: `_pools` changes in one of them at a time
+
+    def within(self, total_s: float | None) -> HttpConnection:
+        """The same, unopened, with a bound on the whole of each exchange."""
+        return HttpConnection(self.base_url, self._headers, self.timeout_s, total_s=total_s)
 
     def post(self, path: str, body: bytes, headers: Mapping[str, str]) -> Exchange:
         return self._exchange(path, body, headers)
@@ -69,7 +77,7 @@ class HttpConnection:
     def _add_pool(self, loop: asyncio.AbstractEventLoop) -> Pool:
         with self._adding:
             self._pools = {other: pool for other, pool in self._pools.items() if not other.is_closed()}
-            pool = self._pools[loop] = Pool(loop, self.base_url, self._headers, self.timeout_s)
+            pool = self._pools[loop] = Pool(loop, self.base_url, self._headers, self.timeout_s, self.total_s)
         return pool
 
 
@@ -93,10 +101,10 @@ def host_of(base_url: str) -> str:
 class Pool:
     """The connections of one event loop: an aiohttp session, made at the first request."""
 
-    def __init__(self, loop: asyncio.AbstractEventLoop, base_url: str, headers: Mapping[str, str], timeout_s: float) -> None:
+    def __init__(self, loop: asyncio.AbstractEventLoop, base_url: str, headers: Mapping[str, str], timeout_s: float, total_s: float | None) -> None:
         self.loop = loop
         self.host = host_of(base_url)
-        self.timeout_s = timeout_s
+        self.timeout_s, self.total_s = timeout_s, total_s
         self.opened: tuple[aiohttp.ClientSession, Connector] | None = None
         self.proxy: str | None = None
         self._base_url = base_url
@@ -144,7 +152,7 @@ class Pool:
 
     @property
     def _round_s(self) -> float:
-        return min(1.0, self.timeout_s / 8)
+        return min(1.0, self.timeout_s / 8, math.inf if self.total_s is None else self.total_s / 8)
 
     def _look(self) -> None:
         for exchange in tuple(self._watched):

@@ -6,6 +6,7 @@ Which connections there are is http.py's. Importing this imports aiohttp. Entry:
 from __future__ import annotations
 
 import asyncio
+import math
 import os
 from collections.abc import Mapping
 from contextlib import suppress
@@ -99,7 +100,7 @@ class LargeBody(aiohttp.Payload):
 class Exchange:
     """Both the context of `Connection.post` or `get` and the Reply that it gives."""
 
-    __slots__ = ("_body", "_content", "_expired", "_headers", "_path", "_pool", "_response", "_silence", "kept", "status", "transport")
+    __slots__ = ("_body", "_content", "_expired", "_headers", "_path", "_pool", "_response", "_silence", "_until", "kept", "status", "transport")
 
     def __init__(self, pool: Pool, path: str, body: bytes | None, headers: Mapping[str, str]) -> None:
         """A POST of `body`; a GET where it is None."""
@@ -108,7 +109,9 @@ class Exchange:
         self._body = body
         self._headers = headers
         self._silence = Silence(pool.timeout_s, pool.loop.time)
-        self._expired = False
+        self._until = math.inf if pool.total_s is None else pool.loop.time() + pool.total_s
+        self._expired = ""
+        """Why it was ended from here; empty while it was not."""
         self._response: aiohttp.ClientResponse | None = None
         self._content: aiohttp.StreamReader
         self.transport: asyncio.Transport | None = None
@@ -152,6 +155,8 @@ class Exchange:
         return self._response.headers.get(name) if self._response is not None else None
 
     async def read(self) -> bytes:
+        if self._pool.loop.time() >= self._until:  # also where there always is something to read
+            raise AgentError("timeout", self._too_long)
         self._silence.begin()
         try:
             return await self._content.readany()
@@ -180,17 +185,27 @@ class Exchange:
                 pass
 
     def look(self) -> None:
-        """Now and then, from the pool: what waits for a server that has been silent for too long is woken by the end of its connection."""
-        if self._silence.waiting and self._silence.left_s() <= 0 and self.transport is not None:
-            self._expired = True
-            self.transport.abort()
+        """Called by the pool in rounds: end the connection of a server that has been silent, or has gone on answering, for too long."""
+        if not self._silence.waiting or self.transport is None:
+            return
+        if self._pool.loop.time() >= self._until:
+            self._expired = self._too_long
+        elif self._silence.left_s() <= 0:
+            self._expired = f"{self._pool.host} said nothing for {self._silence.limit_s:g} s"
+        else:
+            return
+        self.transport.abort()
+
+    @property
+    def _too_long(self) -> str:
+        return f"{self._pool.host} had not answered in full after {self._pool.total_s:g} s"
 
     def _translated(self, error: BaseException) -> AgentError:
         """Into our own words, with no address but the host's: a URL may hold what is nobody's business."""
         host, proxy = self._pool.host, " through the proxy of the environment" if self._pool.proxy else ""
         check = CHECK_PROXY if self._pool.proxy else CHECK_ADDRESS
         if self._expired:
-            return AgentError("timeout", f"{host} said nothing for {self._silence.limit_s:g} s")
+            return AgentError("timeout", self._expired)
         match error:
             case TimeoutError():
                 return AgentError("timeout", f"no connection to {host}{proxy} within the time allowed: {check}", sent=False)

@@ -118,7 +118,9 @@ class Refusals:
         name = _printable(said.words[0]) if said.words else ""
         text = f"the provider refused the request ({' '.join(filter(None, (str(status), name)))}): {words}{self._next_step(kind, status)}"
         wait_s = retry_after_s(header)
-        return AgentError(kind, text, status=status, request_id=request_id or said.request_id, retry_after_s=said.retry_after_s if wait_s is None else wait_s)
+        wait_s = said.retry_after_s if wait_s is None else wait_s
+        again = _YES_OR_NO.get(header("x-should-retry") or "")
+        return AgentError(kind, text, status=status, request_id=request_id or said.request_id, retry_after_s=wait_s, should_retry=again)
 
     def of_page(self, content_type: str) -> AgentError:
         """For a good status with no answer of an API at all."""
@@ -143,6 +145,12 @@ class Refusals:
         return ""
 
 
+_YES_OR_NO = {"true": True, "false": False}
+"""Values of `x-should-retry`, which goes before every other rule: as in the SDKs anthropic 2.12 and openai 3.54."""
+_PASSING = {408: ErrorKind.TIMEOUT, 409: ErrorKind.NETWORK, 425: ErrorKind.NETWORK}
+"""Statuses below 500 that another attempt may not meet: a request timeout, a lock at the provider, a request too early (the same SDKs; RFC 8470)."""
+
+
 def _kind(status: int, said: Said) -> ErrorKind:
     named = next((kind for word in said.words if (kind := _KINDS.get(word))), None)
     overflow = _OVERFLOW.search(said.message) is not None and not _asks_too_much(said.message)
@@ -154,7 +162,7 @@ def _kind(status: int, said: Said) -> ErrorKind:
         return ErrorKind.CONTEXT_OVERFLOW
     if status >= 500 or (status == 200 and named in (None, ErrorKind.NETWORK)):
         return ErrorKind.RATE_LIMIT if _OVERLOAD.search(said.message) else ErrorKind.NETWORK
-    return ErrorKind.INVALID
+    return _PASSING.get(status, ErrorKind.INVALID)
 
 
 def _asks_too_much(message: str) -> bool:

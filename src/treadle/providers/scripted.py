@@ -52,6 +52,8 @@ class _Usage(Usage, frozen=True, kw_only=True, forbid_unknown_fields=True):
     cache_read_tokens: _Count = 0
     cache_write_tokens: _Count = 0
     reasoning_tokens: _Count = 0
+    cache_write_1h_tokens: _Count = 0
+    web_searches: _Count = 0
 
 
 class ScriptEntry(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):

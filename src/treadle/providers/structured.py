@@ -67,7 +67,9 @@ def mode_for(request: ModelRequest, abilities: Abilities) -> StructuredOutput:
 
 def _can_force(request: ModelRequest, abilities: Abilities) -> bool:
     """Claude with a budget of tokens for thinking takes no forced call either."""
-    return abilities.forced_tools is not False and type(request.settings.thinking) is not int
+    thinking, types = request.settings.thinking, abilities.thinking_types
+    has_budget = type(thinking) is int or (thinking in (True, "adaptive") and types is not None and "adaptive" not in types)
+    return abilities.forced_tools is not False and not has_budget
 
 
 def _free_name(request: ModelRequest) -> str:

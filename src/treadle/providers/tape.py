@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import difflib
 import json
+import os
 from collections.abc import AsyncGenerator, Callable
 from contextlib import aclosing
 from pathlib import Path
@@ -20,6 +21,7 @@ from treadle.errors import AgentError, ErrorKind
 from treadle.json_text import decode_json, encode_json
 from treadle.message import Part, ToolCall, ToolResult
 from treadle.model import Delta, Model, ModelRequest
+from treadle.safe_open import open_in_place
 
 TAPE_SCHEMA = 2
 """1 held whole requests."""
@@ -86,7 +88,7 @@ class RecordingModel:
     def __init__(self, model: Model, path: Path, *, clean: Callable[[str], str] = lambda text: text) -> None:
         """Starts the tape anew. Raises AgentError(invalid) where the file cannot be written."""
         self._model = model
-        self._path = path
+        self._path = Path(os.path.realpath(path))
         self._clean = clean
         self._before: dict[str, Any] = {}
         """The request that is on the tape already."""
@@ -120,7 +122,8 @@ class RecordingModel:
 
     def _write(self, line: object, how: str) -> None:
         try:
-            with self._path.open(how, encoding="utf-8") as tape:
+            flags = os.O_WRONLY | os.O_CREAT | (os.O_TRUNC if how == "w" else os.O_APPEND)
+            with open(open_in_place(self._path, flags), how, encoding="utf-8") as tape:
                 tape.write(self._clean(encode_json(line).decode()) + "\n")
         except OSError as e:
             raise AgentError("invalid", f"the tape {str(self._path)!r} cannot be written: {e.strerror or e}") from e

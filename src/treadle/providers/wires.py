@@ -57,13 +57,14 @@ def wire_of(endpoint_type: str) -> Wire:
 
 def connect_to(endpoint: Endpoint) -> HttpConnection:
     """As the configuration says. Opens nothing yet. Raises AgentError: auth, invalid."""
-    return wire_of(endpoint.type).connect(
+    connection = wire_of(endpoint.type).connect(
         api_key=endpoint.api_key.reveal() if endpoint.api_key else None,
         auth_token=endpoint.auth_token.reveal() if endpoint.auth_token else None,
         base_url=endpoint.base_url,
         timeout_s=endpoint.timeout_s,
         headers={header: value.reveal() for header, value in endpoint.headers.items()},
     )
+    return connection if endpoint.total_timeout_s is None else connection.within(endpoint.total_timeout_s)
 
 
 async def models_at(endpoint: Endpoint) -> list[Listed]:

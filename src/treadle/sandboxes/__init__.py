@@ -1,9 +1,13 @@
 """The ways to confine commands, and which of them this machine has.
 
-bubblewrap on Linux: bubblewrap.py, with what it hides (hidden.py), which files of a workspace it guards (control_files.py), where the
-repository of a worktree lies (worktree.py), which system calls it refuses (seccomp.py), how much commands may use (limits.py) and which
-variables they get (surroundings.py). Whether it works is found out by trying: trial.py at the start, escapes.py for
-`treadle doctor --full`. sandbox-exec on macOS: seatbelt.py, unproven. Either is tried in a thread: trial_thread.py. Entry: `find_sandbox`.
+bubblewrap on Linux: bubblewrap.py, with what it hides (hidden.py), which files of a workspace it guards (control_files.py, walking.py) and moves
+away afterwards (leftovers.py, replaced.py), what processes share of that (shared_sight.py),
+what git reads (repositories.py, git_contents.py, git_index.py, git_settings.py), where
+the repository of a worktree lies (worktree.py), which system calls it refuses
+(seccomp.py), how much commands may use (limits.py) and which variables they get (surroundings.py). Whether it works is found out by trying: trial.py at
+the start, escapes.py for `treadle doctor --full`. sandbox-exec on macOS: seatbelt.py, unproven. Either is tried in a thread: trial_thread.py.
+
+Entry: `find_sandbox`.
 """
 
 from __future__ import annotations

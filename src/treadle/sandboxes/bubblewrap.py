@@ -1,6 +1,8 @@
 """Commands confined by bubblewrap on Linux: a file system of their own view, namespaces, no capability, no network.
 
-What is hidden and guarded is found by hidden.py and control_files.py; whether it all holds here is tried by trial.py. Entry: `Bubblewrap`.
+What is hidden and guarded is found by hidden.py, workspace_secrets.py and control_files.py, and mounted as mounts.py says; whether it all holds
+here is tried by trial.py.
+Entry: `Bubblewrap`.
 """
 
 from __future__ import annotations
@@ -9,8 +11,9 @@ import os
 import platform
 import select
 import subprocess
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from contextlib import suppress
+from functools import partial
 from pathlib import Path
 from typing import NamedTuple, Self
 
@@ -18,23 +21,26 @@ import anyio
 from anyio import to_thread
 
 from treadle.errors import AgentError
-from treadle.sandbox import Left, Room, Standing
-from treadle.sandboxes.control_files import ControlFiles, Found, Sight
-from treadle.sandboxes.hidden import Hidden, hidden_places
+from treadle.sandbox import Gate, Left, Room, Standing
+from treadle.sandboxes.control_files import ControlFiles
+from treadle.sandboxes.egress import isolated, through_gate, with_proxy
+from treadle.sandboxes.hidden import HiddenPlaces
+from treadle.sandboxes.leftovers import shortened
 from treadle.sandboxes.limits import Group, Limits
+from treadle.sandboxes.mounts import EMPTY, View, each, guarding, hide_all, hiding, of_worktree
+from treadle.sandboxes.ruled_writes import ruled_before, taken_away
 from treadle.sandboxes.seccomp import seccomp_filter
 from treadle.sandboxes.surroundings import confined_environment
 from treadle.sandboxes.trial import Trial
-from treadle.sandboxes.worktree import worktree_binds
+from treadle.sandboxes.workspace_secrets import Secrets, WorkspaceSecrets
 
-MAX_BINDS = 256
-"""Mounts for control files, each of which makes the start a little slower. Beyond these, whole folders at the top are read-only."""
 PRIVATE = ("/run", "/var/tmp")
 SHOWN_OF_RUN = ("/run/current-system", "/run/opengl-driver")
 """Programs of NixOS."""
 OF_THE_KERNEL = ("/proc/sys", "/proc/sysrq-trigger", "/proc/irq", "/proc/bus")
 """A caller who is root could write them without any capability, and a written core_pattern runs a program outside."""
 MORE_OF_THE_KERNEL = ("/proc/acpi", "/proc/fs", "/proc/scsi")
+
 
 _FIRST = """unset BASH_ENV; {{ {ulimits}; }} 2>/dev/null
 {bound}echo begun >&{fd}; read -rn 1 -u {word} treadle || exit 1; exec {word}<&-; unset treadle
@@ -73,8 +79,9 @@ class Bubblewrap:
         self.limits = limits or Limits()
         self._own = own
         self._home = home or Path(os.path.expanduser("~"))
-        self._hidden: list[Hidden] | None = None
+        self._hidden = HiddenPlaces(self._home, own)
         self._watched: dict[Path, ControlFiles] = {}
+        self._secrets: dict[Path, WorkspaceSecrets] = {}
         self._trial = Trial(self, own)
 
     def begin(self) -> None:
@@ -89,24 +96,42 @@ class Bubblewrap:
     async def cage(self, argv: Sequence[str], cwd: Path, environment: Mapping[str, str], room: Room) -> BubblewrapCage:
         """Cancellation: nothing is held yet. Raises AgentError(tool) for the root of the file system as a workspace."""
         await self.standing()  # from it is known what this bubblewrap understands
-        known = self._watched.get(room.workspace)
-        if known is not None and known.is_quick:
+        room = await through_gate(room, partial(isolated, self.program))
+        if room.ruled is None and self._is_quick(room):
             return self.make_cage(argv, cwd, environment, room)
         with anyio.CancelScope(shield=True):
             return await to_thread.run_sync(self.make_cage, argv, cwd, environment, room)
         raise AssertionError("a shielded scope that nobody cancels ends with a result or an error")
 
     def make_cage(self, argv: Sequence[str], cwd: Path, environment: Mapping[str, str], room: Room) -> BubblewrapCage:
-        """The same, blocking for a few milliseconds."""
+        """The same, blocking for a few milliseconds. A network that is not open yet is none."""
         if room.workspace == Path("/"):
             raise AgentError("tool", "the working directory is '/', which nothing can be kept out of: work in another one")
-        files = self._watched.setdefault(room.workspace, ControlFiles(room.workspace))
-        sight = files.enter(is_open=room.is_open)
+        view = self._view(room)
+        inside = with_proxy(confined_environment(environment, is_open=room.is_open), room)
+        if room.is_read_only:
+            return BubblewrapCage(self, argv, cwd, inside, room, None, view)
+        files = self._watched.setdefault(room.workspace, ControlFiles(room.workspace, self._own))
+        sight = files.enter(is_open=room.is_open, scratch=room.scratch())
         try:
-            return BubblewrapCage(self, argv, cwd, confined_environment(environment, is_open=room.is_open), room, files, sight)
+            return BubblewrapCage(self, argv, cwd, inside, room, files, view._replace(sight=sight))
         except BaseException:
             files.leave(room.quarantine, is_open=room.is_open)
             raise
+
+    def _is_quick(self, room: Room) -> bool:
+        known: list[ControlFiles | WorkspaceSecrets | None] = [] if room.is_read_only else [self._watched.get(room.workspace)]
+        known += [] if room.shows_secrets and not room.is_read_only else [self._secrets.get(room.workspace)]
+        return all(one is not None and one.is_quick for one in known)
+
+    def _view(self, room: Room) -> View:
+        """What is kept from a command in `room`, but for control files. Raises AgentError(tool) where that cannot be told."""
+        ruled = ruled_before(room)
+        secrets = Secrets()
+        if room.is_read_only or not room.shows_secrets:
+            found = self._secrets.setdefault(room.workspace, WorkspaceSecrets(room.workspace))
+            secrets = found.look(_everything if room.shows_secrets else room.is_granted)
+        return View(hidden=self._hidden.look(), secrets=secrets, ruled=ruled)
 
     def twin(self, *, home: Path, own: Path, limits: Limits | None = None) -> Self:
         """The same in another home. For trials."""
@@ -116,7 +141,7 @@ class Bubblewrap:
 
     # ------------------------------------------------------------ protections
 
-    def protections(self, room: Room, sight: Sight) -> list[Protection]:
+    def protections(self, room: Room, view: View) -> list[Protection]:
         """In the order in which bubblewrap takes them: what is mounted later lies over what was mounted before."""
         root = str(room.workspace)
         return [
@@ -126,49 +151,33 @@ class Bubblewrap:
             Protection("ipc namespace", ["--unshare-ipc"]),
             Protection("host name", ["--unshare-uts"]),
             Protection("control group namespace", ["--unshare-cgroup-try"]),
-            *([] if room.is_open else [Protection("no network", ["--unshare-net"])]),
+            *([] if room.network == "open" or isinstance(room.network, Gate) else [Protection("no network", ["--unshare-net"])]),
             Protection("no terminal", ["--new-session"]),
             Protection("ends with us", ["--die-with-parent"]),
             Protection("no capabilities", ["--cap-drop", "ALL"]),
             Protection("read-only disk", ["--ro-bind", "/", "/"]),
             Protection("few devices", ["--dev", "/dev"]),
             Protection("own processes only", ["--proc", "/proc"]),
-            Protection("kernel settings", [*_each("--ro-bind", _kernel_places())]),
+            Protection("kernel settings", [*each("--ro-bind", _kernel_places())]),
             *(Protection(f"private {place}", ["--tmpfs", place]) for place in PRIVATE if os.path.isdir(place)),
-            Protection("programs", [*_each("--ro-bind", (place for place in SHOWN_OF_RUN if os.path.isdir(place)))]),
-            *([Protection("names of hosts", [*_each("--ro-bind", _resolver())])] if room.is_open else []),
+            Protection("programs", [*each("--ro-bind", (place for place in SHOWN_OF_RUN if os.path.isdir(place)))]),
+            *([Protection("names of hosts", [*each("--ro-bind", _resolver())])] if room.network == "open" else []),
             *([Protection("private /tmp", ["--bind", str(room.scratch()), "/tmp"])] if os.path.isdir("/tmp") else []),
-            Protection("shown", [*_each("--ro-bind", (str(path) for path in room.shown if path.exists()))]),
-            Protection("workspace", ["--bind", root, root]),
-            Protection("repository of a worktree", worktree_binds(room.workspace) if room.is_open else []),
-            Protection("hidden secrets", [*self._hiding(room, sight)]),
-            Protection("control files", [*_guarding(root, sight)]),
+            Protection("shown", [*each("--ro-bind", (str(path) for path in room.shown if path.exists()))]),
+            Protection("read-only workspace", ["--ro-bind", root, root]) if room.is_read_only else Protection("workspace", ["--bind", root, root]),
+            Protection("repository of a worktree", [*of_worktree(room.workspace)] if room.is_open else []),
+            Protection("control files", [] if room.is_read_only else [*guarding(root, view.sight.guarded.values(), view.ruled)]),
+            Protection("hidden secrets", [*hiding(room, view)]),
+            Protection("files of read rules", [*hide_all(view.ruled.hidden)]),
         ]
 
     def system_calls(self, room: Room) -> bytes:
         """The filter of a command."""
-        return seccomp_filter(platform.machine(), network=room.is_open)
-
-    def _hiding(self, room: Room, sight: Sight) -> Iterator[str]:
-        if self._hidden is None:
-            self._hidden = hidden_places(self._home, self._own)
-        for place in self._hidden:
-            if not room.workspace.is_relative_to(place.path) and place.path.exists():
-                yield from _hide(str(place.path), is_folder=place.is_folder)
-        for found in () if room.is_open else sight.secrets:
-            real = os.path.realpath(room.workspace / found.path)
-            if os.path.exists(real):
-                yield from _hide(real, is_folder=os.path.isdir(real))
+        return seccomp_filter(platform.machine(), network=room.network != "none")
 
 
-def _each(option: str, places: Iterator[str] | Sequence[str]) -> Iterator[str]:
-    for place in places:
-        yield from (option, place, place)
-
-
-def _hide(path: str, *, is_folder: bool) -> tuple[str, ...]:
-    """A device on a mount for no devices: opening it is refused."""
-    return ("--tmpfs", path) if is_folder else ("--ro-bind", "/dev/null", path)
+def _everything(path: str) -> bool:
+    return True
 
 
 def _kernel_places() -> list[str]:
@@ -181,34 +190,6 @@ def _resolver() -> list[str]:
     return [real] if real.startswith("/run/") and os.path.exists(real) else []
 
 
-def _guarding(root: str, sight: Sight) -> Iterator[str]:
-    """Read-only, and every folder above them bound on itself: a mount point cannot be renamed away, nor can what it lies in.
-
-    Whoever fills a workspace with control files gains nothing: what cannot be mounted one by one is closed with the folder at the top.
-    """
-    kinds: dict[str, str] = {}
-    for found in sorted(sight.guarded.values(), key=lambda found: (found.path.count("/"), found.path)):
-        path = _real(root, found)
-        if path is None:
-            continue
-        above = path.split("/")[:-1]
-        new = {"/".join(above[: depth + 1]): "--bind" for depth in range(len(above))} | {path: "--bind" if found.kind == "git" else "--ro-bind"}
-        if len(kinds.keys() | new.keys()) > MAX_BINDS:
-            new = {path.split("/")[0]: "--ro-bind"}
-        for name, option in new.items():
-            kinds[name] = "--ro-bind" if "--ro-bind" in (option, kinds.get(name)) else option
-    for path in sorted(kinds, key=lambda path: (path.count("/"), path)):
-        yield from (kinds[path], f"{root}/{path}", f"{root}/{path}")
-
-
-def _real(root: str, found: Found) -> str | None:
-    """The path below the workspace that is mounted over; of a link its target, where that lies in the workspace."""
-    if found.kind != "link":
-        return found.path
-    real = os.path.realpath(os.path.join(root, found.path))
-    return os.path.relpath(real, root) if real.startswith(f"{root}/") and os.path.exists(real) else None
-
-
 # ---------------------------------------------------------------- one command
 
 
@@ -216,10 +197,11 @@ class BubblewrapCage:
     """One command. Holds descriptors and a control group until `leave`."""
 
     def __init__(
-        self, sandbox: Bubblewrap, argv: Sequence[str], cwd: Path, environment: Mapping[str, str], room: Room, files: ControlFiles, sight: Sight
+        self, sandbox: Bubblewrap, argv: Sequence[str], cwd: Path, environment: Mapping[str, str], room: Room, files: ControlFiles | None, view: View
     ) -> None:
+        """`files`: where the command has entered; None if it can write nothing there."""
         self.environment = dict(environment)
-        self._room, self._files = room, files
+        self._room, self._files, self._view = room, files, view
         self._theirs: list[int] = []
         """Closed here once the child has them."""
         self._ours: list[int] = []
@@ -232,13 +214,14 @@ class BubblewrapCage:
             self._status, status = self._pipe()
             filtered = self._seccomp(sandbox, room)
             arguments = [
-                *(argument for protection in sandbox.protections(room, sight) for argument in protection.arguments),
+                *(argument for protection in sandbox.protections(room, view) for argument in protection.arguments),
                 *filtered,
                 *("--chdir", str(cwd)),
                 *([] if self._speaks else ["--info-fd", str(status)]),
             ]
+            arguments = [str(self._memory(b"")) if argument is EMPTY else argument for argument in arguments]
             listed = self._memory("\0".join(arguments).encode("utf-8", "surrogateescape") + b"\0")
-            command = [sandbox.program, "--args", str(listed), "--", *argv]
+            command = [*(room.network.enter if isinstance(room.network, Gate) else ()), sandbox.program, "--args", str(listed), "--", *argv]
             self.argv = command if self._group is None else self._group.joined(command)
             if self._speaks:
                 word, self._word = os.pipe()
@@ -335,12 +318,21 @@ class BubblewrapCage:
             exceeded = self._group.exceeded()
             notes += [exceeded] if exceeded else []
             await self._group.aclose()
-        quarantined = self._clear() if self._files.is_quick else await to_thread.run_sync(self._clear)
+        if self._files is None:
+            quarantined = []
+        elif self._files.is_quick and self._room.ruled is None:
+            quarantined = self._clear(self._files)
+        else:
+            quarantined = await to_thread.run_sync(self._clear, self._files)
+        notes += self._view.secrets.notes
         begun = not self._speaks or b"begun" in self._said
         return Left(begun=begun, left_behind=b"left" in self._said, quarantined=quarantined, notes=notes)
 
-    def _clear(self) -> list[str]:
-        return self._files.leave(self._room.quarantine, is_open=self._room.is_open)
+    def _clear(self, files: ControlFiles) -> list[str]:
+        said = files.leave(self._room.quarantine, is_open=self._room.is_open)
+        if self._room.ruled is not None:
+            said += taken_away(self._room, self._view.ruled)
+        return shortened(said)
 
     def _close(self, fds: list[int]) -> None:
         for fd in list(fds):

@@ -16,7 +16,7 @@ from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import TYPE_CHECKING, NamedTuple
 
-from treadle.sandbox import Room
+from treadle.sandbox import Room, Ruled
 from treadle.sandboxes.limits import MIB, Limits
 from treadle.temporary import TemporaryFolder
 
@@ -154,6 +154,8 @@ class Attempt(NamedTuple):
     """Only a caller who is root could get through."""
     grouped: bool = False
     """Only a control group holds it."""
+    only_looks: bool = False
+    """In a room that is read-only."""
 
 
 def _changed(path: str) -> Callable[[Ground], bool]:
@@ -243,6 +245,32 @@ ATTEMPTS = (
     Attempt("read the environment file of the workspace", "cat .env | grep -q 'as it was' && echo ESCAPED"),
     Attempt("read the passwords of the system", "[ -s /etc/shadow ] && cat /etc/shadow > /dev/null && echo ESCAPED", as_root=True),
     Attempt("read a variable of ours", '[ "$TREADLE_TRIAL" ] && echo ESCAPED'),
+    Attempt("read a token of a package index", "cat $HOME_/.config/pypoetry/auth.toml | grep -q 'as it was' && echo ESCAPED"),
+    Attempt("read a secret deep in the workspace", "cat sub/deep/server.key sub/secrets/any | grep -q 'as it was' && echo ESCAPED"),
+    Attempt(
+        "read what a rule denies",
+        "grep -rq 'as it was' private && echo ESCAPED; cat private/file | grep -q . && echo ESCAPED; mv private other; cat other/file && echo ESCAPED",
+        _there("work/other"),
+    ),
+    # ---- rules about writing, and rooms that are read-only
+    Attempt("write what a rule denies", "echo x > prod/file; rm -rf prod; mv prod other; : > prod/new", _changed("work/prod/file")),
+    Attempt("make a file that a rule denies", "mkdir -p later && echo x > later/file", _there("work/later")),
+    Attempt(
+        "write in the workspace while only looking",
+        "echo x > own.txt; rm -f own.txt; mv own.txt o; echo x > made; mkdir dir; touch own.txt; chmod 777 own.txt && echo ESCAPED",
+        _changed("work/own.txt"),
+        only_looks=True,
+    ),
+    Attempt(
+        "make a file in the workspace while only looking", "echo x > made; ln -s own.txt made; mkdir made; mkfifo made", _there("work/made"), only_looks=True
+    ),
+    Attempt(
+        "make the workspace writable again",
+        "mount -o remount,rw,bind . && echo ESCAPED; mount -o remount,rw . && echo ESCAPED; mount --bind /tmp . && echo ESCAPED; echo x > made",
+        _there("work/made"),
+        only_looks=True,
+    ),
+    Attempt("reach a server while only looking", "$PY tcp $TCP; exec 3<>/dev/tcp/127.0.0.1/$TCP && echo ESCAPED", only_looks=True),
     # ---- processes
     Attempt("see other processes", "[ -e /proc/$NEIGHBOUR ] && grep -qz '^sleep' /proc/$NEIGHBOUR/cmdline && echo ESCAPED"),
     Attempt("read the environment of another process", "grep -qsz 'NEIGHBOURS_SECRET' /proc/*/environ && echo ESCAPED"),
@@ -339,9 +367,7 @@ def try_escape(sandbox: Bubblewrap, attempt: Attempt, base: Path) -> str:
     """
     with _ground(base) as ground:
         tried = sandbox.twin(home=ground.place / "home", own=ground.place / "own", limits=SMALL)
-        room = Room(
-            workspace=ground.place / "work", scratch=lambda: ground.place / "scratch", quarantine=lambda: Path(tempfile.mkdtemp(dir=ground.place / "own"))
-        )
+        room = _room(ground.place, is_read_only=attempt.only_looks)
         settings = "".join(f"{name}='{value}'\n" for name, value in ground.settings.items())
         python = next((p for p in ("/usr/bin/python3", os.path.realpath(sys.executable)) if os.access(p, os.X_OK)), "")
         (ground.place / "work/attempt.py").write_text(_PYTHON)
@@ -365,6 +391,24 @@ def try_escape(sandbox: Bubblewrap, attempt: Attempt, base: Path) -> str:
         return ""
 
 
+def _room(place: Path, *, is_read_only: bool) -> Room:
+    """With rules about `private`, `prod` and `later`, of which the last is not there yet."""
+    work = place / "work"
+
+    def ruled() -> Ruled:
+        denied = [str(work / name) for name in ("prod", "later") if (work / name).exists()]
+        return Ruled(hidden=[str(work / "private")], fixed=denied, denied=denied)
+
+    quarantine = place / "own"
+    return Room(
+        workspace=work,
+        scratch=lambda: place / "scratch",
+        quarantine=lambda: Path(tempfile.mkdtemp(dir=quarantine)),
+        is_read_only=is_read_only,
+        ruled=ruled,
+    )
+
+
 @contextmanager
 def _ground(base: Path) -> Generator[Ground]:
     folder, everybodys = TemporaryFolder(base), TemporaryFolder()
@@ -377,6 +421,7 @@ def _ground(base: Path) -> Generator[Ground]:
     try:
         files = ("home/.ssh/id_rsa", "home/.aws/credentials", "home/.netrc", "own/config.yaml", "out/file", "work/.env", "work/.git/config")
         more = ("work/.git/HEAD", "work/.git/hooks/a.sample", "work/.treadle/config.yaml", "work/AGENTS.md", "work/sub/deep/.envrc", "work/own.txt")
+        more += ("home/.config/pypoetry/auth.toml", "work/sub/deep/server.key", "work/sub/secrets/any", "work/private/file", "work/prod/file")
         for file in (*files, *more, "scratch/x"):
             (place / file).parent.mkdir(parents=True, exist_ok=True)
             (place / file).write_text(AS_IT_WAS)

@@ -11,16 +11,22 @@ import subprocess
 import tempfile
 from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
+from typing import NamedTuple
 
 import anyio
 from anyio import to_thread
 
 from treadle.errors import AgentError
-from treadle.sandbox import Left, Room, Standing
-from treadle.sandboxes.control_files import ControlFiles, Sight
-from treadle.sandboxes.hidden import Hidden, hidden_places
+from treadle.sandbox import Left, Room, Ruled, Standing
+from treadle.sandboxes.control_files import ControlFiles
+from treadle.sandboxes.egress import on_loopback, through_gate, with_proxy
+from treadle.sandboxes.hidden import Hidden, HiddenPlaces
+from treadle.sandboxes.leftovers import shortened
+from treadle.sandboxes.ruled_writes import ruled_before, taken_away
+from treadle.sandboxes.sight import Sight
 from treadle.sandboxes.surroundings import confined_environment
 from treadle.sandboxes.trial_thread import TrialThread
+from treadle.sandboxes.workspace_secrets import Secrets, WorkspaceSecrets
 
 PROGRAM = "/usr/bin/sandbox-exec"
 WITHIN_S = 10.0
@@ -43,20 +49,29 @@ _LOOPBACK = """(allow network* (local ip "localhost:*") (remote ip "localhost:*"
 (deny network-outbound (remote unix-socket))"""
 
 
-def profile_of(room: Room, sight: Sight, hidden: Sequence[Hidden], scratch: Path) -> str:
+class Kept(NamedTuple):
+    """What of the disk is kept from one command."""
+
+    sight: Sight = Sight({})
+    hidden: Sequence[Hidden] = ()
+    secrets: Sequence[str] = ()
+    ruled: Ruled = Ruled()
+
+
+def profile_of(room: Room, kept: Kept, scratch: Path) -> str:
     """What sandbox-exec reads. The last rule that fits counts, so what is refused stands after what is allowed."""
-    root = str(room.workspace)
+    root, sight = str(room.workspace), kept.sight
     guarded = [f"{root}/{path}" for path, found in sorted(sight.guarded.items()) if found.kind != "git"]
     pinned = {parent for path in sight.guarded for parent in _parents(path)} | {path for path, found in sight.guarded.items() if found.kind == "git"}
     above = [f"{root}/{path}" for path in sorted(pinned)]
-    secrets = [] if room.is_open else [f"{root}/{found.path}" for found in sight.secrets]
+    hidden = [str(place.path) for place in kept.hidden if not room.workspace.is_relative_to(place.path)]
     rules = [
         _ALWAYS,
-        _NETWORK if room.is_open else _LOOPBACK,
-        _rule("allow file-write*", "subpath", [root, str(scratch)]),
-        _rule("deny file-write*", "subpath", guarded),
+        _NETWORK if room.network == "open" else _LOOPBACK,
+        _rule("allow file-write*", "subpath", [str(scratch)] if room.is_read_only else [root, str(scratch)]),
+        _rule("deny file-write*", "subpath", [*guarded, *kept.ruled.fixed]),
         _rule("deny file-write-unlink", "literal", above),
-        _rule("deny file-read* file-write*", "subpath", [*(str(place.path) for place in hidden if not room.workspace.is_relative_to(place.path)), *secrets]),
+        _rule("deny file-read* file-write*", "subpath", [*hidden, *kept.secrets, *kept.ruled.hidden]),
     ]
     return "\n".join(rule for rule in rules if rule) + "\n"
 
@@ -82,9 +97,10 @@ class Seatbelt:
     name = "seatbelt"
 
     def __init__(self, *, own: Path | None = None, home: Path | None = None) -> None:
-        self._own, self._home = own, home or Path(os.path.expanduser("~"))
-        self._hidden: list[Hidden] | None = None
+        self._own = own
+        self._hidden = HiddenPlaces(home or Path(os.path.expanduser("~")), own)
         self._watched: dict[Path, ControlFiles] = {}
+        self._secrets: dict[Path, WorkspaceSecrets] = {}
         self._trial = TrialThread("sandbox-exec", self._tried)
 
     def begin(self) -> None:
@@ -102,7 +118,7 @@ class Seatbelt:
             place = Path(folder).resolve()
             (place / "work").mkdir()
             room = Room(workspace=place / "work", scratch=lambda: place / "work", quarantine=lambda: place)
-            profile = profile_of(room, Sight({}, ()), (), place / "work")
+            profile = profile_of(room, Kept(), place / "work")
             script = f"echo x > '{place}/work/in'; echo x > '{place}/out'; exit 0"
             subprocess.run([PROGRAM, "-p", profile, "/bin/bash", "-c", script], capture_output=True, timeout=WITHIN_S, check=True)
             if not (place / "work/in").exists():
@@ -115,17 +131,20 @@ class Seatbelt:
         """Raises AgentError(tool) for the root of the file system as a workspace."""
         if room.workspace == Path("/"):
             raise AgentError("tool", "the working directory is '/', which nothing can be kept out of: work in another one")
+        room = await through_gate(room, on_loopback)
         with anyio.CancelScope(shield=True):
             return await to_thread.run_sync(self._caged, argv, environment, room)
         raise AssertionError("a shielded scope that nobody cancels ends with a result or an error")
 
     def _caged(self, argv: Sequence[str], environment: Mapping[str, str], room: Room) -> SeatbeltCage:
-        if self._hidden is None:
-            self._hidden = hidden_places(self._home, self._own)
-        files = self._watched.setdefault(room.workspace, ControlFiles(room.workspace))
+        ruled = ruled_before(room)
+        secrets = Secrets() if room.shows_secrets else self._secrets.setdefault(room.workspace, WorkspaceSecrets(room.workspace)).look(room.is_granted)
+        files = None if room.is_read_only else self._watched.setdefault(room.workspace, ControlFiles(room.workspace, self._own))
         scratch = room.scratch().resolve()
-        profile = profile_of(room, files.enter(is_open=room.is_open), self._hidden, scratch)
-        return SeatbeltCage([PROGRAM, "-p", profile, *argv], surrounded(environment, scratch, is_open=room.is_open), room, files)
+        sight = Sight({}) if files is None else files.enter(is_open=room.is_open, scratch=scratch)
+        profile = profile_of(room, Kept(sight, self._hidden.look(), secrets.paths, ruled), scratch)
+        environment = with_proxy(surrounded(environment, scratch, is_open=room.is_open), room)
+        return SeatbeltCage([PROGRAM, "-p", profile, *argv], environment, room, files, ruled, secrets.notes)
 
 
 def surrounded(environment: Mapping[str, str], scratch: Path, *, is_open: bool) -> dict[str, str]:
@@ -139,9 +158,9 @@ class SeatbeltCage:
 
     pass_fds: Sequence[int] = ()
 
-    def __init__(self, argv: Sequence[str], environment: Mapping[str, str], room: Room, files: ControlFiles) -> None:
+    def __init__(self, argv: Sequence[str], environment: Mapping[str, str], room: Room, files: ControlFiles | None, ruled: Ruled, notes: Sequence[str]) -> None:
         self.argv, self.environment = argv, environment
-        self._room, self._files = room, files
+        self._room, self._files, self._ruled, self._notes = room, files, ruled, notes
         self._left: Left | None = None
 
     async def entered(self, pid: int) -> None:
@@ -151,6 +170,11 @@ class SeatbeltCage:
         if self._left is None:
             self._left = Left()
             with anyio.CancelScope(shield=True):
-                said = await to_thread.run_sync(lambda: self._files.leave(self._room.quarantine, is_open=self._room.is_open))
-                self._left = Left(quarantined=said)
+                self._left = Left(quarantined=await to_thread.run_sync(self._clear), notes=self._notes)
         return self._left
+
+    def _clear(self) -> list[str]:
+        if self._files is None:
+            return []
+        said = self._files.leave(self._room.quarantine, is_open=self._room.is_open)
+        return shortened(said if self._room.ruled is None else said + taken_away(self._room, self._ruled))

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
+from treadle.environment import for_a_shell
+
 _ALWAYS = """
 PATH HOME USER LOGNAME SHELL LANG LANGUAGE TZ TERM COLUMNS LINES NO_COLOR FORCE_COLOR CI NONINTERACTIVE PAGER GIT_PAGER LESS DEBIAN_FRONTEND
 PIP_PROGRESS_BAR TQDM_DISABLE AI_AGENT TREADLE_PROCESS_TREE VIRTUAL_ENV CONDA_PREFIX CONDA_DEFAULT_ENV PYENV_ROOT PYENV_VERSION NVM_DIR NVM_BIN
@@ -24,4 +26,4 @@ def confined_environment(environment: Mapping[str, str], *, is_open: bool = Fals
     Never what a loader obeys: it would be loaded into bubblewrap too, which is not confined.
     """
     passed = {name: value for name, value in environment.items() if is_open or name in ALWAYS or name.startswith("LC_")}
-    return {name: value for name, value in passed.items() if not name.startswith(("LD_", "DYLD_", "BASH_FUNC_")) and name not in ("BASH_ENV", "ENV")} | IN_PLACE
+    return {name: value for name, value in for_a_shell(passed).items() if not name.startswith(("LD_", "DYLD_"))} | IN_PLACE

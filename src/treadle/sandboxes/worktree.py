@@ -1,4 +1,6 @@
-"""The repository of a workspace that is a worktree of git: it lies elsewhere, and a commit writes there. Entry: `worktree_binds`."""
+"""The repository of a workspace that is a worktree of git: it lies elsewhere, and a commit writes there.
+Entry: `worktree_binds`, `repository_of`. The submodules of such a worktree are mounted by mounts.py.
+"""
 
 from __future__ import annotations
 
@@ -18,12 +20,12 @@ def worktree_binds(workspace: Path) -> list[str]:
 
     The repository must say so itself: whoever could write the file alone could make any folder of the disk writable.
     """
-    found = _repository(workspace)
+    found = repository_of(workspace)
     return [] if found is None else [*_binds(*found)]
 
 
-def _repository(workspace: Path) -> tuple[Path, Path] | None:
-    """The whole repository, and what in it is this worktree's."""
+def repository_of(workspace: Path) -> tuple[Path, Path] | None:
+    """Return the repository of a worktree, and the folder in it that is this worktree's; None for any other workspace."""
     link = workspace / ".git"
     try:
         if link.is_symlink() or not link.is_file():

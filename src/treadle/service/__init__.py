@@ -6,7 +6,9 @@
     border.py      what every request passes first: hosts.py, bodies.py, limits by address; headers, the log, metrics
     signed_in.py   whose request it is: the `Scope` of a verified token (tokens.py); accounts.py, passwords.py, auth.py: how one gets it
     problems.py    every error as problem+json
-    limits.py      what one person may use: requests, runs, streams, tokens, money
+    limits.py      what one person may use (windows.py): requests, runs, streams, tokens, money; totals.py (shares.py): what all together may use
+    attempts.py    how often an address may guess a password; open_streams.py: streams, which end with the login that opened them
+    forgetting.py  deleting a conversation, also from the journal
     chat.py        what a person says, and the reply (answering.py); conversations.py (conversation_store.py), runs.py (running.py), task_routes.py
     openai_api.py  clients of OpenAI's (completing.py); mcp_endpoint.py: clients of the Model Context Protocol; page.py: people
     live.py        runs that are under way; fan_out.py, sse.py, following.py: whoever follows them; resuming.py: those of a process that died

@@ -22,15 +22,21 @@ from treadle.database.database import Database
 from treadle.database.tables import Account, Login, new_row_id
 from treadle.service.passwords import Passwords
 from treadle.service.tokens import REFRESH_DAYS, Tokens
+from treadle.service.totals import Totals
 from treadle.types import now
 
 NAME_CHARS = 64
 HIDDEN = (
-    r"\u0000-\u001f\u007f-\u009f\u00ad\u0600-\u0605\u061c\u06dd\u070f\u0890\u0891\u08e2\u180e\u200b-\u200f\u2028-\u202e\u2060-\u206f\ufeff\ufff9-\ufffb"
-    "\U000110bd\U000110cd\U00013430-\U0001343f\U0001bca0-\U0001bca3\U0001d173-\U0001d17a\U000e0000-\U000e007f"
+    r"\u0000-\u001f\u007f-\u009f\u00ad\u034f\u0600-\u0605\u061c\u06dd\u070f\u0890\u0891\u08e2\u115f\u1160\u1680\u17b4\u17b5\u180b-\u180f"
+    r"\u200b-\u200f\u2028-\u202e\u2060-\u206f\u2800\u3164\ue000-\uf8ff\ufe00-\ufe0f\ufeff\uffa0\ufff0-\ufffb"
+    "\U000110bd\U000110cd\U00013430-\U0001343f\U0001bca0-\U0001bca3\U0001d173-\U0001d17a\U000e0000-\U000e0fff\U000f0000-\U0010ffff"
 )
-"""Controls, ends of lines, and what turns or hides text: in no name. As inside of a pattern's brackets, in any dialect."""
+"""Controls, formats, ends of lines, private characters, and all that is not drawn (Unicode's default ignorable ones, fillers, blanks that are no space): in no
+name. As inside of a pattern's brackets, in any dialect.
+"""
 _HIDDEN = re.compile(f"[{HIDDEN}]")
+_UNSEEN = frozenset(("Cc", "Cf", "Co", "Cs", "Zl", "Zp"))
+"""Categories of which `HIDDEN` has all that there are; a newer Python may know more."""
 
 
 class Signed(NamedTuple):
@@ -43,39 +49,44 @@ class Signed(NamedTuple):
 class Accounts:
     """Usable from any task of one event loop."""
 
-    def __init__(self, database: Database, tokens: Tokens) -> None:
-        self._database, self._tokens = database, tokens
+    def __init__(self, database: Database, tokens: Tokens, totals: Totals) -> None:
+        self._database, self._tokens, self._totals = database, tokens, totals
         self._passwords = Passwords()
 
-    async def register(self, name: str, password: str) -> Signed | None:
-        """`name`: as `account_name` gives it. None where it is taken."""
+    async def register(self, name: str, password: str, *, network: str) -> Signed | None:
+        """`name`: as `account_name` gives it; `network`: see passwords.py. None where it is taken.
+
+        Raises Problem(503) where all together have made too many accounts.
+        """
 
         def add(session: Session) -> bool:
             if session.exec(select(Account.id).where(col(Account.username) == name)).first() is not None:
                 return False
+            self._totals.admit_account(session)
             session.add(Account(id=account_id, username=name, password_hash=stored))
             session.flush()
             return True
 
-        account_id, stored = new_row_id(), await self._passwords.hashed(password)
+        await self._database.read_unscoped(self._totals.admit_account)  # before a hash is made: it costs
+        account_id, stored = new_row_id(), await self._passwords.hashed(password, network=network)
         try:
             made = await self._database.run_unscoped(add)
         except IntegrityError:  # somebody else was as quick
             made = False
         return await self._signed(account_id, stored) if made else None
 
-    async def sign_in(self, name: str | None, password: str) -> Signed | None:
-        """None where there is no such account, or the password is another: after the same work."""
+    async def sign_in(self, name: str | None, password: str, *, network: str, trusted: bool = False) -> Signed | None:
+        """None for an unknown name and for a wrong password, after the same work. `network`, `trusted`: see passwords.py."""
 
         def read(session: Session) -> tuple[str, str] | None:
             return session.exec(select(Account.id, Account.password_hash).where(col(Account.username) == name)).first()
 
         account_id, stored = await self._database.read_unscoped(read) or (None, None)
-        fits = await self._passwords.fits(password, stored)
+        fits = await self._passwords.fits(password, stored, network=network, trusted=trusted)
         if not fits or account_id is None or stored is None:
             return None
         if self._passwords.is_outdated(stored):
-            stored, before = await self._passwords.hashed(password), stored
+            stored, before = await self._passwords.hashed(password, network=network, trusted=trusted), stored
             await self._database.run_unscoped(partial(_replace_password, account_id, before, stored))
         return await self._signed(account_id, stored)
 
@@ -109,7 +120,7 @@ class Accounts:
         if (claims := self._tokens.verified(refresh_token, "refresh")) is not None:
             await self.sign_out(claims.login_id)
 
-    async def change_password(self, account_id: str, login_id: str, old: str, new: str) -> bool:
+    async def change_password(self, account_id: str, login_id: str, old: str, new: str, *, network: str) -> bool:
         """Ends all other logins. False where the old one is another."""
 
         def read(session: Session) -> str:
@@ -123,9 +134,9 @@ class Accounts:
             return True
 
         before = await self._database.read_unscoped(read)
-        if not await self._passwords.fits(old, before):
+        if not await self._passwords.fits(old, before, network=network, trusted=True):
             return False
-        after = await self._passwords.hashed(new)
+        after = await self._passwords.hashed(new, network=network, trusted=True)
         return await self._database.run_unscoped(change)
 
     async def _signed(self, account_id: str, stored: str) -> Signed | None:
@@ -160,7 +171,8 @@ def _replace_password(account_id: str, before: str, after: str, session: Session
 def account_name(typed: str) -> str | None:
     """The one name that stands for it however it is typed; None where nothing is left of it, or too much has become of it."""
     folded = unicodedata.normalize("NFKC", unicodedata.normalize("NFKC", typed).casefold()).strip()
-    return folded if 0 < len(folded) <= NAME_CHARS and not _HIDDEN.search(folded) else None
+    unseen = _HIDDEN.search(folded) or any(unicodedata.category(c) in _UNSEEN for c in folded)
+    return folded if 0 < len(folded) <= NAME_CHARS and not unseen else None
 
 
 def _hash(nonce: str) -> str:

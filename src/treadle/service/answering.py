@@ -20,7 +20,7 @@ from treadle.errors import AgentError, ErrorKind
 from treadle.events import RunEnd
 from treadle.plain import plain
 from treadle.service.conversation_store import Asked, ConversationStore
-from treadle.service.limits import Spending
+from treadle.service.limits import Spending, measurable
 from treadle.service.live import LiveRun, Reply
 from treadle.service.problems import TROUBLE, Problem, not_found
 from treadle.service.running import is_elsewhere
@@ -39,15 +39,15 @@ STORE_WAITS_S: Final = (0.1, 0.5, 2.0)
 """Before a reply that the database would not take is offered again."""
 
 
-def ask(service: Service, conversation_id: str | None, message: str, scope: Scope) -> Callable[[Session], Asked]:
+def ask(service: Service, conversation_id: str | None, message: str, scope: Scope, spending: Spending) -> Callable[[Session], Asked]:
     """Stores a message and its run, in a transaction.
 
-    Raises Problem: 404 for a conversation that is not this person's, 429 at the limits of a day; and Unsettled.
+    Raises Problem: 404 for a conversation that is not this person's, 429 and 503 at the limits of a day; and Unsettled.
     """
     run_id = new_id("run")
 
     def work(session: Session) -> Asked:
-        service.limits.afford(session, scope)
+        service.limits.afford(session, scope, spending, run_id, None)
         asked = ConversationStore(session, scope).ask(conversation_id, message, run_id, NAME, journal=service.journal)
         if asked is None:
             raise not_found()
@@ -90,7 +90,11 @@ async def answer(service: Service, live: LiveRun, asked: Asked, spending: Spendi
 
 async def _driven(service: Service, live: LiveRun, asked: Asked, spending: Spending, *, again: bool) -> Reply:
     context, runner = AgentContext(live.scope.user_id, asked.conversation_id, asked.history), service.runner
-    stream = runner.resume_stream(asked.run_id, context) if again else runner.stream(context, asked.message, run_id=asked.run_id, answered=asked.answered)
+    if again:
+        stream = runner.resume_stream(asked.run_id, context)
+    else:
+        limits = await measurable(service.runtime, runner.agent, spending.limits)
+        stream = runner.stream(context, asked.message, run_id=asked.run_id, answered=asked.answered, limits=limits)
     async with stream as events:
         live.begun.set()
         async for event in events:
@@ -103,7 +107,7 @@ async def _driven(service: Service, live: LiveRun, asked: Asked, spending: Spend
         live.tell_ends()
     if stream.outcome is not None:
         service.metrics.runs.labels(NAME, stream.outcome.value).inc()
-    spending.count(stream.metrics.usage.total_tokens, stream.metrics.cost_usd)
+    await spending.count_run(service.runtime.journal, asked.run_id, stream.metrics)
     try:
         result, late = stream.result, False
     except TimedOut as e:
@@ -119,7 +123,7 @@ async def store(service: Service, scope: Scope, asked: Asked, reply: Reply, spen
 
     def work(session: Session) -> None:
         ConversationStore(session, scope).answer(asked, reply.response, reply.tool_calls)
-        service.limits.count(session, scope, spending)
+        service.limits.count(session, scope, spending, asked.run_id)
 
     for wait_s in (*STORE_WAITS_S, None):
         try:

@@ -13,10 +13,12 @@ from starlette.routing import Route
 from treadle import __version__
 from treadle.service import auth, chat, conversations, health, openai_api, page, runs, task_routes
 from treadle.service.border import Border
+from treadle.service.forgetting import keep_scrubbed
 from treadle.service.mcp_endpoint import McpEndpoint
 from treadle.service.openapi import document_of
 from treadle.service.problems import HANDLERS
 from treadle.service.resuming import resume_all, take_up
+from treadle.service.shares import watch
 from treadle.service.state import Service
 
 
@@ -28,6 +30,8 @@ def create_app(service: Service) -> FastAPI:
         async with service:
             service.live.spawn(partial(resume_all, service))
             service.live.spawn(partial(take_up, service))
+            service.live.spawn(partial(watch, service))
+            service.live.spawn(partial(keep_scrubbed, service))
             yield
 
     app = FastAPI(

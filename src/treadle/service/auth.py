@@ -17,6 +17,7 @@ from treadle.service.problems import Problem, unauthorized
 from treadle.service.signed_in import BEARER, TheService, Visitor, verified, visitor
 from treadle.service.state import Service
 from treadle.service.tokens import ACCESS_S, REFRESH_DAYS
+from treadle.service.windows import wider_network_of
 
 COOKIE: Final = "treadle_refresh"
 COOKIE_PATH: Final = "/auth/"
@@ -50,12 +51,12 @@ router = APIRouter(tags=["accounts"])
 @router.post("/auth/register", status_code=201, responses={409: {"description": "The name is taken."}})
 async def register(credentials: Credentials, request: Request, response: Response, service: TheService) -> TokenAnswer:
     """Makes an account, and signs in."""
-    service.limits.attempt(_address(request))
+    service.attempts.registration(_address(request))
     if service.settings.registration == "closed":
         raise Problem(403, "New accounts are not made here: ask whoever runs this service.")
     if (name := account_name(credentials.username)) is None:
         raise Problem(422, "This name cannot be one: 1 to 64 letters that can be seen.")
-    signed = await service.accounts.register(name, credentials.password)
+    signed = await service.accounts.register(name, credentials.password, network=_network(request))
     if signed is None:
         raise Problem(409, "This name is taken: choose another one.")
     return _answer(signed, response, service, request)
@@ -65,8 +66,9 @@ async def register(credentials: Credentials, request: Request, response: Respons
 async def login(credentials: Credentials, request: Request, response: Response, service: TheService) -> TokenAnswer:
     """Signs in."""
     name = account_name(credentials.username)
-    service.limits.attempt(_address(request), name)
-    signed = await service.accounts.sign_in(name, credentials.password)
+    with service.attempts.password(_address(request), name or "") as attempt:
+        signed = await service.accounts.sign_in(name, credentials.password, network=_network(request), trusted=attempt.trusted)
+        attempt.succeeded = signed is not None
     if signed is None:
         raise unauthorized("The name or the password is wrong.")
     return _answer(signed, response, service, request)
@@ -78,6 +80,7 @@ async def refresh(request: Request, response: Response, service: TheService, coo
     service.limits.stranger(_address(request))
     signed = await service.accounts.renew(cookie or "")
     if signed is None:
+        await service.open_streams.look()  # a second use of the cookie has ended its login
         raise unauthorized("Sign in again.")
     return _answer(signed, response, service, request)
 
@@ -91,15 +94,19 @@ async def logout(request: Request, response: Response, service: TheService) -> N
     else:
         service.limits.stranger(_address(request))
         await service.accounts.sign_out_with(request.cookies.get(COOKIE, ""))
+    await service.open_streams.look()
     response.delete_cookie(COOKIE, path=COOKIE_PATH, secure=_is_https(service, request), httponly=True, samesite="strict")
 
 
 @router.post("/auth/password", status_code=204, responses={403: {"description": "The old password is wrong."}})
 async def change_password(passwords: NewPassword, request: Request, found: Annotated[Visitor, Depends(visitor)], service: TheService) -> None:
     """Another password; all other logins end."""
-    service.limits.attempt(_address(request))
-    if not await service.accounts.change_password(found.scope.user_id, found.login_id, passwords.old, passwords.new):
+    with service.attempts.password(_address(request), found.scope.user_id) as attempt:
+        account_id, login_id = found.scope.user_id, found.login_id
+        attempt.succeeded = await service.accounts.change_password(account_id, login_id, passwords.old, passwords.new, network=_network(request))
+    if not attempt.succeeded:
         raise Problem(403, "The old password is wrong.")
+    await service.open_streams.look()
 
 
 def _answer(signed: Signed, response: Response, service: Service, request: Request) -> TokenAnswer:
@@ -114,3 +121,7 @@ def _is_https(service: Service, request: Request) -> bool:
 
 def _address(request: Request) -> str:
     return request.client.host if request.client else ""
+
+
+def _network(request: Request) -> str:
+    return wider_network_of(_address(request))

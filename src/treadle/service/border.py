@@ -1,6 +1,7 @@
 """What every request passes, outermost first, in one plain ASGI layer: its id, whose address it is, host and origin, strangers' limits, its body.
 
-And every answer: headers for browsers, metrics, one line of the log, without query, headers, bodies or anybody's id. Entry: `Border`.
+And every answer: headers for browsers, the end of a stream with its login, metrics, one line of the log without query, headers, bodies or ids.
+Entry: `Border`.
 """
 
 from __future__ import annotations
@@ -10,9 +11,11 @@ import secrets
 import time
 from collections import defaultdict
 from collections.abc import Collection
-from typing import TYPE_CHECKING
+from contextlib import ExitStack
+from typing import TYPE_CHECKING, Final
 from urllib.parse import urlsplit
 
+import anyio
 from starlette.requests import Request
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
@@ -36,6 +39,11 @@ _HEADERS = (
     (b"cross-origin-resource-policy", b"same-origin"),
     (b"permissions-policy", b"camera=(), geolocation=(), microphone=(), payment=(), usb=()"),
 )
+ANSWER: Final = "treadle.answer"
+"""In a request's scope, set by us alone: its `Answer`."""
+EVENTS: Final = b"text/event-stream"
+SIGNED_OUT: Final = b": this login has ended; sign in again\n\n"
+ENDING_S: Final = 1.0
 _NO_STORE = (b"cache-control", b"no-store")
 _HSTS = (b"strict-transport-security", b"max-age=31536000")
 UNCOUNTED = frozenset({"/healthz", "/readyz", *PATHS})
@@ -60,7 +68,7 @@ class Border:
                 return
             await self._app(scope, receive, send)
             return
-        answer = _Answer(send, self._more)
+        answer = Answer(send, self._more, self._service)
         begun = time.perf_counter()
         try:
             await self._pass(scope, receive, answer)
@@ -74,9 +82,10 @@ class Border:
                 raise  # what was begun cannot be taken back: the server cuts it
             await problem_response(Problem(500, OUR_FAULT), Request(scope))(scope, receive, answer)
         finally:
+            answer.close()
             self._note(scope, answer, time.perf_counter() - begun)
 
-    async def _pass(self, scope: Scope, receive: Receive, answer: _Answer) -> None:
+    async def _pass(self, scope: Scope, receive: Receive, answer: Answer) -> None:
         scope["headers"] = [
             (name, value.strip(b" \t")) for name, value in scope["headers"]
         ]  # httptools leaves them, and RFC 9110 5.5 has them be no part of it
@@ -92,7 +101,11 @@ class Border:
             self._service.limits.stranger(client[0] if client else "")
         if "content-length" in headers or "transfer-encoding" in headers or "content-encoding" in headers:  # else there is none
             receive = _Replay(await read_body(headers, receive, self._service.settings.limits.body_bytes), receive)
-        await self._app(scope, receive, answer)
+        scope[ANSWER] = answer
+        with answer.cut:
+            await self._app(scope, receive, answer)
+        if answer.cut.cancelled_caught:
+            await answer.end()
 
     def _believe(self, scope: Scope, headers: defaultdict[str, list[str]]) -> None:
         """What a proxy says, where it is one that we were told of: the last address that it did not hear from another such one."""
@@ -106,7 +119,7 @@ class Border:
         if "https" in headers.get("x-forwarded-proto", []):
             scope["scheme"] = "https"
 
-    def _note(self, scope: Scope, answer: _Answer, seconds: float) -> None:
+    def _note(self, scope: Scope, answer: Answer, seconds: float) -> None:
         route = getattr(scope.get("route"), "path", None) or "none"
         status, method = answer.status or 500, scope["method"] if scope["method"] in _METHODS else "other"
         metrics = self._service.metrics
@@ -119,27 +132,41 @@ class Border:
 _METHODS = frozenset({"GET", "HEAD", "POST", "PUT", "PATCH", "DELETE", "OPTIONS"})
 
 
-class _Answer:
-    """A `send` that adds the headers, and keeps the status."""
+class Answer:
+    """A `send` that adds the headers and keeps the status. A stream of events ends with the login that opened it."""
 
-    __slots__ = ("_more", "_send", "request_id", "status")
+    __slots__ = ("_held", "_more", "_send", "_service", "cut", "login_id", "request_id", "status")
 
-    def __init__(self, send: Send, more: tuple[tuple[bytes, bytes], ...]) -> None:
-        self._send, self._more = send, more
+    def __init__(self, send: Send, more: tuple[tuple[bytes, bytes], ...], service: Service) -> None:
+        self._send, self._more, self._service = send, more, service
+        self._held = ExitStack()
         self.request_id = secrets.token_hex(8)
         self.status = 0
+        self.login_id: str | None = None
+        """Set once the request's login is known."""
+        self.cut = anyio.CancelScope()
 
     async def __call__(self, message: Message) -> None:
         if message["type"] == "http.response.start":
             self.status = message["status"]
             given: list[tuple[bytes, bytes]] = list(message.get("headers", ()))
             names = {name.lower() for name, _ in given}
+            if self.login_id is not None and any(name.lower() == b"content-type" and value.startswith(EVENTS) for name, value in given):
+                self._held.enter_context(self._service.open_streams.opened(self.login_id, self.cut))
             given += [header for header in self._more if header[0] not in names]
             if b"cache-control" not in names:
                 given.append(_NO_STORE)
             given.append((b"x-request-id", self.request_id.encode()))
             message = {**message, "headers": given}
         await self._send(message)
+
+    async def end(self) -> None:
+        """Complete a stream that was cut, so that the client sees its end. A client that takes nothing loses the connection instead."""
+        with anyio.move_on_after(ENDING_S):
+            await self._send({"type": "http.response.body", "body": SIGNED_OUT, "more_body": False})
+
+    def close(self) -> None:
+        self._held.close()
 
 
 class _Replay:

@@ -24,6 +24,7 @@ from treadle.service.bodies import Body
 from treadle.service.conversation_store import Asked, ConversationStore, Unsettled
 from treadle.service.following import follow
 from treadle.service.forms import Id, Words, problems
+from treadle.service.limits import Spending
 from treadle.service.live import LiveRun
 from treadle.service.problems import Problem, not_found, unavailable
 from treadle.service.resuming import settle
@@ -81,7 +82,7 @@ async def chat(body: ChatRequest, request: Request, scope: SignedIn, service: Th
         return await _streamed(service, scope, body)
     async with AsyncExitStack() as held:
         spending = await held.enter_async_context(service.limits.place(scope))
-        asked = await _asked(service, scope, body)
+        asked = await _asked(service, scope, body, spending)
         live = start(service, scope, asked, held.pop_all(), spending)
     return await replied(live)
 
@@ -90,7 +91,7 @@ async def _streamed(service: Service, scope: Scope, body: ChatRequest) -> EventS
     async with AsyncExitStack() as held, AsyncExitStack() as open_stream:
         spending = await held.enter_async_context(service.limits.place(scope))
         await open_stream.enter_async_context(service.limits.stream(scope))
-        asked = await _asked(service, scope, body)
+        asked = await _asked(service, scope, body, spending)
         channels = service.live.channels
         reader = channels.open(asked.run_id)
         open_stream.callback(channels.leave, asked.run_id, reader)
@@ -98,10 +99,10 @@ async def _streamed(service: Service, scope: Scope, body: ChatRequest) -> EventS
         return EventStream(reader, over=open_stream.pop_all().aclose)
 
 
-async def _asked(service: Service, scope: Scope, body: ChatRequest) -> Asked:
+async def _asked(service: Service, scope: Scope, body: ChatRequest, spending: Spending) -> Asked:
     """Raises Problem: 404 for a conversation that is not theirs, 409 while the message before is worked on."""
     try:
-        return await service.database.run(scope, ask(service, body.conversation_id, body.message, scope))
+        return await service.database.run(scope, ask(service, body.conversation_id, body.message, scope, spending))
     except Unsettled as e:
         await settle(service, scope, e.run_id)
         raise busy() from e

@@ -18,16 +18,18 @@ import msgspec
 from starlette.responses import Response
 from starlette.types import Receive
 
+from treadle.agent import Agent
 from treadle.database.scope import Scope
 from treadle.errors import AgentError, ErrorKind
 from treadle.events import RunEnd
 from treadle.message import Message
+from treadle.metrics import RunMetrics
 from treadle.plain import plain
 from treadle.run_stream import RunStream
 from treadle.service.answering import LATE
 from treadle.service.conversation_store import ConversationStore
 from treadle.service.fan_out import BEAT, HEARTBEAT_S
-from treadle.service.limits import Spending
+from treadle.service.limits import Spending, measurable
 from treadle.service.live import LiveRun
 from treadle.service.problems import Problem, unavailable
 from treadle.service.running import CANNOT_RUN, finish, info_of, served_agent
@@ -36,7 +38,7 @@ from treadle.service.state import Service
 from treadle.tasks.agent import NAME
 from treadle.tasks.context import AgentContext
 from treadle.tasks.runner import ReplyStream
-from treadle.types import Outcome, RunMetrics, new_id
+from treadle.types import Limits, Outcome, new_id
 
 Running: TypeAlias = RunStream[Any] | ReplyStream
 _CUT: Final = frozenset({Outcome.TRUNCATED, Outcome.TOKEN_LIMIT})
@@ -92,7 +94,7 @@ async def completed_stream(service: Service, scope: Scope, asked: Completion) ->
 async def _started(service: Service, scope: Scope, asked: Completion) -> Answering:
     """Raises Problem where it may not begin."""
     async with AsyncExitStack() as held:
-        spending = await held.enter_async_context(service.limits.run(scope))
+        spending = await held.enter_async_context(service.limits.run(scope, asked.run_id, _agent(service, asked)))
         await service.database.run(scope, lambda session: ConversationStore(session, scope).add_run(asked.run_id, asked.agent))
         return Answering(service, scope, asked, held.pop_all(), spending)
 
@@ -127,18 +129,20 @@ class Answering:
         return end
 
     def used(self) -> dict[str, Any]:
-        usage = self._metrics.usage
+        usage = self._metrics.total.usage
         asked = usage.input_tokens + usage.cache_read_tokens + usage.cache_write_tokens
         return {"prompt_tokens": asked, "completion_tokens": usage.output_tokens, "total_tokens": asked + usage.output_tokens}
 
     async def _drive(self, held: AsyncExitStack, spending: Spending, live: LiveRun) -> None:
         async with held:
-            running = _stream(self._service, live.scope, self.asked)
+            agent = _agent(self._service, self.asked) or self._service.runner.agent
+            limits = await measurable(self._service.runtime, agent, spending.limits)
+            running = _stream(self._service, live.scope, self.asked, limits)
             try:
                 with self._client:
                     await self._follow(running, live)
                 self._metrics = running.metrics if isinstance(running, ReplyStream) else running.result.metrics
-                spending.count(self._metrics.usage.total_tokens, self._metrics.cost_usd)
+                await spending.count_run(self._service.runtime.journal, live.run_id, self._metrics)
                 await finish(self._service, live)
             except AgentError:
                 if await info_of(self._service, live.run_id) is None:
@@ -209,11 +213,16 @@ def _reason(end: RunEnd) -> str:
     return "length" if end.outcome in _CUT else "content_filter" if end.outcome is Outcome.REFUSED else "stop"
 
 
-def _stream(service: Service, scope: Scope, asked: Completion) -> Running:
-    if asked.agent == NAME:
+def _agent(service: Service, asked: Completion) -> Agent[Any, Any] | None:
+    """None: the task assistant."""
+    return None if asked.agent == NAME else served_agent(service, asked.agent)
+
+
+def _stream(service: Service, scope: Scope, asked: Completion, limits: Limits) -> Running:
+    if (agent := _agent(service, asked)) is None:
         messages = [{"role": role, "content": text} for role, text in asked.earlier]
-        return service.runner.stream(AgentContext.from_request(scope.user_id, asked.conversation_id, messages), asked.text, run_id=asked.run_id)
-    agent = served_agent(service, asked.agent)
-    assert agent is not None, "its name was looked up before"
+        context = AgentContext.from_request(scope.user_id, asked.conversation_id, messages)
+        return service.runner.stream(context, asked.text, run_id=asked.run_id, limits=limits)
     said = [Message.user(plain(text)) if role == "user" else Message.assistant(plain(text)) for role, text in asked.earlier]
-    return service.runtime.stream(agent, asked.text, messages=said, run_id=asked.run_id, user_id=scope.user_id, mode=service.config.defaults.mode)
+    mode = service.config.defaults.mode
+    return service.runtime.stream(agent, asked.text, messages=said, run_id=asked.run_id, user_id=scope.user_id, mode=mode, limits=limits)

@@ -15,7 +15,7 @@ from sqlmodel import Session, col, select
 
 from treadle.database.guard import insert_row
 from treadle.database.scope import Scope
-from treadle.database.tables import ChatMessage, Conversation, ServedRun, new_row_id
+from treadle.database.tables import ChatMessage, Confirmation, Conversation, ServedRun, new_row_id
 from treadle.tasks import confirmations
 from treadle.tasks.confirmations import Answered
 from treadle.tasks.context import MessageHistory
@@ -95,10 +95,10 @@ class ConversationStore:
         return self._session.exec(wanted.with_for_update() if lock else wanted).first()
 
     def delete(self, conversation_id: str) -> bool:
-        """With all that was said in it; False where it is not there."""
+        """With all that was said in it, and the questions that were asked there; False where it is not there."""
         if (found := self.get(conversation_id, lock=True)) is None:
             return False
-        for table in (ChatMessage, ServedRun):
+        for table in (ChatMessage, ServedRun, Confirmation):
             self._session.exec(delete(table).where(col(table.user_id) == self._user_id, col(table.conversation_id) == conversation_id))
         self._session.delete(found)
         return True
@@ -184,6 +184,11 @@ class ConversationStore:
         if before is not None:
             wanted = wanted.where(col(ServedRun.created_at) < before)
         return [*self._session.exec(wanted.order_by(col(ServedRun.created_at).desc(), col(ServedRun.run_id).desc()).limit(limit))]
+
+    def runs_of(self, conversation_id: str) -> list[ServedRun]:
+        """All runs that answer messages of a conversation."""
+        wanted = select(ServedRun).where(col(ServedRun.user_id) == self._user_id, col(ServedRun.conversation_id) == conversation_id)
+        return [*self._session.exec(wanted)]
 
     def newest_run(self, conversation_id: str) -> ServedRun | None:
         wanted = select(ServedRun).where(col(ServedRun.user_id) == self._user_id, col(ServedRun.conversation_id) == conversation_id)

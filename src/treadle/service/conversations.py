@@ -11,14 +11,12 @@ from sqlmodel import Session
 from starlette.responses import Response
 
 from treadle.database.tables import ChatMessage, Conversation
-from treadle.journal import RunInfo
-from treadle.service.answering import busy
 from treadle.service.chat import CallOfReply
 from treadle.service.conversation_store import ConversationStore
+from treadle.service.forgetting import forget
 from treadle.service.forms import InPath, Moment, problems
 from treadle.service.problems import not_found
 from treadle.service.resuming import settle
-from treadle.service.running import info_of
 from treadle.service.signed_in import SignedIn, TheService
 
 LISTED_MOST: Final = 100
@@ -82,24 +80,9 @@ async def conversation(conversation_id: InPath, scope: SignedIn, service: TheSer
 
 @router.delete("/{conversation_id}", status_code=204, responses=problems(404, 409))
 async def delete_conversation(conversation_id: InPath, scope: SignedIn, service: TheService) -> Response:
-    """With all that was said in it. Tasks stay."""
-    newest = await service.database.read(scope, lambda session: ConversationStore(session, scope).newest_run(conversation_id))
-    info = None if newest is None or newest.finished_at is not None else await info_of(service, newest.run_id)
-
-    def work(session: Session) -> None:
-        store = ConversationStore(session, scope)
-        newest = store.newest_run(conversation_id)
-        if newest is not None and newest.finished_at is None and (service.live.get(newest.run_id) is not None or _is_driven(info)):
-            raise busy()
-        if not store.delete(conversation_id):
-            raise not_found()
-
-    await service.database.run(scope, work)
+    """Deletes it with all that was said in it, also from the journal. A run under way is cancelled first. Tasks stay."""
+    await forget(service, scope, conversation_id)
     return Response(status_code=204)
-
-
-def _is_driven(info: RunInfo | None) -> bool:
-    return info is not None and info.status == "running"
 
 
 def _head(row: Conversation) -> dict[str, Any]:

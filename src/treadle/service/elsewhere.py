@@ -201,6 +201,8 @@ class _Watch:
             if (reply := await self._service.database.read(self._scope, partial(reply_of, self._scope, self.run_id))) is not None:
                 await self._tell(said("reply", reply.shown, last=True))
                 return
+            if await self._service.database.read(self._scope, partial(_row, self._scope, self.run_id)) is None:
+                return  # its conversation was deleted
             await anyio.sleep(AGAIN_S)
 
     async def _tell(self, frame: Frame) -> None:

@@ -6,6 +6,7 @@ from typing import Annotated, Literal
 
 from fastapi import APIRouter, Depends, Request, Response
 from fastapi.security import HTTPAuthorizationCredentials
+from msgspec import to_builtins
 from pydantic import BaseModel
 
 from treadle.service.metrics import MEDIA_TYPE
@@ -42,6 +43,8 @@ async def ready(service: TheService) -> Alive:
 @router.get("/metrics", dependencies=[Depends(insider)], response_class=Response, responses={200: {"content": {"text/plain": {"schema": {"type": "string"}}}}})
 async def metrics(service: TheService) -> Response:
     """In Prometheus's text."""
+    used = await service.database.read_unscoped(service.limits.totals.used)
+    service.metrics.note_totals(used._asdict(), to_builtins(service.settings.totals))
     return Response(await service.metrics.text(), media_type=MEDIA_TYPE)
 
 

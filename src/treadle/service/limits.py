@@ -6,41 +6,40 @@ thread for nearly every request. Entry: `Limits`.
 
 from __future__ import annotations
 
-import ipaddress
-import time
-from collections import Counter, OrderedDict, deque
-from collections.abc import AsyncGenerator, Callable
+from collections import Counter
+from collections.abc import AsyncGenerator
 from contextlib import asynccontextmanager
-from datetime import UTC, datetime, timedelta
 from functools import partial
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, Any, Final
 
 import anyio
+import msgspec
 from sqlalchemy import bindparam, update
 from sqlalchemy.exc import IntegrityError
 from sqlmodel import Session, col, select
 
-from treadle.config.values import ServiceLimits
+from treadle.agent import Agent
+from treadle.config.values import Service as ServiceSettings
 from treadle.database.database import Database
 from treadle.database.guard import insert_row
 from treadle.database.scope import Scope
 from treadle.database.tables import Spent, new_row_id
+from treadle.errors import AgentError, ErrorKind
+from treadle.journal import Journal
+from treadle.metrics import RunMetrics
 from treadle.service.problems import too_many, unavailable
+from treadle.service.totals import Share, Totals, until_tomorrow_s
+from treadle.service.windows import Window, network_of
+from treadle.types import Limits as RunLimits
 from treadle.types import now
 
 if TYPE_CHECKING:
+    from treadle.runtime import Runtime
     from treadle.service.metrics import Metrics
 
 MINUTE_S = 60.0
 STRANGERS_PER_MINUTE = 240
 """Requests of one address without a good token."""
-TRIES_PER_MINUTE = 20
-"""At signing in and registering, of one address."""
-TRIES_OF_NAME = 10
-"""In five minutes."""
-NAME_S = 300.0
-REMEMBERED_MOST = 100_000
-"""Windows: beyond that the oldest are forgotten."""
 RUNS_MOST, STREAMS_MOST = 256, 4096
 """Of all people together."""
 
@@ -54,44 +53,16 @@ _SPEND: Final = (
 )
 
 
-class Window:
-    """So many in so long, by key. Moving: each counts until it is that old."""
-
-    def __init__(self, most: int, span_s: float, *, clock: Callable[[], float] = time.monotonic) -> None:
-        self._most, self._span_s, self._clock = most, span_s, clock
-        self._seen: OrderedDict[str, deque[float]] = OrderedDict()
-        """Those that were used last stand last."""
-
-    def take(self, key: str) -> float:
-        """Counts one, and gives 0; where there is no room nothing is counted, and it gives the seconds until there is."""
-        at = self._clock()
-        seen = self._seen.get(key)
-        if seen is None:
-            seen = self._seen[key] = deque(maxlen=self._most)
-            self._forget(at)
-        self._seen.move_to_end(key)
-        while seen and seen[0] <= at - self._span_s:
-            seen.popleft()
-        if len(seen) >= self._most:
-            return seen[0] + self._span_s - at
-        seen.append(at)
-        return 0
-
-    def _forget(self, at: float) -> None:
-        for _ in range(2):  # two go where one comes
-            key, seen = next(iter(self._seen.items()))
-            if len(self._seen) <= REMEMBERED_MOST and seen and seen[-1] > at - self._span_s:
-                return
-            if len(self._seen) > 1:
-                del self._seen[key]
-
-
 class Spending:
     """What a run has taken, told by whoever drives it before its place is given back."""
 
     def __init__(self) -> None:
         self.tokens = 0
         self.cost_usd = 0.0
+        self.limits = RunLimits()
+        """To put over the limits of the run's agent."""
+        self.reserved_for: str | None = None
+        """The run for which a share of all is reserved, until that is settled."""
 
     def __bool__(self) -> bool:
         return bool(self.tokens or self.cost_usd)
@@ -100,16 +71,23 @@ class Spending:
         self.tokens += tokens
         self.cost_usd += cost_usd or 0.0
 
+    async def count_run(self, journal: Journal, run_id: str, metrics: RunMetrics) -> None:
+        """Count what a run has taken. `metrics`: for a run that is in no journal, or whose journal does not answer."""
+        try:
+            self.count(*await taken(journal, run_id))
+        except AgentError:
+            self.count(metrics.total.usage.total_tokens, metrics.total.cost_usd)
+
 
 class Limits:
     """Everything here raises Problem: 429 with Retry-After for what is too much for one, 503 for what is too much for all."""
 
-    def __init__(self, limits: ServiceLimits, database: Database, metrics: Metrics) -> None:
+    def __init__(self, settings: ServiceSettings, database: Database, metrics: Metrics) -> None:
+        limits = settings.limits
         self._limits, self._database, self._metrics = limits, database, metrics
+        self.totals = Totals(settings.totals, self.refused)
         self._requests = Window(limits.requests_per_minute, MINUTE_S)
         self._strangers = Window(STRANGERS_PER_MINUTE, MINUTE_S)
-        self._tries = Window(TRIES_PER_MINUTE, MINUTE_S)
-        self._names = Window(TRIES_OF_NAME, NAME_S)
         self._runs: Counter[str] = Counter()
         self._streams: Counter[str] = Counter()
 
@@ -118,58 +96,59 @@ class Limits:
     def request(self, scope: Scope) -> None:
         """Of somebody who is signed in."""
         if wait_s := self._requests.take(scope.user_id):
-            self._refused("requests")
+            self.refused("requests")
             raise too_many(f"That is more than {self._limits.requests_per_minute} requests in a minute: wait a little.", wait_s)
 
     def stranger(self, address: str) -> None:
         """A request of nobody that we know."""
         if wait_s := self._strangers.take(network_of(address)):
-            self._refused("address")
+            self.refused("address")
             raise too_many("That is too many requests from your address: wait a little.", wait_s)
-
-    def attempt(self, address: str, name: str | None = None) -> None:
-        """To sign in, or to register; `name`: as whom."""
-        if wait_s := self._tries.take(network_of(address)) or (self._names.take(name) if name is not None else 0):
-            self._refused("attempts")
-            raise too_many("That is too many attempts: wait a little.", wait_s)
 
     # ------------------------------------------------------------ runs and streams
 
     @asynccontextmanager
-    async def run(self, scope: Scope) -> AsyncGenerator[Spending]:
-        """A place for one run of somebody who can afford it."""
+    async def run(self, scope: Scope, run_id: str, agent: Agent[Any, Any] | None) -> AsyncGenerator[Spending]:
+        """A place for one run of somebody who can afford it. `agent`: None for the task assistant."""
         async with self.place(scope) as spending:
-            await self._database.read(scope, partial(self.afford, scope=scope))
+            await self._database.run(scope, partial(self.afford, scope=scope, spending=spending, run_id=run_id, agent=agent))
             yield spending
 
     @asynccontextmanager
     async def place(self, scope: Scope) -> AsyncGenerator[Spending]:
-        """For one run, and what it takes counted for its day, however it ends. May be entered in one task and left in another."""
+        """For one run, and what it takes counted for its day, however it ends. May be entered in one task and left in another.
+
+        A run that another process goes on with keeps what is reserved for it.
+        """
         if self._runs.total() >= RUNS_MOST:
-            self._refused("all runs")
+            self.refused("all runs")
             raise unavailable()
         if self._runs[scope.user_id] >= self._limits.runs:
-            self._refused("runs")
+            self.refused("runs")
             raise too_many(f"{_several(self._limits.runs, 'run')} of yours are under way, and more may not be: wait for the end of one.", 1)
         self._runs[scope.user_id] += 1
         spending = Spending()
         try:
             yield spending
+        except AgentError as e:
+            if e.kind in (ErrorKind.BUSY, ErrorKind.CANCELLED):
+                spending.reserved_for = None
+            raise
         finally:
             _give_back(self._runs, scope.user_id)
-            if spending:
+            if spending or spending.reserved_for:
                 with anyio.CancelScope(shield=True):
-                    await self._database.run(scope, partial(self.count, scope=scope, spending=spending))
+                    await self._database.run(scope, partial(self.count, scope=scope, spending=spending, run_id=spending.reserved_for))
                 self.counted(spending)
 
     @asynccontextmanager
     async def stream(self, scope: Scope) -> AsyncGenerator[None]:
         """A place for one open stream of events."""
         if self._streams.total() >= STREAMS_MOST:
-            self._refused("all streams")
+            self.refused("all streams")
             raise unavailable()
         if self._streams[scope.user_id] >= self._limits.streams:
-            self._refused("streams")
+            self.refused("streams")
             raise too_many(f"{_several(self._limits.streams, 'stream')} of yours are open, and more may not be: close one.", 1)
         self._streams[scope.user_id] += 1
         self._metrics.streams.inc()
@@ -181,9 +160,9 @@ class Limits:
 
     # ------------------------------------------------------------ tokens and money
 
-    def count(self, session: Session, scope: Scope, spending: Spending) -> None:
-        """For today, in a transaction of its own or the reply's."""
-        if not spending:
+    def count(self, session: Session, scope: Scope, spending: Spending, run_id: str | None) -> None:
+        """Count for today, and settle what was reserved for the run, in a transaction of its own or the reply's; once, whichever process is first."""
+        if not self.totals.settle(session, run_id, spending.tokens, spending.cost_usd) or not spending:
             return
         today = now().date()
         values = {"mine": scope.user_id, "today": today, "more_tokens": spending.tokens, "more_usd": spending.cost_usd}
@@ -198,31 +177,45 @@ class Limits:
     def counted(self, spending: Spending) -> None:
         """Once it stands in the database."""
         self._metrics.tokens.inc(spending.tokens)
-        spending.tokens, spending.cost_usd = 0, 0.0
+        spending.tokens, spending.cost_usd, spending.reserved_for = 0, 0.0, None
 
-    def afford(self, session: Session, scope: Scope) -> None:
-        """Reads what was used today."""
+    def afford(self, session: Session, scope: Scope, spending: Spending, run_id: str, agent: Agent[Any, Any] | None, *, queued: bool = False) -> None:
+        """Check what this person has used today, and reserve a share of what all may use, in a transaction that writes."""
         tokens, cost_usd = session.exec(_SPENT, params={"mine": scope.user_id, "today": now().date()}).first() or (0, 0.0)
         if tokens >= self._limits.tokens_per_day:
-            self._refused("tokens")
-            raise too_many(f"Your {self._limits.tokens_per_day} tokens of today are used up: go on tomorrow.", _until_tomorrow())
+            self.refused("tokens")
+            raise too_many(f"Your {self._limits.tokens_per_day} tokens of today are used up: go on tomorrow.", until_tomorrow_s())
         if cost_usd >= self._limits.cost_usd_per_day:
-            self._refused("cost")
-            raise too_many(f"Your {self._limits.cost_usd_per_day:g} USD of today are used up: go on tomorrow.", _until_tomorrow())
+            self.refused("cost")
+            raise too_many(f"Your {self._limits.cost_usd_per_day:g} USD of today are used up: go on tomorrow.", until_tomorrow_s())
+        spending.limits = self.totals.reserve(session, run_id, agent, queued=queued)
+        spending.reserved_for = run_id
 
-    def _refused(self, limit: str) -> None:
+    def refused(self, limit: str) -> None:
+        """Count a refusal for the metrics."""
         self._metrics.refusals.labels(limit).inc()
 
 
-def network_of(address: str) -> str:
-    """Whom an address stands for: a household has 2^64 of the new kind."""
-    try:
-        found = ipaddress.ip_address(address)
-    except ValueError:
-        return address
-    if isinstance(found, ipaddress.IPv6Address):
-        return str(found.ipv4_mapped or ipaddress.ip_network((found, 64), strict=False))
-    return str(found)
+async def taken(journal: Journal, run_id: str) -> Share:
+    """What a run and those that it started have taken. Where a provider reported nothing, as for a request that was cancelled: the estimate of it."""
+    ledger = (await journal.load(run_id)).ledger
+    tokens, cost_usd = ledger.usage.total_tokens + ledger.unreported_tokens, (ledger.cost_usd or 0.0) + ledger.unreported_usd
+    for child in await journal.children(run_id):
+        below = await taken(journal, child.run_id)
+        tokens, cost_usd = tokens + below.tokens, cost_usd + below.cost_usd
+    return Share(tokens, cost_usd)
+
+
+def beyond(first: RunLimits, before: Share, share: RunLimits) -> RunLimits:
+    """Limits of a run that goes on: beside what it had taken `before` it may use its new share, and never more than it might at `first`."""
+    tokens = None if share.tokens is None else min(before.tokens + share.tokens, first.tokens or before.tokens + share.tokens)
+    cost_usd = None if share.cost_usd is None else min(before.cost_usd + share.cost_usd, first.cost_usd or before.cost_usd + share.cost_usd)
+    return RunLimits(tokens=tokens, cost_usd=cost_usd)
+
+
+async def measurable(runtime: Runtime, agent: Agent[Any, Any], limits: RunLimits) -> RunLimits:
+    """The limits of a share, without the one on money where the price of a model is not known: nothing could count towards it."""
+    return limits if limits.cost_usd is None or await runtime.is_priced(agent) else msgspec.structs.replace(limits, cost_usd=None)
 
 
 def _give_back(places: Counter[str], key: str) -> None:
@@ -233,8 +226,3 @@ def _give_back(places: Counter[str], key: str) -> None:
 
 def _several(number: int, what: str) -> str:
     return f"{number} {what}{'s' if number != 1 else ''}"
-
-
-def _until_tomorrow() -> float:
-    at = now()
-    return (datetime.combine(at.date() + timedelta(days=1), datetime.min.time(), UTC) - at).total_seconds()

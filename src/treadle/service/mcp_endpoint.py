@@ -7,27 +7,31 @@ Host and Origin were judged before (hosts.py). Entry: `McpEndpoint`.
 from __future__ import annotations
 
 import logging
-from collections.abc import Mapping
-from contextlib import AsyncExitStack
+from collections import Counter, OrderedDict
+from collections.abc import Callable, Generator, Mapping
+from contextlib import AsyncExitStack, contextmanager
+from functools import partial
 from typing import TYPE_CHECKING, Any, Final
 
 import anyio
+from starlette.datastructures import Headers
 from starlette.requests import Request
-from starlette.types import Receive, Scope, Send
+from starlette.types import Message, Receive, Scope, Send
 
 from treadle.database.scope import Identity
 from treadle.errors import AgentError
-from treadle.service.limits import Window
 from treadle.service.problems import Problem, problem_response, too_many, unauthorized, unavailable
-from treadle.service.signed_in import Visitor, verified
+from treadle.service.signed_in import Visitor, opened_by, verified
 from treadle.service.state import Service
+from treadle.service.windows import Window
 
 if TYPE_CHECKING:
     from mcp.server.streamable_http_manager import StreamableHTTPSessionManager
 
 logger = logging.getLogger("treadle.service")
 
-SESSIONS_MOST: Final = 2_000
+SESSIONS_MOST = 2_000
+"""Of all people together. For a further one, the oldest idle session is closed of the person who has the most."""
 SESSIONS_OF_PERSON: Final = 60
 """That one person may open in the time after which an idle one is closed."""
 IDLE_S: Final = 15 * 60.0
@@ -43,6 +47,7 @@ class McpEndpoint:
         self._sessions: StreamableHTTPSessionManager | None = None
         self._open: anyio.Event | None = None
         self._begun = Window(SESSIONS_OF_PERSON, IDLE_S)
+        self._held = _Held()
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         request = Request(scope, receive)
@@ -52,8 +57,13 @@ class McpEndpoint:
                 if request.method == "GET":  # the stream on which a server speaks first: it stays open
                     await held.enter_async_context(self._service.limits.stream(visitor.scope))
                 sessions = await self._opened()
-                self._admit(request, visitor)
-                await sessions.handle_request(_of(scope, visitor), receive, send)
+                user_id, session_id = visitor.scope.user_id, request.headers.get("mcp-session-id")
+                if self._opens(request):
+                    self._admit(user_id)
+                    await self._make_room(sessions)
+                    session_id = ""
+                with self._held.request(user_id, session_id, ends=request.method == "DELETE") as seen:
+                    await sessions.handle_request(_of(scope, visitor), receive, seen(send))
         except Problem as e:
             await problem_response(e)(scope, receive, send)
 
@@ -67,17 +77,29 @@ class McpEndpoint:
         self._service.limits.request(found.scope)
         if self._service.stopping.is_set():
             raise unavailable()
+        opened_by(request.scope, found)
         return found
 
-    def _admit(self, request: Request, visitor: Visitor) -> None:
-        """Raises Problem(429) for a session too many. Clients of the newer protocol have none."""
+    def _opens(self, request: Request) -> bool:
+        """True if the request opens a session. Clients of the newer protocol have none."""
         from mcp.types.version import HANDSHAKE_PROTOCOL_VERSIONS  # noqa: PLC0415  half a second, for those who ask
 
         version = request.headers.get("mcp-protocol-version")
-        if request.method != "POST" or "mcp-session-id" in request.headers or (version is not None and version not in HANDSHAKE_PROTOCOL_VERSIONS):
-            return
-        if wait_s := self._begun.take(visitor.scope.user_id):
+        return request.method == "POST" and "mcp-session-id" not in request.headers and (version is None or version in HANDSHAKE_PROTOCOL_VERSIONS)
+
+    def _admit(self, user_id: str) -> None:
+        """Raises Problem(429) for a session too many of one person."""
+        if wait_s := self._begun.take(user_id):
             raise too_many(f"That is more than {SESSIONS_OF_PERSON} sessions in {IDLE_S / 60:.0f} minutes: go on in one that you have.", wait_s)
+
+    async def _make_room(self, sessions: StreamableHTTPSessionManager) -> None:
+        """Raises Problem(503) where every session has a request under way."""
+        while len(self._held) >= SESSIONS_MOST:
+            if (found := self._held.least_missed()) is None:
+                raise unavailable("Too many sessions are open. Please try again.", 5)
+            session_id, user_id = found
+            self._held.forget(session_id)
+            await sessions.handle_request({**_as(_CLOSE, user_id), "headers": [(b"mcp-session-id", session_id.encode())]}, _nothing_more, _unheard)
 
     async def _opened(self) -> StreamableHTTPSessionManager:
         if self._open is None:
@@ -102,6 +124,73 @@ class McpEndpoint:
             self._open.set()
 
 
+class _Session:
+    """One that is open, or whose opening is under way."""
+
+    __slots__ = ("requests", "user_id")
+
+    def __init__(self, user_id: str) -> None:
+        self.user_id = user_id
+        self.requests = 0
+        """Under way."""
+
+
+class _Held:
+    """The sessions that are open, as far as their requests show it: one that the SDK has closed since is found to be gone when it is closed."""
+
+    def __init__(self) -> None:
+        self._sessions: OrderedDict[str, _Session] = OrderedDict()
+        """By id, least recently used first."""
+        self._opening = 0
+
+    def __len__(self) -> int:
+        return len(self._sessions) + self._opening
+
+    @contextmanager
+    def request(self, user_id: str, session_id: str | None, *, ends: bool) -> Generator[Callable[[Send], Send]]:
+        """While a request is under way. `session_id`: empty where it opens a session. Gives a wrapper for `send`, which learns from the answer."""
+        session = self._sessions.get(session_id or "")
+        session = session if session is not None and session.user_id == user_id else _Session(user_id)
+        session.requests += 1
+        self._opening += session_id == ""
+        try:
+            yield lambda send: partial(self._answered, session, ends, send)
+        finally:
+            session.requests -= 1
+            self._opening -= session_id == ""
+            if session_id and self._sessions.get(session_id) is session:
+                self._sessions.move_to_end(session_id)
+
+    def least_missed(self) -> tuple[str, str] | None:
+        """The least recently used idle session, and its person: of the one who has the most sessions, and has an idle one."""
+        counts = Counter(session.user_id for session in self._sessions.values())
+        idle = [(session_id, session.user_id) for session_id, session in self._sessions.items() if not session.requests]
+        return max(idle, key=lambda one: counts[one[1]], default=None)  # the first of equals
+
+    def forget(self, session_id: str) -> None:
+        self._sessions.pop(session_id, None)
+
+    async def _answered(self, session: _Session, ends: bool, send: Send, message: Message) -> None:
+        if message["type"] == "http.response.start" and message["status"] < 400:
+            session_id = Headers(raw=message["headers"]).get("mcp-session-id", "")
+            if ends:
+                self.forget(session_id)
+            elif session_id:
+                self._sessions.setdefault(session_id, session)
+        await send(message)
+
+
+_CLOSE: Final[Scope] = {"type": "http", "http_version": "1.1", "method": "DELETE", "scheme": "http", "path": "/mcp", "query_string": b""}
+"""A request that ends a session, as its client would."""
+
+
+async def _nothing_more() -> Message:
+    return {"type": "http.request", "body": b"", "more_body": False}
+
+
+async def _unheard(message: Message) -> None: ...
+
+
 def _manager(service: Service) -> StreamableHTTPSessionManager:
     from mcp.server.streamable_http_manager import StreamableHTTPSessionManager  # noqa: PLC0415  half a second, for those who ask
     from mcp.server.transport_security import TransportSecuritySettings  # noqa: PLC0415  likewise
@@ -112,7 +201,7 @@ def _manager(service: Service) -> StreamableHTTPSessionManager:
         tasks_over_mcp(service.tools, identity_of).sdk,
         security_settings=TransportSecuritySettings(enable_dns_rebinding_protection=False),
         session_idle_timeout=IDLE_S,
-        max_sessions=SESSIONS_MOST,
+        max_sessions=None,  # the endpoint closes some before there are too many
         max_request_body_size=service.settings.limits.body_bytes,
     )
 
@@ -128,8 +217,11 @@ def identity_of(context: Any) -> Identity:
 
 def _of(scope: Scope, visitor: Visitor) -> Scope:
     """The SDK gives a session to whoever opened it, and to nobody else, by this user."""
+    return {**_as(scope, visitor.scope.user_id), WHO: visitor}
+
+
+def _as(scope: Scope, user_id: str) -> Scope:
     from mcp.server.auth.middleware.bearer_auth import AuthenticatedUser  # noqa: PLC0415  half a second, for those who ask
     from mcp.server.auth.provider import AccessToken  # noqa: PLC0415  likewise
 
-    user_id = visitor.scope.user_id
-    return {**scope, WHO: visitor, "user": AuthenticatedUser(AccessToken(token="", client_id=user_id, subject=user_id, scopes=[]))}
+    return {**scope, "user": AuthenticatedUser(AccessToken(token="", client_id=user_id, subject=user_id, scopes=[]))}

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+
 from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram
 from prometheus_client.exposition import CONTENT_TYPE_PLAIN_0_0_4, generate_latest
 
@@ -24,8 +26,16 @@ class Metrics:
         self.tokens = Counter("treadle_tokens", "Tokens that runs have used.", registry=registry)
         self.refusals = Counter("treadle_refusals", "What was refused, by limit.", ["limit"], registry=registry)
 
+        self.used_by_all = Gauge("treadle_used_by_all", "What all people have used: today's tokens and USD, the hour's accounts.", ["what"], registry=registry)
+        self.most_of_all = Gauge("treadle_limit_of_all", "What all people may use at most.", ["what"], registry=registry)
         self._depths = depths
         registry.register(depths)
+
+    def note_totals(self, used: Mapping[str, float], most: Mapping[str, float]) -> None:
+        """Set what all people have used, and may use, by its name."""
+        for gauge, values in ((self.used_by_all, used), (self.most_of_all, most)):
+            for what, value in values.items():
+                gauge.labels(what).set(value)
 
     async def text(self) -> bytes:
         await self._depths.refresh()

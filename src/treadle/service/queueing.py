@@ -18,8 +18,9 @@ from treadle.database.tables import ServedRun
 from treadle.errors import AgentError, ErrorKind
 from treadle.journal import RunInfo
 from treadle.service.conversation_store import ConversationStore
-from treadle.service.limits import Spending
+from treadle.service.limits import Spending, measurable, taken
 from treadle.service.problems import Problem, too_many
+from treadle.service.totals import Share
 from treadle.tasks.agent import NAME
 from treadle.types import now
 
@@ -35,7 +36,8 @@ async def queued(service: Service, scope: Scope, agent: Agent[Any, Any], prompt:
     """Its id, once it is in the queue. Raises Problem where it may not be, and AgentError where it cannot."""
     assert service.settings.queue is not None, "asked before"
     await account(service, scope)
-    await service.database.run(scope, partial(_admit, service, scope, agent.name, run_id))
+    spending = Spending()
+    await service.database.run(scope, partial(_admit, service, scope, agent, run_id, spending))
     try:
         return await service.runtime.submit(
             agent,
@@ -45,6 +47,7 @@ async def queued(service: Service, scope: Scope, agent: Agent[Any, Any], prompt:
             run_id=run_id,
             user_id=scope.user_id,
             inputs=inputs,
+            limits=await measurable(service.runtime, agent, spending.limits),
             mode=service.config.defaults.mode,
             on_ask="wait",
         )
@@ -53,14 +56,14 @@ async def queued(service: Service, scope: Scope, agent: Agent[Any, Any], prompt:
         raise
 
 
-def _admit(service: Service, scope: Scope, agent: str, run_id: str, session: Session) -> None:
+def _admit(service: Service, scope: Scope, agent: Agent[Any, Any], run_id: str, spending: Spending, session: Session) -> None:
     """Raises Problem(429)."""
-    service.limits.afford(session, scope)
+    service.limits.afford(session, scope, spending, run_id, agent, queued=True)
     store = ConversationStore(session, scope)
     under_way = sum(run.agent != NAME for run in store.unfinished())
     if under_way >= service.settings.limits.runs:
         raise too_many(f"{under_way} of your runs are under way or wait, and more may not be: wait for the end of one, or cancel one.", 5)
-    store.add_run(run_id, agent)
+    store.add_run(run_id, agent.name)
 
 
 async def account(service: Service, scope: Scope) -> None:
@@ -81,18 +84,25 @@ async def settled(service: Service, scope: Scope, run_id: str) -> RunInfo | None
         raise
     if info.status == "finished":
         spending = Spending()
-        spending.count(info.usage.total_tokens, info.cost_usd)
+        spending.count(*await taken(service.runtime.journal, run_id))
         await service.database.run(scope, partial(_ended, service, scope, run_id, spending))
     return info
 
 
 def _ended(service: Service, scope: Scope, run_id: str, spending: Spending, session: Session) -> None:
     if ConversationStore(session, scope).finish(run_id):
-        service.limits.count(session, scope, spending)
+        service.limits.count(session, scope, spending, run_id)
 
 
 def _open(scope: Scope, session: Session) -> list[ServedRun]:
     return [run for run in ConversationStore(session, scope).unfinished() if run.agent != NAME]
+
+
+async def reserve_again(service: Service, scope: Scope, run_id: str) -> None:
+    """Reserve the share of a run again that waited for a person: a run that waits for long has none (shares.py). Raises Problem(503)."""
+    limits = (await service.runtime.journal.load(run_id)).ledger.limits
+    wanted = Share(limits.tokens or 0, limits.cost_usd or 0.0)
+    await service.database.run(scope, lambda session: service.limits.totals.reserve_again(session, run_id, wanted))
 
 
 async def wake(service: Service, run_id: str, call_id: str, decision: Decision) -> None:

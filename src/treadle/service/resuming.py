@@ -66,7 +66,7 @@ async def _take_up(service: Service, strange: dict[str, None], places: anyio.Cap
     for run_id in await service.runtime.journal.left_behind(limit=LEFT_MOST):
         if run_id in strange or service.live.get(run_id) is not None or service.stopping.is_set():
             continue
-        scope = await _of_whom(service, run_id)
+        scope = await of_whom(service, run_id)
         run = None if scope is None else (await service.database.read(scope, partial(_served, scope, run_id)))[0]
         if scope is not None and run is not None and run.finished_at is None:
             await places.acquire_on_behalf_of(run_id)
@@ -77,7 +77,7 @@ async def _take_up(service: Service, strange: dict[str, None], places: anyio.Cap
             del strange[next(iter(strange))]
 
 
-async def _of_whom(service: Service, run_id: str) -> Scope | None:
+async def of_whom(service: Service, run_id: str) -> Scope | None:
     """None where it is nobody's of ours, or is gone, or a newer version wrote it."""
     try:
         started = (await service.runtime.journal.load(run_id)).started
@@ -132,7 +132,7 @@ async def settle(service: Service, scope: Scope, run_id: str) -> LiveRun | None:
     if run.agent == NAME and info.status != "finished":  # its client has gone with the process: nobody would get the answer
         info = await service.runtime.kill(run_id)
     if info.status == "finished":
-        await service.database.run(scope, partial(_finish, scope, run_id))
+        await settled(service, scope, run_id)
         return None
     return None if info.status == "waiting" else await go_on(service, scope, run, {})
 
@@ -147,11 +147,12 @@ async def _never_began(service: Service, scope: Scope, run_id: str, asked: Asked
     if asked is not None:
         await store(service, scope, asked, Reply(TROUBLE, asked.conversation_id), Spending())
     else:
-        await service.database.run(scope, partial(_finish, scope, run_id))
+        await service.database.run(scope, partial(_finish, service, scope, run_id))
 
 
-def _finish(scope: Scope, run_id: str, session: Session) -> None:
+def _finish(service: Service, scope: Scope, run_id: str, session: Session) -> None:
     ConversationStore(session, scope).finish(run_id)
+    service.limits.totals.settle(session, run_id, 0, 0.0)
 
 
 async def _people(service: Service) -> AsyncIterator[Scope]:

@@ -24,12 +24,12 @@ from treadle.run_stream import RunStream
 from treadle.service.conversation_store import ConversationStore
 from treadle.service.elsewhere import AT_ONCE, DEPTH_MOST
 from treadle.service.following import of_tree
-from treadle.service.limits import Spending
+from treadle.service.limits import Spending, beyond, measurable, taken
 from treadle.service.live import Decision, LiveRun
 from treadle.service.problems import Problem
-from treadle.service.queueing import queued, wake
+from treadle.service.queueing import queued, reserve_again, wake
 from treadle.service.state import Service
-from treadle.types import new_id
+from treadle.types import Limits, new_id
 
 LETS_GO_S: Final = 5.0
 """So long somebody who answers waits for whoever drives the run elsewhere."""
@@ -56,9 +56,9 @@ async def start_run(service: Service, scope: Scope, agent: Agent[Any, Any], prom
     if service.settings.queue is not None:
         return await queued(service, scope, agent, prompt, inputs, run_id)
     async with AsyncExitStack() as held:
-        spending = await held.enter_async_context(service.limits.run(scope))
+        spending = await held.enter_async_context(service.limits.run(scope, run_id, agent))
         await service.database.run(scope, lambda session: ConversationStore(session, scope).add_run(run_id, agent.name))
-        work = partial(_begin, service, agent, prompt, inputs)
+        work = partial(_begin, service, agent, prompt, inputs, await measurable(service.runtime, agent, spending.limits))
         live = service.live.start(run_id, scope, partial(_held, service, agent.name, held.pop_all(), spending, work))
     await live.begun.wait()
     if live.error is not None:
@@ -66,13 +66,14 @@ async def start_run(service: Service, scope: Scope, agent: Agent[Any, Any], prom
     return run_id
 
 
-def _begin(service: Service, agent: Agent[Any, Any], prompt: str, inputs: Mapping[str, Any], live: LiveRun) -> RunStream[Any]:
+def _begin(service: Service, agent: Agent[Any, Any], prompt: str, inputs: Mapping[str, Any], limits: Limits, live: LiveRun) -> RunStream[Any]:
     return service.runtime.stream(
         agent,
         prompt,
         run_id=live.run_id,
         user_id=live.scope.user_id,
         inputs=inputs,
+        limits=limits,
         mode=service.config.defaults.mode,
         on_ask="wait",
         on_approval=live.approvals.ask,
@@ -86,21 +87,23 @@ async def go_on(service: Service, scope: Scope, run: ServedRun, decisions: Mappi
     if agent is None or state.started is None or state.started.user_id != scope.user_id:
         return None
     async with AsyncExitStack() as held:
-        spending = await held.enter_async_context(service.limits.run(scope))
-        if (live := service.live.get(run.run_id)) is not None:  # somebody was quicker
+        spending = await held.enter_async_context(service.limits.run(scope, run.run_id, agent))
+        limits = await measurable(service.runtime, agent, beyond(state.ledger.limits, await taken(service.runtime.journal, run.run_id), spending.limits))
+        if (live := service.live.get(run.run_id)) is not None:  # another request was quicker: nothing is awaited between this and the start
             for call_id, decision in decisions.items():
                 _answer(live, call_id, decision)
             return live
-        work = partial(_resume, service, agent, decisions)
+        work = partial(_resume, service, agent, decisions, limits)
         return service.live.start(run.run_id, scope, partial(_held, service, agent.name, held.pop_all(), spending, work))
 
 
-def _resume(service: Service, agent: Agent[Any, Any], decisions: Mapping[str, Decision], live: LiveRun) -> RunStream[Any]:
+def _resume(service: Service, agent: Agent[Any, Any], decisions: Mapping[str, Decision], limits: Limits, live: LiveRun) -> RunStream[Any]:
     for call_id, decision in decisions.items():
         live.approvals.answer(call_id, decision, told=decision == Approve() or isinstance(decision, Deny))
     return service.runtime.resume_stream(
         live.run_id,
         agent,
+        limits=limits,
         on_approval=live.approvals.ask,
         approve=[call_id for call_id, said in decisions.items() if said == Approve()],
         deny={call_id: said.reason for call_id, said in decisions.items() if isinstance(said, Deny)},
@@ -118,7 +121,7 @@ async def _held(service: Service, agent: str, held: AsyncExitStack, spending: Sp
                         await _tell_before(service, live, event)
                     live.tell(event)
             service.metrics.runs.labels(agent, stream.result.outcome.value).inc()
-            spending.count(stream.result.metrics.usage.total_tokens, stream.result.metrics.cost_usd)
+            await spending.count_run(service.runtime.journal, live.run_id, stream.result.metrics)
         except AgentError:
             if await info_of(service, live.run_id) is None:
                 await finish(service, live)
@@ -212,6 +215,7 @@ async def decide(service: Service, scope: Scope, run: ServedRun, call_id: str, d
     if info.status == "running":
         await _let_go_of(service, run.run_id)
     if info.queue is not None:
+        await reserve_again(service, scope, run.run_id)
         await wake(service, run.run_id, call_id, decision)
     elif await go_on(service, scope, run, {call_id: decision}) is None:
         raise Problem(409, "The agent of this run is not served here any more.")

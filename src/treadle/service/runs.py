@@ -21,6 +21,7 @@ from treadle.database.scope import Scope
 from treadle.database.tables import ServedRun
 from treadle.errors import AgentError, ErrorKind
 from treadle.events import RunEnd
+from treadle.metrics import RunTotals
 from treadle.service.answering import ask, start
 from treadle.service.bodies import Body
 from treadle.service.conversation_store import ConversationStore
@@ -82,6 +83,19 @@ class TokensUsed(BaseModel):
     reasoning_tokens: int
 
 
+class TreeTotal(BaseModel):
+    """Sums over the run and every run that it started."""
+
+    runs: int
+    turns: int
+    tool_calls: int
+    usage: TokensUsed
+    cost_usd: float | None
+    """Of the responses whose price is known."""
+    unpriced: int
+    """Responses whose price is not known."""
+
+
 class WholeRun(RunHead):
     text: str
     output: Any
@@ -90,6 +104,7 @@ class WholeRun(RunHead):
     cost_usd: float | None
     turns: int
     tool_calls: int
+    total: TreeTotal
     waiting: list[WaitingCall]
 
 
@@ -127,7 +142,7 @@ async def _say(service: Service, scope: Scope, body: RunRequest) -> str:
         raise Problem(422, "The agent tasks takes no inputs.")
     async with AsyncExitStack() as held:
         spending = await held.enter_async_context(service.limits.place(scope))
-        asked = await service.database.run(scope, ask(service, None, body.prompt, scope))
+        asked = await service.database.run(scope, ask(service, None, body.prompt, scope, spending))
         return start(service, scope, asked, held.pop_all(), spending).run_id
 
 
@@ -158,6 +173,7 @@ async def run(run_id: InPath, scope: SignedIn, service: TheService) -> WholeRun:
         cost_usd=None if info is None else info.cost_usd,
         turns=0 if info is None else info.turns,
         tool_calls=0 if info is None else info.tool_calls,
+        total=TreeTotal.model_validate(RunTotals() if info is None else info.total, from_attributes=True),
         waiting=[] if end is not None else [WaitingCall.model_validate(call, from_attributes=True) for call in waiting.values()],
     )
 

@@ -8,11 +8,12 @@ from __future__ import annotations
 import contextlib
 import errno
 import logging
+import re
 import signal
 import socket
 import sys
 from asyncio import TimerHandle, Transport
-from collections.abc import Callable, Generator
+from collections.abc import Callable, Generator, Sequence
 from typing import Any, Final, Literal, cast
 
 import msgspec
@@ -33,6 +34,7 @@ IDLE_S: Final = 20
 """Between two requests."""
 HEAD_BYTES_MOST: Final = 32_768
 _LARGE: Final = "The head of the request is too large."
+_ELSEWHERE: Final = "The target of the request is not a path, nor an address of the host that its Host header names."
 CONNECTIONS_MOST: Final = 4096
 CONNECTIONS_OF_ADDRESS: Final = 512
 """Of one address that is no loopback and no proxy of ours."""
@@ -191,6 +193,9 @@ class Connection(HttpToolsProtocol):
         if len(self.url) + sum(len(name) + len(value) for name, value in self.headers) > HEAD_BYTES_MOST:  # that came in one piece
             self._refuse(431, _LARGE)
             raise ValueError(_LARGE)  # the parser stops here
+        if not is_target_of_host(self.url, self.headers):
+            self._refuse(421, _ELSEWHERE)
+            raise ValueError(_ELSEWHERE)
         super().on_headers_complete()
 
     @override
@@ -215,11 +220,26 @@ class Connection(HttpToolsProtocol):
 
     def _refuse(self, status: int, detail: str) -> None:
         self._stop_timer()
-        title = {400: "Bad Request", 431: "Request Header Fields Too Large"}[status]
+        title = {400: "Bad Request", 421: "Misdirected Request", 431: "Request Header Fields Too Large"}[status]
         body = msgspec.json.encode({"type": "about:blank", "title": title, "status": status, "detail": detail})
         head = f"HTTP/1.1 {status} {title}\r\ncontent-type: {MEDIA_TYPE}\r\ncontent-length: {len(body)}\r\nconnection: close\r\n\r\n"
         self.transport.write(head.encode() + body)
         self.transport.close()
+
+
+def is_target_of_host(target: bytes, headers: Sequence[tuple[bytes, bytes]]) -> bool:
+    """True for a path, for `*`, and for an absolute address whose authority is the one in each Host header.
+
+    RFC 9112 3.2.2 lets the target's authority replace Host. Everything behind this line looks at Host alone, so the two must agree.
+    """
+    if target.startswith(b"/") or target == b"*":
+        return True
+    scheme, separator, rest = target.lower().partition(b"://")
+    port = {b"http": b":80", b"https": b":443"}.get(scheme)
+    if not separator or port is None:
+        return False
+    authority = re.split(rb"[/?#]", rest, maxsplit=1)[0].removesuffix(port)
+    return all(value.strip(b" \t").lower().removesuffix(port) == authority for name, value in headers if name.lower() == b"host")
 
 
 def _allow_files() -> None:

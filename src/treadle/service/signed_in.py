@@ -14,9 +14,11 @@ from fastapi.security import HTTPAuthorizationCredentials, HTTPBearer
 from sqlalchemy import bindparam
 from sqlmodel import Session, col, select
 from starlette.requests import Request
+from starlette.types import Scope as ScopeOfRequest
 
 from treadle.database.scope import Identity, Scope
 from treadle.database.tables import Login
+from treadle.service.border import ANSWER
 from treadle.service.problems import unauthorized
 from treadle.service.state import Service
 from treadle.types import now
@@ -51,7 +53,13 @@ async def visitor(request: Request, credentials: Annotated[HTTPAuthorizationCred
         service.limits.stranger(request.client.host if request.client else "")
         raise unauthorized("This token is not good, or not good any more: sign in again.")
     service.limits.request(found.scope)
+    opened_by(request.scope, found)
     return found
+
+
+def opened_by(scope: ScopeOfRequest, found: Visitor) -> None:
+    """A stream that answers this request ends with its login (border.py)."""
+    scope[ANSWER].login_id = found.login_id
 
 
 async def verified(service: Service, token: str) -> Visitor | None:

@@ -13,10 +13,12 @@ from treadle.database.database import Database
 from treadle.model import Model
 from treadle.runtime import Runtime
 from treadle.service.accounts import Accounts
+from treadle.service.attempts import Attempts
 from treadle.service.elsewhere import Elsewhere
 from treadle.service.limits import Limits
 from treadle.service.live import LiveRuns
 from treadle.service.metrics import Metrics
+from treadle.service.open_streams import OpenStreams
 from treadle.service.readiness import Readiness
 from treadle.service.tokens import Tokens
 from treadle.telemetry.workers import QueueDepths
@@ -55,8 +57,10 @@ class Service:
         self.agents = tuple(agents)
         self.tokens = Tokens(key)
         self.metrics = Metrics(QueueDepths(runtime.journal.queue))
-        self.limits = Limits(self.settings.limits, database, self.metrics)
-        self.accounts = Accounts(database, self.tokens)
+        self.limits = Limits(self.settings, database, self.metrics)
+        self.open_streams = OpenStreams(database)
+        self.attempts = Attempts(self.limits.refused, accounts_per_hour=self.settings.totals.accounts_per_hour)
+        self.accounts = Accounts(database, self.tokens, self.limits.totals)
         self.journal = journal
         self.opened_at = now()
         self.readiness = Readiness(self)
@@ -84,6 +88,7 @@ class Service:
             self.tools = MCPToolServer(self.database, changed=self.live.tasks_changed)
             self.runner = AgentRunner(self.database, self.tools, self.model, runtime=self.runtime)
             await stack.enter_async_context(self.live.opened())
+            self.live.spawn(self.open_streams.watch)
             self._stack = stack.pop_all()
         return self
 

@@ -35,11 +35,16 @@ def tidy(schema: _Schema) -> _Schema:
 
 
 def _lifted(schema: _Schema, definitions: dict[str, _Schema]) -> _Schema:
-    """Without pydantic's titles and OpenAPI's discriminator; a Struct's definitions go up to the others."""
+    """The schema without pydantic's titles and OpenAPI's discriminator; a Struct's definitions go up to the others.
+
+    Titles of a NamedTuple's places, which are its fields' names, become descriptions.
+    """
     if STRUCT in schema:
         held = json.loads(schema[STRUCT])
         definitions.update(held["definitions"])
         schema = {**held["schema"], **schema}
+    if "prefixItems" in schema:
+        schema = {**schema, "prefixItems": [{"description": place["title"], **place} if "title" in place else place for place in schema["prefixItems"]]}
     return {k: v for k, v in schema.items() if k not in ("title", "discriminator", STRUCT)}
 
 

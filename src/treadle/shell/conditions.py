@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Sequence
+from itertools import pairwise
 
 from treadle.shell.options import names
 from treadle.shell.words import Word
@@ -12,6 +13,7 @@ from treadle.verdicts import Finding, Kind
 _OF_FILES = names("-e -f -d -s -r -w -x -L -h -b -c -p -S -g -u -k -O -G -N")
 _OF_TEXTS = frozenset({"-z", "-n", "-t"})
 _BETWEEN_TEXTS = frozenset({"=", "==", "!=", "<", ">", "=~"})
+_SAME_IN_BRACKETS = frozenset({"=", "==", "!="})
 _BETWEEN_NUMBERS = names("-eq -ne -lt -le -gt -ge")
 _BETWEEN_FILES = names("-nt -ot -ef")
 _GLUE = frozenset({"!", "&&", "||", "(", ")", "-a", "-o"})
@@ -22,6 +24,8 @@ def judge_test(words: Sequence[Word], looks_at: Callable[[str], Finding]) -> Fin
     """`words` with the name or the brackets."""
     if not words or not all(word.is_literal or word.value in _GLUE | {"<", ">"} for word in words):
         return Finding(Kind.UNSURE, "what it tests is not known before it runs")
+    if redirections_of(words):
+        return Finding(Kind.UNSURE, "'<' and '>' in [ are redirections")
     values = [word.value for word in words]
     double = values[0] == "[["
     inner = values[1:-1] if values[0] in ("[", "[[") and values[-1] in ("]", "]]") else values[1:]
@@ -45,6 +49,31 @@ def judge_test(words: Sequence[Word], looks_at: Callable[[str], Finding]) -> Fin
         else:
             return Finding(Kind.UNSURE, f"the test {left[:20]!r} can run what stands in a name")
     return Finding(Kind.READS)
+
+
+def judge_plain_test(argv: Sequence[str], looks_at: Callable[[str], Finding]) -> Finding | None:
+    """Judge `test` or `[` with at most three words, of which bash decides by their number alone. None for any other form."""
+    inner = list(argv[1:-1] if argv[0] == "[" else argv[1:])
+    if inner[:1] == ["!"] and len(inner) in (3, 4):
+        inner = inner[1:]
+    match inner:
+        case [operator, path] if operator in _OF_FILES:
+            return _worst(looks_at, path) or Finding(Kind.READS)
+        case ["-z" | "-n", _]:
+            return Finding(Kind.READS)
+        case [_, operator, _] if operator in _SAME_IN_BRACKETS | _BETWEEN_NUMBERS:
+            return Finding(Kind.READS)
+        case [left, operator, right] if operator in _BETWEEN_FILES:
+            return _worst(looks_at, left, right) or Finding(Kind.READS)
+        case _:
+            return None
+
+
+def redirections_of(words: Sequence[Word]) -> list[Word]:
+    """Targets of redirections in `[ … ]`, which the grammar takes for comparisons."""
+    if not words or words[0].value != "[":
+        return []
+    return [following for word, following in pairwise(words) if word.value in ("<", ">")]
 
 
 def _worst(looks_at: Callable[[str], Finding], *paths: str) -> Finding | None:

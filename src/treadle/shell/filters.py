@@ -11,15 +11,19 @@ from treadle.shell.options import Options
 
 SED = Options(
     short="nrEsuzb",
-    short_values="el",
-    long="quiet silent regexp-extended expression= line-length= separate unbuffered null-data posix sandbox debug help version",
+    short_values="e",
+    long="quiet silent regexp-extended expression= separate unbuffered null-data posix sandbox debug help version",
 )
-"""Without -i, which writes, and -f, which reads a program from a file."""
+"""Without -i, which writes, -f, which reads a program from a file, and -l, which takes a value in some versions only."""
 
 AWK = Options(short_values="Fv", long="field-separator= assign= posix sandbox help version")
 
-_ADDRESS = r"(?:\d+(?:~\d+)?|\$|/(?:[^/\\\n]|\\.)*/[IM]*)"
+_BRACKETS = r"\[\^?(?:\[:[a-z]+:\]|[^][/\\\n^])(?:\[:[a-z]+:\]|[^][/\\\n])*\]"
+"""A set of characters that ends at the same place for every version of sed."""
+_SET = re.compile(r"\[\^?(?:\[:[a-z]+:\]|[^][\\\n^])(?:\[:[a-z]+:\]|[^][\\\n])*\]")
+_ADDRESS = rf"(?:\d+(?:~\d+)?|\$|/(?:[^][/\\\n]|\\[^\n]|{_BRACKETS})*/[IM]*)"
 _ADDRESSES = re.compile(rf"\s*(?:{_ADDRESS}(?:\s*,\s*(?:[+~]?\d+|{_ADDRESS}))?)?\s*!*\s*")
+_DELIMITERS = frozenset("/|,#@:%!_~+=;")
 _SIMPLE = re.compile(r"[pPdDgGhHnNxzl=]\d*|[qQ]\d*|[{}]")
 _SUBSTITUTE_FLAGS = re.compile(r"[gpiImM0-9]*")
 _END = re.compile(r"[ \t]*(?:[;\n}]|$|#[^\n]*)")
@@ -64,10 +68,9 @@ def _command_end(program: str, at: int) -> int | None:
 
 
 def _substitution_end(program: str, at: int) -> int | None:
-    if at + 1 >= len(program) or program[at + 1] in "\\\n":
+    if at + 1 >= len(program) or program[at + 1] not in _DELIMITERS:
         return None
     delimiter, seen, i = program[at + 1], 0, at + 2
-    in_brackets = False
     while i < len(program) and seen < 2:
         c = program[i]
         if c == "\\":
@@ -76,12 +79,12 @@ def _substitution_end(program: str, at: int) -> int | None:
         if c == "\n" and seen == 0:
             return None
         if c == "[" and seen == 0:
-            in_brackets = True
-        elif c == "]":
-            in_brackets = False
-        if c == delimiter:
-            if in_brackets:
+            brackets = _SET.match(program, i)
+            if brackets is None or delimiter in brackets[0]:
                 return None  # versions of sed disagree about where this ends
+            i = brackets.end()
+            continue
+        if c == delimiter:
             seen += 1
         i += 1
     if seen < 2:
@@ -91,7 +94,7 @@ def _substitution_end(program: str, at: int) -> int | None:
     return end if _END.match(program, end) else None
 
 
-_AWK_ACTS = re.compile(r"\bsystem\b|\bgetline\b|\bclose\b|\bfflush\b|@\w|\bENVIRON\b|\bPROCINFO\b|\bARGV\b|\bextension\b|\|&?|\bSYMTAB\b")
+_AWK_ACTS = re.compile(r"\bsystem\b|\bgetline\b|\bclose\b|\bfflush\b|@\s*\w|\bENVIRON\b|\bPROCINFO\b|\bARGV\b|\bextension\b|\|&?|\bSYMTAB\b")
 
 
 def awk_acts(program: str) -> str | None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 
@@ -36,8 +37,10 @@ class Find:
 def read_find(argv: Sequence[str]) -> Find:
     """`argv` without `find`."""
     found, i = Find(), 0
-    while i < len(argv) and argv[i] in ("-H", "-P"):
-        i += 1
+    while i < len(argv) and (argv[i] in ("-H", "-P", "-L", "-D") or re.fullmatch(r"-O\d*", argv[i])):
+        if argv[i] not in ("-H", "-P"):
+            found.unknown = found.unknown or argv[i]
+        i += 2 if argv[i] == "-D" else 1
     while i < len(argv) and not (argv[i].startswith("-") and len(argv[i]) > 1) and argv[i] not in ("(", "!", ","):
         found.starts.append(argv[i])
         i += 1

@@ -11,10 +11,10 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Literal
 
-from treadle.shell.options import Options, read_options
+from treadle.shell.options import Options, names, read_options
 
 _DIFF = (
-    "patch no-patch unified= raw patch-with-raw indent-heuristic minimal patience histogram stat compact-summary numstat shortstat dirstat summary "
+    "patch no-patch unified raw patch-with-raw indent-heuristic minimal patience histogram stat compact-summary numstat shortstat dirstat summary "
     "name-only name-status color no-color color-words word-diff word-diff-regex= ignore-space-at-eol ignore-space-change ignore-all-space ignore-blank-lines "
     "ignore-cr-at-eol inter-hunk-context= function-context exit-code quiet find-renames find-copies no-renames relative no-relative text check full-index "
     "binary abbrev diff-filter= no-ext-diff no-textconv cached staged merge-base color-moved src-prefix= dst-prefix= no-prefix submodule ignore-submodules "
@@ -22,7 +22,7 @@ _DIFF = (
 )
 _LOG = (
     f"{_DIFF} oneline decorate no-decorate graph all branches tags remotes max-count= skip= since= after= until= before= author= committer= grep= all-match "
-    "invert-grep regexp-ignore-case extended-regexp fixed-strings perl-regexp merges no-merges first-parent reverse date= format= pretty no-abbrev-commit "
+    "invert-grep regexp-ignore-case extended-regexp fixed-strings perl-regexp merges no-merges first-parent reverse date= format pretty no-abbrev-commit "
     "abbrev-commit follow full-diff cherry left-right topo-order date-order author-date-order walk-reflogs source no-walk not simplify-merges ancestry-path "
     "simplify-by-decoration show-notes no-notes cherry-pick cherry-mark boundary full-history dense sparse parents children relative-date reflog"
 )
@@ -113,6 +113,18 @@ ACTS: dict[str, Options] = {
 NETWORK = frozenset(
     {"fetch", "pull", "push", "clone", "ls-remote", "remote", "send-email", "svn", "p4", "submodule", "lfs", "archive", "request-pull", "daemon", "instaweb"}
 )
+_OWN = (
+    LOOKS.keys()
+    | ACTS.keys()
+    | (NETWORK - {"svn", "p4", "lfs"})
+    | names(
+        "am apply bisect bundle clean commit-graph commit-tree config fast-export fast-import filter-branch format-patch fsck gc hash-object help init "
+        "interpret-trailers maintenance mailinfo mktag mktree multi-pack-index mergetool difftool notes pack-objects pack-refs patch-id prune range-diff "
+        "read-tree repack replace rerere reset show-branch sparse-checkout stripspace symbolic-ref unpack-objects update-index update-ref var verify-commit "
+        "verify-pack verify-tag worktree write-tree"
+    )
+)
+"""Commands of git itself, which no alias can replace."""
 _BEFORE = frozenset({"--no-pager", "--no-optional-locks", "--literal-pathspecs", "--no-replace-objects", "-P"})
 
 
@@ -139,6 +151,8 @@ def read_git(argv: Sequence[str]) -> Git:
         if options is None:
             continue
         parsed = read_options(rest, options)
+        if any(re.match(r"-\D", value) for value in parsed.values):
+            return Git("unknown", command, f"git {command} is given an option where this policy expects a value")
         if parsed.unknown is None and (form == "acts" or not _changes(command, parsed.operands, parsed.given)):
             return Git("looks" if form == "looks" else "acts", command, "", tuple(parsed.operands))
         if parsed.unknown is not None:
@@ -155,6 +169,16 @@ def _changes(command: str, operands: Sequence[str], given: set[str]) -> bool:
     if command == "reflog":
         return bool(operands) and operands[0] in ("expire", "delete", "drop")
     return False
+
+
+def renames(argv: Sequence[str]) -> bool:
+    """Whether git could run another of its commands than the one `argv` names: by settings given to it, an alias or a program of another maker."""
+    i = 0
+    while i < len(argv) and argv[i].startswith("-"):
+        if argv[i].startswith(("-c", "--config-env", "--exec-path")):
+            return True
+        i += 2 if argv[i] in ("-C", "--git-dir", "--work-tree", "--namespace") else 1
+    return i < len(argv) and argv[i] not in _OWN
 
 
 def git_runs(argv: Sequence[str]) -> tuple[list[list[str]], list[str]]:

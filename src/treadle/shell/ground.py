@@ -10,13 +10,15 @@ import re
 from collections.abc import Sequence
 
 from treadle.guarded_paths import first_guarded
-from treadle.reach import Reach
+from treadle.reach import Reach, beyond_too
 from treadle.shell.words import Word
 from treadle.verdicts import Finding, Kind
 
 MAX_PATHS = 300
 """Paths of one command line that are looked up on the disk."""
 MAX_CWDS = 4
+MAX_NAMES = 2_000
+"""Names that the patterns of one command line stand for."""
 
 
 class Ground:
@@ -29,10 +31,13 @@ class Ground:
         """Whether that is all of them."""
         self._looked_up = 0
         self._written: dict[tuple[str, tuple[str, ...]], Finding] = {}
+        self._below: dict[tuple[str, tuple[str, ...]], Finding] = {}
+        self.names_left = MAX_NAMES
 
     def copy(self) -> Ground:
         other = Ground(self.reach)
         other.cwds, other.is_known = list(self.cwds), self.is_known
+        other.names_left = self.names_left
         return other
 
     def _may_look_up(self) -> bool:
@@ -53,9 +58,35 @@ class Ground:
     def reads_names(self, path: str) -> Finding:
         return self.reads(path, names_only=True)
 
-    def reads_below(self, path: str, *, hidden: bool) -> Finding:
+    def is_file(self, path: str) -> bool:
+        """Whether an option's value could be a file to be read, were it taken for an operand."""
+        return "\0" not in path and any(os.path.lexists(place := os.path.join(cwd, path)) and not os.path.isdir(place) for cwd in self.cwds)
+
+    def is_folder(self, path: str) -> bool:
+        return "\0" not in path and any(os.path.isdir(os.path.join(cwd, path)) for cwd in self.cwds)
+
+    def reads_below(self, path: str) -> Finding:
+        key = (path, tuple(self.cwds))
+        if key not in self._below:
+            self._below[key] = self._reads_below(path)
+        return self._below[key]
+
+    def _reads_below(self, path: str) -> Finding:
         top = self.reads(path)
-        return top if top.kind is not Kind.READS else _strictest([self.reach.read_below(path, cwd, hidden=hidden) for cwd in self.cwds])
+        if top.kind not in (Kind.READS, Kind.READS_BEYOND):
+            return top
+        if not self.is_known and not path.startswith("/"):
+            return beyond_too(ruled) if (ruled := self.reach.ruled_below("/")) is not None else top
+        found = [self.reach.read_below(path, cwd) for cwd in self.cwds]
+        strictest = _strictest(found)
+        return beyond_too(strictest) if any(finding.kind is Kind.READS_BEYOND for finding in found) else strictest
+
+    def ruled_below(self, paths: Sequence[str]) -> list[Finding]:
+        """What rules for reading say about files below those of `paths` that are folders."""
+        if not any(rule.about == "read" for rule in (*self.reach.rules.deny, *self.reach.rules.ask)):
+            return []
+        folders = [(path, cwd) for path in dict.fromkeys(paths) for cwd in self.cwds if "\0" not in path and os.path.isdir(os.path.join(cwd, path))]
+        return [found for path, cwd in folders if (found := self.reach.ruled_below(path, cwd)) is not None]
 
     def writes(self, path: str) -> Finding:
         if _is_network(path):
@@ -87,7 +118,7 @@ class Ground:
 
     def change_directory(self, operands: Sequence[Word]) -> None:
         """It may fail, or run in a shell of its own: both places count from here on."""
-        words = [word for word in operands if word.value not in ("-P", "-L", "--", "-e")]
+        words = [word for word in operands if not re.fullmatch(r"--|-[PLe@]+", word.value)]
         target = words[0] if words else Word(self.reach.home or "/", bool(self.reach.home))
         if len(words) > 1 or not target.is_fixed or target.value.startswith("-"):
             self.is_known = False

@@ -7,23 +7,25 @@ size. Nothing is run. Entry: `judge`.
 from __future__ import annotations
 
 import re
-import unicodedata
 from collections.abc import Sequence
-from dataclasses import dataclass, field
 
 from treadle.reach import Reach
 from treadle.rules import Rule, program_of
 from treadle.shell import dangers
-from treadle.shell.conditions import judge_test
+from treadle.shell.agreement import Differ, agreed
+from treadle.shell.conditions import judge_test, redirections_of
+from treadle.shell.expansion import expanded
 from treadle.shell.find import read_find
-from treadle.shell.git import git_runs
 from treadle.shell.ground import Ground
-from treadle.shell.lexical import TooMany, commands_in, targets_in
+from treadle.shell.hiding import may_run
+from treadle.shell.judgement import Judged, Judgement
+from treadle.shell.language import Outside
+from treadle.shell.lexical import SPLICED, TooMany, commands_in, invisible_in, names_one_of, places_in, targets_in
 from treadle.shell.programs import PROGRAMS
 from treadle.shell.runners import pattern_of
 from treadle.shell.simple import Simple, paths_in
-from treadle.shell.syntax import Command, Redirect, parse
-from treadle.shell.wrappers import Unwrapped, is_harmless_setting, unwrap, words_of
+from treadle.shell.syntax import LEAVES_RUNNING, Command, Redirect, Script, parse
+from treadle.shell.wrappers import LOOKED_THROUGH, is_free_of_order, is_harmless_setting, runs_of, unwrap, words_of
 from treadle.shell.writers import written_by
 from treadle.verdicts import Finding, Kind
 
@@ -35,69 +37,33 @@ MAX_COMMANDS = 400
 MAX_WORDS = 400
 """Of one command; where it has more, it is only looked through for what is denied."""
 
+MAX_PLACES = 100
+"""Of a line, which are compared with those that are never removed."""
+
+_REACHES_MORE = frozenset({Kind.HELD, Kind.PERMITTED, Kind.READS_BEYOND, Kind.UNSURE})
+"""Findings on commands of which it is not known to the last file what they read and write."""
+_TAKE_NUMBERS = frozenset({"echo", "printf", "test", "[", "exit"})
+"""Programs that may be given `$?`."""
 _LOOKS_ONLY = Finding(Kind.READS)
-
-
-@dataclass(frozen=True, slots=True)
-class Judged:
-    """One simple command, and what was found about it."""
-
-    argv: tuple[str, ...]
-    findings: tuple[Finding, ...]
-    pattern: str | None = None
-    """The rule that would allow it and its like; None where none is offered."""
-
-
-@dataclass(slots=True)
-class Judgement:
-    commands: list[Judged] = field(default_factory=list[Judged])
-    findings: list[Finding] = field(default_factory=list[Finding])
-    """About the whole line, beside those of its commands."""
-
-    def all(self) -> list[Finding]:
-        return [*self.findings, *(finding for command in self.commands for finding in command.findings)]
-
-    @property
-    def patterns(self) -> list[str] | None:
-        """Rules that together would allow the line; None where no rules can."""
-        wanting = [c for c in self.commands if any(f.kind not in _UNASKED for f in c.findings)]
-        if any(f.kind not in _UNASKED for f in self.findings) or not wanting or any(c.pattern is None for c in wanting):
-            return None
-        return list(dict.fromkeys(c.pattern for c in wanting if c.pattern is not None))
-
-
-_UNASKED = frozenset({Kind.READS, Kind.HELD, Kind.PERMITTED})
 
 
 def judge(text: str, reach: Reach) -> Judgement:
     """Never raises, and takes milliseconds: at most a tenth of a second, whatever the text."""
     line = _Line(Ground(reach), {})
-    line.judge(text)
+    if re.search("[\0\ud800-\udfff]", text):
+        line.whole(Kind.UNSURE, "it holds a byte that is no character")
+        text = re.sub("[\0\ud800-\udfff]", "\ufffd", text)
+    try:
+        line.judge(text)
+    except (OSError, ValueError, RecursionError):  # a path in it cannot be looked up
+        line.judgement = Judgement(findings=[Finding(Kind.NEEDS_A_PERSON, "a path in it leads through too many links, or is none")])
+        line.judgement.findings += line.lexically(text)
     if (strange := invisible_in(text)) is not None:
         line.whole(Kind.UNSURE, f"it holds a character that does not show ({strange})")
     if SPLICED.search(text):
         line.whole(Kind.UNSURE, "a line break splits a word of it")
         line.judgement.findings += line.lexically(text)
     return line.judgement
-
-
-SPLICED = re.compile(r"[^\s\\]\\\n\S|\\\\\n")
-
-
-def invisible_in(text: str) -> str | None:
-    """The first character that a person does not see, or sees as a blank that is none, by its code."""
-    if text.isascii() and text.replace("\n", "").replace("\t", "").isprintable():
-        return None
-    for c in text:
-        if c in "\n\t " or (c.isascii() and c.isprintable()):
-            continue
-        if (
-            unicodedata.category(c) in ("Cc", "Cf", "Cn", "Co", "Cs", "Zl", "Zp", "Zs")
-            or c in "\u115f\u1160\u3164\uffa0\u2800\u034f"
-            or "\ufe00" <= c <= "\ufe0e"
-        ):
-            return f"U+{ord(c):04X}"
-    return None
 
 
 class _Line:
@@ -109,31 +75,90 @@ class _Line:
         self.judgement = Judgement()
         self._scripts, self._depth = scripts, depth
         self._simple = Simple(ground, self._script)
+        self._leaves_running = False
 
     def whole(self, kind: Kind, why: str) -> None:
         self.judgement.findings.append(Finding(kind, why))
 
     def judge(self, text: str) -> None:
         script = parse(text, self.reach.home)
+        if (plain := self._plain(text, script)) is not None:
+            for command in plain:
+                self._command(command, in_full=True)
+        else:
+            self._in_full(text, script)
+        self._hidden(text, script)
+
+    def _plain(self, text: str, script: Script) -> list[Command] | None:
+        """The commands of a line of the small language; None for any other line, with a finding that says why."""
+        try:
+            found = agreed(text, script, self.reach.home)
+        except Differ:
+            self.whole(Kind.UNSURE, "two readings of it differ")
+            return None
+        if isinstance(found, Outside):
+            self.whole(Kind.UNSURE if found.is_beyond else Kind.HELD, f"it has {found.why}")
+            return None
+        return found
+
+    def _in_full(self, text: str, script: Script) -> None:
+        """Judge a line outside the language, as far as the grammar reads it."""
+        self._leaves_running = LEAVES_RUNNING in script.problems
         for problem in script.problems:
             self.whole(Kind.UNSURE, problem)
         if not script.is_whole:
             self.judgement.findings += self.lexically(text)
+            if names_one_of(dangers.REMOVES, text):
+                self.whole(Kind.NEEDS_A_PERSON, "it cannot be read without doubt, and may remove files")
         if len(script.commands) > MAX_COMMANDS:
             self.whole(Kind.UNSURE, f"it has more than {MAX_COMMANDS} commands")
         for i, command in enumerate(script.commands):
             self._command(command, in_full=i < MAX_COMMANDS)
+        if len(script.tests) > MAX_COMMANDS:
+            self.whole(Kind.UNSURE, f"it has more than {MAX_COMMANDS} tests")
         for test in script.tests[:MAX_COMMANDS]:
-            self.judgement.commands.append(Judged(tuple(word.value for word in test), (judge_test(test, self.ground.reads_names),)))
+            written = [self.ground.writes(target.value) for target in redirections_of(test)]
+            self.judgement.commands.append(Judged(tuple(word.value for word in test), (judge_test(test, self.ground.reads_names), *written)))
+
+    def _hidden(self, text: str, script: Script) -> None:
+        """Put down what a user's rules are about and this line may do without showing it."""
+        rules = self.reach.rules
+        if (rule := next((rule for rule in (*rules.deny, *rules.ask) if rule.about == "command" and may_run(rule, text, script)), None)) is not None:
+            self.whole(Kind.NEEDS_A_PERSON, f"it could run what the rule {rule.text!r} is about, and this policy cannot tell")
+        has_paths = any(rule.about in ("read", "write") for rule in (*rules.deny, *rules.ask))
+        if has_paths and any(finding.kind in _REACHES_MORE for finding in self.judgement.all()):
+            self.whole(Kind.PARTLY_ASKED, "it could reach files that a rule is about, and this policy cannot tell")
+        unknown = [command for command in script.commands[:MAX_COMMANDS] if not all(word.is_literal for word in command.words)]
+        if unknown and any(
+            self._is_danger([word.value if word.is_literal else place for word in each.words]) for place in self._vital_in(text) for each in unknown
+        ):
+            self.whole(Kind.NEEDS_A_PERSON, "what it removes or changes is not known, and the line names a place that the machine or its user needs")
+
+    def _vital_in(self, text: str) -> list[str]:
+        """Return the places in a text of which nothing may be removed recursively; the root where there are too many to look at."""
+        places = places_in(text, self.reach.home)
+        return ["/"] if len(places) > MAX_PLACES else [place for place in places if self._is_danger(["rm", "-r", place])]
+
+    def _is_danger(self, words: list[str]) -> bool:
+        """Whether a program among the words is never run with those behind it, if one of them turns out to be an option."""
+        start = next((i for i, word in enumerate(words[:40]) if program_of(word) in dangers.PROGRAMS), len(words))
+        found = dangers.danger_of(words[start:], cwds=self.ground.cwds, workspace=self.reach.root, home=self.reach.home, is_sure=False)
+        return found is not None
 
     # ------------------------------------------------------------ one command
 
     def _command(self, command: Command, *, in_full: bool) -> None:
         found: list[Finding] = []
         argv = command.argv
-        if command.in_function and argv and argv[0] == command.in_function and (command.feeds or command.fed_by):
+        argvs = expanded(command, self.ground, self._simple, MAX_WORDS)
+        if command.in_function and argv and argv[0] == command.in_function and (command.feeds or command.fed_by or self._leaves_running):
             found.append(Finding(Kind.FORBIDDEN, "a function that starts itself again and again stops the machine"))
-        found += self._inside(argv, fed=_fed(command), is_sure=all(word.is_fixed for word in command.words))
+        is_sure = all(word.is_fixed or (word.wild is not None and argvs) for word in command.words)
+        others = [other for word in command.words for other in word.others]
+        unknown = frozenset(word.value for word in command.words if not word.is_fixed)
+        for each in argvs or [[*argv, *others]]:
+            found += self._inside(each, fed=_fed(command), is_sure=is_sure, unknown=unknown)
+            found += self._below(each)
         for redirect in command.redirects:
             found += self._redirect(redirect)
         if in_full:
@@ -143,26 +168,34 @@ class _Line:
                 if not (value.is_fixed and is_harmless_setting(name, value.value))
             ]
         if command.words and in_full:
-            found += self._words(command)
+            found += self._words(command, argvs)
         found += self._given(command)
         self.judgement.commands.append(Judged(tuple(argv), tuple(found) or (_LOOKS_ONLY,), self._pattern(command, found)))
-        if argv and argv[0] == "cd":
-            self.ground.change_directory(command.words[1:])
+        self._follow(command)
 
-    def _words(self, command: Command) -> list[Finding]:
-        if not command.words[0].is_fixed:
+    def _follow(self, command: Command) -> None:
+        """Take account of a change of directory."""
+        words = command.words
+        while len(words) > 1 and words[0].value in ("command", "builtin", "\\cd"):
+            words = words[1:]
+        if words and words[0].value in ("cd", "pushd"):
+            self.ground.change_directory(words[1:])
+        elif words and words[0].value == "popd":
+            self.ground.is_known = False
+
+    def _words(self, command: Command, argvs: list[list[str]]) -> list[Finding]:
+        words = command.words
+        if not words[0].is_fixed:
             return [Finding(Kind.UNSURE, "which program it runs is not known before it runs")]
-        if len(command.words) > MAX_WORDS:
+        if len(words) > MAX_WORDS:
             return [Finding(Kind.UNSURE, f"it has more than {MAX_WORDS} words")]
-        if not all(word.is_literal for word in command.words):
-            return [Finding(Kind.UNSURE, "an argument of it is not known before it runs")]
-        argv: list[str] = []
-        for word in command.words:
-            names = self._simple.expanded(word.value) if word.has_glob else [word.value]
-            if names is None:
-                return [Finding(Kind.UNSURE, f"{word.value[:60]!r} stands for more files than are looked at, or for files elsewhere")]
-            argv += names
-        return self._simple.judged(argv, has_input=_has_input(command))
+        if not all(word.is_literal for word in words) and not (words[0].value in _TAKE_NUMBERS and all(word.wild is not None for word in words)):
+            return [Finding(Kind.UNSURE, self._simple.unknown(words[0].value))]
+        if not argvs and any(word.has_glob for word in words):
+            return [Finding(Kind.UNSURE, "a pattern in it stands for too many names, for one that looks like an option, or for files elsewhere")]
+        if not is_free_of_order(command.argv, frozenset(word.value for word in words if word.wild)):
+            return [Finding(Kind.UNSURE, "a pattern in it stands where a program, a format or a pattern is expected")]
+        return [finding for argv in argvs or [command.argv] for finding in self._simple.judged(argv, has_input=_has_input(command))]
 
     def _redirect(self, redirect: Redirect) -> list[Finding]:
         target, operator = redirect.target, redirect.operator
@@ -180,13 +213,16 @@ class _Line:
 
     # ------------------------------------------------------------ what is denied, anywhere inside
 
-    def _forbidden(self, argv: Sequence[str]) -> Finding | None:
+    def _forbidden(self, argv: Sequence[str], *, is_sure: bool = True) -> Finding | None:
         """Of one command, whatever else is in it: a rule that denies it, a danger, a guarded file that it writes."""
         if not argv or not argv[0]:
             return None
         if (rule := self.reach.rules.denying(argv)) is not None:
             return Finding(Kind.FORBIDDEN, f"the rule {rule.text!r} denies it")
-        if (danger := dangers.danger_of(argv, cwds=self.ground.cwds, workspace=self.reach.root, home=self.reach.home)) is not None:
+        if not self.ground.is_known and program_of(argv[0]) in dangers.REMOVES and any(not word.startswith(("/", "-")) for word in argv[1:]):
+            return Finding(Kind.FORBIDDEN, f"where {' '.join(argv)[:60]!r} would remove files is not known")
+        danger = dangers.danger_of(argv, cwds=self.ground.cwds, workspace=self.reach.root, home=self.reach.home, is_sure=is_sure)
+        if danger is not None:
             return Finding(Kind.FORBIDDEN, f"{' '.join(argv)[:60]!r} is never run: {danger}")
         written = written_by(argv, program_of(argv[0]))
         findings = self.ground.write_all(written.writes) if written is not None else []
@@ -195,32 +231,52 @@ class _Line:
             findings += [self.ground.denied(part, writes=writes) for word in argv[1:] for part in (word, *paths_in(word))]
         return next((finding for finding in findings if finding.kind is Kind.FORBIDDEN), None)
 
-    def _ruled(self, argv: Sequence[str]) -> list[Finding]:
+    def _below(self, argv: Sequence[str]) -> list[Finding]:
+        """What rules say of files below the folders that a program is given, where it may read them."""
+        program = PROGRAMS.get(program_of(argv[0])) if argv else None
+        if not argv or argv[0] in ("find", "cd") or (program is not None and program.operands in ("names", "words", "none")):
+            return []
+        given = [part for word in argv[1:MAX_WORDS] for part in (word, *paths_in(word))]
+        return self.ground.ruled_below(given)
+
+    def _endangering(self, argv: Sequence[str]) -> Finding | None:
+        """What is never run, where a program that is not known may run these words."""
+        if program_of(argv[0]) not in dangers.REMOVES:
+            return None
+        found = self._forbidden(argv)
+        return found if found is not None and "is never run" in found.why else None
+
+    def _ruled(self, argv: Sequence[str], *, is_sure: bool = True) -> list[Finding]:
         """What denies it, or what wants to be asked about it."""
-        if (found := self._forbidden(argv)) is not None:
+        if (found := self._forbidden(argv, is_sure=is_sure)) is not None:
             return [found]
         asking = self.reach.rules.asking(argv) if argv else None
         return [] if asking is None else [Finding(Kind.NEEDS_A_PERSON, f"the rule {asking.text!r} asks before it")]
 
-    def _inside(self, argv: Sequence[str], *, fed: Sequence[str], is_sure: bool, depth: int = 0) -> list[Finding]:
-        """The same of all that it would run."""
+    def _inside(self, argv: Sequence[str], *, fed: Sequence[str], is_sure: bool, unknown: frozenset[str] = frozenset(), depth: int = 0) -> list[Finding]:
+        """The same of all that it would run. `unknown`: words that stand for others, which are not known before it runs."""
         if argv and argv[0] in ("!", "{", "("):
             argv = argv[1:]
+        all_found: list[Finding] = []
+        if argv and argv[0] in unknown and (program := dangers.dangerous_with(argv[1:], self.ground.cwds, self.reach.root, self.reach.home)) is not None:
+            all_found.append(Finding(Kind.NEEDS_A_PERSON, f"which program it runs is not known, and {program} is never run with such arguments"))
         if not argv or not argv[0]:
-            return self._ruled(argv[1:])
-        all_found = self._ruled(argv)
+            return all_found + self._ruled(argv[1:])
+        all_found += self._ruled(argv, is_sure=is_sure)
         program = program_of(argv[0])
-        wrapped = _runs_of(argv[:MAX_WORDS], program)
+        wrapped = runs_of(argv[:MAX_WORDS], program)
+        if wrapped is None and program not in PROGRAMS and program != "git":  # it may run what its words name
+            all_found += [found for i in range(1, min(len(argv), 40)) if (found := self._endangering(argv[i:])) is not None]
         if wrapped is None or any(finding.kind is Kind.FORBIDDEN for finding in all_found):
             return all_found
         if depth >= MAX_INNER or len(argv) > MAX_WORDS:
             return [*all_found, Finding(Kind.UNSURE, "too many programs run one another"), *self.lexically(" ".join(argv))]
         for inner in wrapped.commands:
-            words = [*inner, *fed] if program in ("xargs", "parallel") else inner
-            all_found += self._inside(words, fed=(), is_sure=is_sure, depth=depth + 1)
+            is_fed = program in ("xargs", "parallel")
+            all_found += self._inside([*inner, *fed] if is_fed else inner, fed=(), is_sure=is_sure and not is_fed, unknown=unknown, depth=depth + 1)
         for text in wrapped.scripts:
             all_found += self._ruled_in(text)
-        if not wrapped.is_sure or not is_sure or program in _LOOKED_THROUGH:
+        if not wrapped.is_sure or not is_sure or program in LOOKED_THROUGH:
             all_found += [found for i in range(1, min(len(argv), 40)) for found in self._ruled(argv[i:])]
         return all_found
 
@@ -256,7 +312,7 @@ class _Line:
         asked: list[Finding] = []
         try:
             for argv in commands_in(text, programs):
-                found = self._ruled(argv)
+                found = self._ruled([re.sub(r"^(?:~(?=/|$)|\$HOME\b|\$\{HOME\})", lambda _: self.reach.home, word) for word in argv])
                 if any(finding.kind is Kind.FORBIDDEN for finding in found):
                     return found
                 asked += found if not asked else []
@@ -282,25 +338,14 @@ class _Line:
 _OFFERED = frozenset({Kind.UNSURE, Kind.READS, Kind.HELD, Kind.SHELL_EDITS})
 
 
-def _runs_of(argv: Sequence[str], program: str) -> Unwrapped | None:
-    if program == "find":
-        return Unwrapped(commands=[run for run in read_find(argv[1:]).runs if run])
-    if program == "git":
-        commands, scripts = git_runs(argv[1:])
-        return Unwrapped(commands, scripts)
-    return unwrap(argv, program)
-
-
-_LOOKED_THROUGH = frozenset({"docker", "podman", "kubectl", "busybox", "toybox", "sudo", "ssh", "npx", "capsh", "bwrap", "firejail", "gdb"})
-"""How these find what they run is not known in full: each of their words may begin it."""
-
-
 def _fed(command: Command) -> list[str]:
-    """Words that an echo hands to xargs."""
+    """Words that an echo, or find, hands to xargs."""
     source = command.fed_by
+    if source is not None and source.argv[:1] == ["find"]:
+        return read_find(source.argv[1:]).starts
     if source is None or source.argv[:1] not in (["echo"], ["printf"]):
         return []
-    return [piece for word in source.argv[1:] for piece in word.split()]
+    return [piece for word in source.argv[1:] for piece in re.split(r"\s+|\\[nt0]", word) if piece]
 
 
 def _has_input(command: Command) -> bool:

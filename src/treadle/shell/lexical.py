@@ -1,11 +1,12 @@
 """What a text may hold that could not be parsed: every place where a denied or dangerous program is named, however it is quoted.
 
-It sees too much rather than too little, in time that grows with the text alone. Entry: `commands_in`.
+It sees too much rather than too little, in time that grows with the text alone. Entry: `commands_in`, `invisible_in`.
 """
 
 from __future__ import annotations
 
 import re
+import unicodedata
 from collections.abc import Iterable, Iterator
 
 MAX_HITS = 1_000
@@ -33,9 +34,42 @@ def commands_in(text: str, programs: Iterable[str]) -> Iterator[list[str]]:
         yield _BLANKS.split(bare[found.start() : end.start() if end else found.start() + _REACH].strip())
 
 
+def names_one_of(programs: Iterable[str], text: str) -> bool:
+    """Whether a text that could not be parsed names one of `programs`."""
+    try:
+        return next(commands_in(text, programs), None) is not None
+    except TooMany:
+        return True
+
+
 def targets_in(text: str) -> Iterator[str]:
     """What stands behind a `>`. Raises TooMany."""
     for count, found in enumerate(re.finditer(r">[>|&]?\s*([^\s;&|()<>`]{1,200})", text.translate(_QUOTES))):
         if count >= MAX_HITS:
             raise TooMany
         yield found[1]
+
+
+def places_in(text: str, home: str) -> list[str]:
+    """Return what may be an absolute path, a path above this folder or one in the home folder, wherever it stands."""
+    pieces = dict.fromkeys(re.split(r"[^\w./~$@%+-]+", text.replace("${HOME}", "~").replace("$HOME", "~").replace("\\", "")))
+    return [home + piece[1:] if piece.startswith("~") else piece for piece in pieces if piece.startswith(("/", "~", ".."))]
+
+
+SPLICED = re.compile(r"[^\s\\]\\\n\S|\\\\\n")
+
+
+def invisible_in(text: str) -> str | None:
+    """The first character that a person does not see, or sees as a blank that is none, by its code."""
+    if text.isascii() and text.replace("\n", "").replace("\t", "").isprintable():
+        return None
+    for c in text:
+        if c in "\n\t " or (c.isascii() and c.isprintable()):
+            continue
+        if (
+            unicodedata.category(c) in ("Cc", "Cf", "Cn", "Co", "Cs", "Zl", "Zp", "Zs")
+            or c in "\u115f\u1160\u3164\uffa0\u2800\u034f"
+            or "\ufe00" <= c <= "\ufe0e"
+        ):
+            return f"U+{ord(c):04X}"
+    return None

@@ -35,6 +35,10 @@ class Options:
     """+20 is an option."""
     stops_at_operand: bool = False
     """What follows the first operand belongs to that."""
+    clusters: bool = True
+    """Letters may share a word: -la."""
+    value_glued: bool = True
+    """A letter's value may stand in the same word: -n5."""
 
 
 @dataclass(slots=True)
@@ -42,6 +46,10 @@ class Parsed:
     operands: list[str] = field(default_factory=list[str])
     paths: list[str] = field(default_factory=list[str])
     """Values that are paths."""
+    values: list[str] = field(default_factory=list[str])
+    """All values of options, the paths too."""
+    by_name: dict[str, list[str]] = field(default_factory=dict[str, list[str]])
+    """The values of each option that was given one, in order."""
     given: set[str] = field(default_factory=set[str])
     """Names of options: `r`, `recursive`."""
     unknown: str | None = None
@@ -50,6 +58,12 @@ class Parsed:
     """What stands behind `--`; also in `operands`."""
     at: int = 0
     """Index behind the last option, where operands stop the reading."""
+
+    def take(self, name: str, value: str, *, is_path: bool = False) -> None:
+        self.values.append(value)
+        self.by_name.setdefault(name, []).append(value)
+        if is_path:
+            self.paths.append(value)
 
 
 @lru_cache(maxsize=512)
@@ -103,8 +117,8 @@ def _named(text: str, following: Sequence[str], known: dict[str, str], parsed: P
             parsed.unknown = parsed.unknown or f"--{name}"
             return 0
         value = following[0]
-    if form == ":":
-        parsed.paths.append(value)
+    if form or equals:
+        parsed.take(name, value, is_path=form == ":")
     return int(bool(form) and not equals)
 
 
@@ -116,12 +130,15 @@ def _letters(word: str, following: Sequence[str], options: Options, parsed: Pars
             if not rest and not following:
                 parsed.unknown = parsed.unknown or f"-{letter}"
                 return 0
-            if letter in options.short_paths:
-                parsed.paths.append(rest or following[0])
+            if (rest and not options.value_glued) or (at > 1 and not options.clusters):
+                parsed.unknown = parsed.unknown or word
+                return 0
+            parsed.take(letter, rest or following[0], is_path=letter in options.short_paths)
             return int(not rest)
         if letter in options.glued:
+            parsed.take(letter, word[at + 1 :])
             return 0
-        if letter not in options.short and not (options.numbers and letter.isdigit()):
+        if letter not in options.short or (len(word) > 2 and not options.clusters):
             parsed.unknown = parsed.unknown or f"-{letter}"
             return 0
     return 0

@@ -89,8 +89,8 @@ class Runner:
     """Whether what stands behind `--` is somebody else's, and free."""
 
 
-def _o(short: str = "", values: str = "", long: str = "", *, single: str = "", numbers: bool = False) -> Options:
-    return Options(short=short, short_values=values, long=long, single=single, numbers=numbers)
+def _o(short: str = "", values: str = "", long: str = "", *, single: str = "", glued: str = "") -> Options:
+    return Options(short=short, short_values=values, long=long, single=single, glued=glued)
 
 
 _NPM = Runner(_o("s", "", "silent if-present"), behind_dashes=True)
@@ -115,7 +115,7 @@ _CARGO = Runner(
 _GO = Runner(
     _o(single="v race cover short failfast json count= run= skip= timeout= bench= benchmem benchtime= cpu= p= parallel= shuffle= tags= trimpath n", long="")
 )
-_MAKE = Runner(_o("ksjBniqrRwS", "", "keep-going silent quiet always-make no-print-directory", numbers=True), operands=False)
+_MAKE = Runner(_o("ksBniqrRwS", "", "keep-going silent quiet always-make no-print-directory", glued="j"), operands=False)
 _PLAIN = Runner(_o("qvhn", "", "quiet verbose silent help version color no-color colour check dry-run diff list debug strict fail-fast no-cache all"))
 
 RUNNERS: dict[str, Runner] = {
@@ -145,11 +145,11 @@ def extends(words: Sequence[str], argv: Sequence[str], *, any_more: bool) -> str
         rest = rest[: rest.index("--")]
     parsed = read_options(rest, runner.options)
     if parsed.unknown is not None:
-        return f"the rule {' '.join(words)!r} does not say {parsed.unknown}, which may run something else"
+        return f"the rule {' '.join(words)!r} does not cover {parsed.unknown}"
     if parsed.operands and not runner.operands:
-        return f"the rule {' '.join(words)!r} does not say {parsed.operands[0]!r}"
+        return f"the rule {' '.join(words)!r} does not cover {parsed.operands[0]!r}"
     strange = next((word for word in parsed.operands if _REMOTE.match(word) or _VARIABLE.match(word)), None)
-    return None if strange is None else f"the rule {' '.join(words)!r} does not say {strange!r}"
+    return None if strange is None else f"the rule {' '.join(words)!r} does not cover {strange!r}"
 
 
 def _behind_dashes(runner: Runner, rest: Sequence[str]) -> bool:
@@ -170,6 +170,8 @@ def _runner(words: Sequence[str]) -> tuple[Runner | None, str]:
 
 def pattern_of(argv: Sequence[str]) -> str | None:
     """The rule that is offered in place of this one command; None where only this one can be approved."""
+    if len(argv) >= 3 and re.fullmatch(r"python[\d.]*", argv[0]) and argv[1] == "-m" and argv[2] in RUNNERS:
+        return " ".join(argv[:3])
     if not argv or argv[0] in NETWORK or argv[0] in INTERPRETERS or argv[0] == "git" or "/" in argv[0]:
         return None
     words = [argv[0]]

@@ -7,26 +7,30 @@ from __future__ import annotations
 
 import os
 import re
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
+from functools import lru_cache, partial
 
 from treadle.guarded_paths import may_name_a_secret
 from treadle.rules import Rule, program_of
-from treadle.shell.conditions import judge_test
+from treadle.shell.conditions import judge_plain_test, judge_test
+from treadle.shell.effects import effect_of
 from treadle.shell.filters import AWK, SED, awk_acts, sed_writes
 from treadle.shell.find import read_find
 from treadle.shell.git import NETWORK as GIT_NETWORK
 from treadle.shell.git import read_git
 from treadle.shell.ground import MAX_PATHS, Ground
+from treadle.shell.lookup import doubt_about
 from treadle.shell.options import Options, any_given, read_options
 from treadle.shell.programs import CHOSEN_BY_THE_FOLDER, PROGRAMS, VERSION_ONLY, Program, is_held, is_recursive
-from treadle.shell.runners import INTERPRETERS, NETWORK, extends
+from treadle.shell.runners import extends
 from treadle.shell.words import Word
 from treadle.shell.wrappers import WRAPPERS, Unwrapped, unwrap
 from treadle.shell.writers import written_by
-from treadle.verdicts import Finding, Kind
+from treadle.verdicts import LOOKING, Finding, Kind
 
 MAX_INNER = 5
 """Wrappers in wrappers."""
+_PLAIN_WRAPPERS = frozenset({"timeout", "nice", "command"})
 _LOOKS_ONLY = Finding(Kind.READS)
 
 
@@ -37,6 +41,8 @@ class Simple:
         self.reach = ground.reach
         self._script = script
         self._depth = 0
+        self._doubt = lru_cache(partial(doubt_about, root=self.reach.root))
+        """Looked up once for each program of a line."""
 
     def judged(self, argv: list[str], *, has_input: bool) -> list[Finding]:
         """Of literal words."""
@@ -48,7 +54,9 @@ class Simple:
             known = self._known(argv, name, has_input=has_input)
             return [Finding(Kind.NEEDS_A_PERSON, f"the rule {asked.text!r} asks before it"), *known]
         found = self._known(argv, name.removeprefix("/usr/bin/").removeprefix("/bin/") if name.startswith("/") else name, has_input=has_input)
-        if all(f.kind in (Kind.READS, Kind.HELD) for f in found) or any(f.kind is Kind.FORBIDDEN for f in found):
+        if all(f.kind is Kind.READS for f in found) and (doubt := self._doubt(name)) is not None:
+            found = [*found, Finding(Kind.HELD, doubt)]
+        if all(f.kind in LOOKING - {Kind.READS_BEYOND} for f in found) or any(f.kind is Kind.FORBIDDEN for f in found):
             return found
         return self._permitted(argv, found)
 
@@ -58,13 +66,15 @@ class Simple:
         if name == "cd":
             return self._cd(argv)
         if name in ("[", "test"):
-            return [judge_test([Word(word) for word in argv], self.ground.reads_names)]
+            return [self._test(argv)]
         if name == "set":
             return self._set(argv)
         if name == "find":
             return self._find(argv[1:])
         if name == "sed":
             return self._filter(argv, SED, sed_writes, Kind.READS)
+        if name == "exit":
+            return [_LOOKS_ONLY if re.fullmatch(r"exit( \d+)?", " ".join(argv)) else Finding(Kind.UNSURE, "exit is given more than a number")]
         if name in ("awk", "gawk", "mawk", "nawk"):
             return self._filter(argv, AWK, awk_acts, Kind.HELD)
         if name == "git":
@@ -97,27 +107,30 @@ class Simple:
         if program.operands == "pattern" and not any_given(parsed, program.pattern_options.split()) and not parsed.given & {"files", "type-list"}:
             operands = operands[1:]
         found += [self.ground.reads(path) for path in parsed.paths]
+        found += [self.ground.reads(value) for value in parsed.values if self.ground.is_file(value)]
         if program.operands == "names":
             found += [self.ground.reads_names(path) for path in operands or ["."]]
         elif program.operands in ("contents", "pattern"):
-            found += self._contents(program, argv[0], operands, parsed.given, recursive=is_recursive(program, parsed), has_input=has_input)
+            found += self._contents(argv[0], operands, recursive=is_recursive(program, parsed))
         return found
 
-    def _contents(self, program: Program, name: str, operands: list[str], given: set[str], *, recursive: bool, has_input: bool) -> list[Finding]:
+    def _contents(self, name: str, operands: list[str], *, recursive: bool) -> list[Finding]:
         if not recursive:
-            return [self.ground.reads(path) for path in operands if path != "-"]
-        hidden = name != "rg" or bool(given & {"hidden", ".", "u", "unrestricted"})
-        below = operands or ([] if has_input and name != "rg" else ["."])
-        return [self.ground.reads_below(path, hidden=hidden) for path in below if path != "-"]
+            found = [self.ground.reads(path) for path in operands if path != "-"]
+            folders = [path for path in operands if self.ground.is_folder(path)] if name == "diff" else []
+            if folders:
+                found += [Finding(Kind.HELD, "it follows links in a folder"), *map(self.ground.reads_below, folders)]
+            return found
+        return [self.ground.reads_below(path) for path in operands or ["."] if path != "-"]
 
     def _filter(self, argv: list[str], table: Options, judged: Callable[[str], str | None], kind: Kind) -> list[Finding]:
         """A filter: a program, then files."""
         parsed = read_options(argv[1:], table)
         if parsed.unknown is not None:
-            return [Finding(Kind.UNSURE, f"{argv[0]}'s {parsed.unknown} may write a file or run a program"), *self._writes_of(argv)]
-        programs, files = _sed_programs(argv[1:]) if table is SED else ([], [])
-        if not programs:
-            programs, files = parsed.operands[:1], parsed.operands[1:]
+            why = effect_of(argv) if table is SED else f"{argv[0]}'s {parsed.unknown} may write a file or run a program"
+            return [Finding(Kind.UNSURE, why), *self._writes_of(argv)]
+        given = parsed.values if table is SED else []  # -e and --expression: GNU ends a command at the end of each
+        programs, files = (given, parsed.operands) if given else (parsed.operands[:1], parsed.operands[1:])
         if not programs:
             return [Finding(Kind.UNSURE, f"{argv[0]} without a program")]
         for program in programs:
@@ -130,21 +143,27 @@ class Simple:
         found = read_find(words)
         findings = [self.ground.reads_names(path) for path in (*found.starts, *found.paths)]
         if found.unknown is not None:
-            findings.append(Finding(Kind.UNSURE, f"find's {found.unknown} may change files or run a program"))
+            findings.append(Finding(Kind.UNSURE, effect_of(["find", *words])))
         return findings or [_LOOKS_ONLY]
 
     def _git(self, words: list[str]) -> list[Finding]:
         git = read_git(words)
-        findings = [
-            Finding(Kind.HELD, "git runs programs that the repository's configuration names")
-            if git.form == "looks"
-            else Finding(Kind.UNSURE, git.why or f"git {git.command} changes the repository")
-        ]
+        if git.form == "looks":
+            findings = [Finding(Kind.HELD, "git runs programs that the repository's configuration names")]
+        else:
+            findings = [Finding(Kind.UNSURE, git.why if not git.command or git.command.startswith("-") else effect_of(["git", *words]))]
         findings += [self.ground.reads(part) for word in git.operands for part in {word, word.rpartition(":")[2]} if part and not part.startswith("-")]
         return findings
 
+    def _test(self, argv: list[str]) -> Finding:
+        found = judge_plain_test(argv, self.ground.reads_names)
+        if found is None:
+            found = judge_test([Word(word) for word in argv], self.ground.reads_names)
+            return Finding(Kind.HELD, "it is a test of many parts") if found.kind is Kind.READS else found
+        return found
+
     def _set(self, argv: list[str]) -> list[Finding]:
-        known = re.fullmatch(r"set( [-+][eufho]+( pipefail)?)+", " ".join(argv)) is not None and len(argv) > 1
+        known = re.fullmatch(r"set( [-+](?:[eu]+|[eu]*o pipefail))+", " ".join(argv)) is not None
         return [_LOOKS_ONLY if known else Finding(Kind.UNSURE, "set shows or changes what the shell knows")]
 
     def _wrapped(self, wrapped: Unwrapped, name: str, *, has_input: bool) -> list[Finding]:
@@ -156,6 +175,8 @@ class Simple:
             found.append(Finding(Kind.HELD, "nohup may leave it running"))
         if self._depth >= MAX_INNER:
             return [*found, Finding(Kind.UNSURE, "too many programs run one another")]
+        if name not in _PLAIN_WRAPPERS:
+            found.append(Finding(Kind.HELD, f"{name} runs another program"))
         self._depth += 1
         for argv in wrapped.commands:
             found += self.judged(argv, has_input=has_input) if argv[0] != "cd" else [Finding(Kind.UNSURE, "it changes where later paths start")]
@@ -171,11 +192,12 @@ class Simple:
         written = written_by(argv, name)
         if written is not None and written.is_plain and writes and all(f.kind in (Kind.SHELL_EDITS, Kind.PERMITTED) for f in writes):
             return [*writes, *(self.ground.reads(path) for path in written.reads)]
-        if name in NETWORK:
-            return [Finding(Kind.UNSURE, f"{name} carries data elsewhere"), *writes]
-        if name in INTERPRETERS:
-            return [Finding(Kind.UNSURE, f"{name} runs whatever it is given"), *writes]
-        return [Finding(Kind.UNSURE, f"what {name[:60]!r} does is not known"), *writes]
+        return [Finding(Kind.UNSURE, effect_of(argv)), *writes]
+
+    def unknown(self, name: str) -> str:
+        """The reason for a command with an argument that is not known before it runs."""
+        why = "an argument of it is not known before it runs"
+        return why if name in PROGRAMS else f"{effect_of([name])}; {why}"
 
     def _writes_of(self, argv: list[str]) -> list[Finding]:
         """Of what a program that writes is given: guarded files are so found even where the rest is not understood."""
@@ -190,8 +212,9 @@ class Simple:
         if rule is None or any(f.kind in (Kind.READS_BEYOND, Kind.NEEDS_A_PERSON) for f in found):
             return found
         if (why := self.beyond(rule, argv)) is not None:
-            return [Finding(Kind.UNSURE, why)]
-        return [Finding(Kind.PERMITTED, f"the rule {rule.text!r} allows it"), *(f for f in found if f.kind in (Kind.HELD, Kind.READS))]
+            effects = [f.why for f in found if f.kind is Kind.UNSURE and f.why]
+            return [Finding(Kind.UNSURE, "; ".join([*effects[:1], why]))]
+        return [Finding(Kind.PERMITTED, f"the rule {rule.text!r} allows it"), *(f for f in found if f.kind in LOOKING)]
 
     def beyond(self, rule: Rule, argv: list[str]) -> str | None:
         name = argv[0]
@@ -253,29 +276,3 @@ def paths_in(word: str) -> list[str]:
     if re.match(r"-[^-]", word) and "/" in word:
         parts.append(word[word.index("/") :] if word[2:3] != "." else word[2:])
     return [part for part in parts if part and ("/" in part or part.startswith((".", "~")) or os.sep in part)]
-
-
-def _sed_programs(words: Sequence[str]) -> tuple[list[str], list[str]]:
-    """What -e and --expression say, and the files; nothing where the first operand is the program."""
-    programs: list[str] = []
-    files: list[str] = []
-    i = 0
-    while i < len(words):
-        word = words[i]
-        i += 1
-        if word == "--":
-            files += words[i:]
-            break
-        if word.startswith("--expression"):
-            value = word.partition("=")[2]
-            if "=" not in word:
-                value, i = (words[i] if i < len(words) else ""), i + 1
-            programs.append(value)
-        elif word.startswith("-") and not word.startswith("--") and "e" in word[1:]:
-            value = word[word.index("e", 1) + 1 :]
-            if not value:
-                value, i = (words[i] if i < len(words) else ""), i + 1
-            programs.append(value)
-        elif not word.startswith("-") or word == "-":
-            files.append(word)
-    return programs, files

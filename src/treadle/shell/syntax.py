@@ -8,7 +8,7 @@ from __future__ import annotations
 import re
 import time
 from collections.abc import Iterator
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import lru_cache
 from itertools import pairwise
 from typing import TYPE_CHECKING
@@ -65,6 +65,7 @@ class Script:
     is_whole: bool = True
     """False: not all of it could be read, so that something in it may have been missed."""
     functions: set[str] = field(default_factory=set[str])
+    root: Node | None = None
 
 
 def parse(text: str, home: str) -> Script:
@@ -79,6 +80,7 @@ def parse(text: str, home: str) -> Script:
     if tree.root_node.has_error or not _is_covered(tree, data):
         walker.fail(_IN_DOUBT)
     walker.visit(tree.root_node, 0)
+    walker.script.root = tree.root_node
     return walker.script
 
 
@@ -131,6 +133,8 @@ def _is_covered(tree: Tree, data: bytes) -> bool:
         assert node is not None
         if node.type == "simple_expansion" and len(data[node.start_byte : node.end_byte].split()) != 1:
             return False
+        if node.type == "comment" and data[max(node.start_byte - 1, 0) : node.start_byte] not in _EDGES:
+            return False  # to bash, `#` behind a letter or a bracket is a part of that word
         if node.type not in _TEXTS and cursor.goto_first_child():
             continue
         if node.start_byte > at and _BETWEEN.fullmatch(data, at, node.start_byte) is None:
@@ -149,11 +153,10 @@ _KNOWN_NODES = frozenset({"word", "string", "raw_string", "ansi_c_string", "conc
     *("simple_expansion", "expansion", "variable_name", "special_variable_name", "$", "${", "}")
 }
 """Of a word. What of it is literal, `read_word` says; anything else in a word makes it not literal."""
+LEAVES_RUNNING = "it leaves something running"
 _WORDS = {
     "function_definition": "it defines a function",
-    "for_statement": "it has a loop",
-    "c_style_for_statement": "it has a loop",
-    "while_statement": "it has a loop",
+    **dict.fromkeys(("for_statement", "c_style_for_statement", "while_statement", "variable_name", "do_group"), "it has a loop"),
     "case_statement": "it has a case",
     "variable_assignment": "it sets a variable",
     "variable_assignments": "it sets variables",
@@ -162,7 +165,7 @@ _WORDS = {
     "command_substitution": "a command inside a word makes what another is given",
     "process_substitution": "a command inside a word makes what another is given",
     "arithmetic_expansion": "arithmetic can run commands",
-    "&": "it leaves something running",
+    "&": LEAVES_RUNNING,
 }
 
 
@@ -280,7 +283,7 @@ class _Walker:
             self.fail(_IN_DOUBT)
         if not all(inner.type in _KNOWN_NODES for inner in _leaves_and_all(node)) or node.has_error:
             self._inner_commands(node, depth, itself=True)
-            word = Word(word.value, False)
+            word = replace(word, is_literal=False, has_glob=False)
         return word
 
     def _descriptor(self, node: Node) -> str:

@@ -17,6 +17,10 @@ class Word:
     """Whether `value` is exactly what the program is given."""
     has_glob: bool = False
     """It is literal but for `*`, `?` or `[…]`, which bash replaces by names of files."""
+    wild: frozenset[int] | None = None
+    """Indices in `value` of what is a pattern, where the small language has it; the names are then known exactly."""
+    others: tuple[str, ...] = ()
+    """Of a brace expansion, or of a variable with a default: what else it may stand for."""
 
     @property
     def is_fixed(self) -> bool:
@@ -28,8 +32,12 @@ _PLAIN = re.compile(r"[\w@%+=:,./-]+", re.ASCII)
 _EXPANDS = re.compile(r"[\w{(\[@*#?$!'\"-]", re.ASCII)
 _STATUS = re.compile(r"\$(?:[?#]|\{[?#]\})")
 _HOME = re.compile(r"\$(?:HOME(?!\w)|\{HOME\})", re.ASCII)
-_BRACES = re.compile(r"\{[^{}]*(?:,|\.\.)[^{}]*\}|\{[^}]*\{")
+MAX_ALTERNATIVES = 40
+_ALTERNATIVES = re.compile(r",|\.\.")
 _ASSIGNED_TILDE = re.compile(r"\w+\+?=(?:[^'\"\\]*:)?~", re.ASCII)
+_DEFAULT = re.compile(r"\$\{\w+(?:\[[^]]*\])?:?[-=+?]([^{}]*)\}", re.ASCII)
+_PART_OF_A_PATH = re.compile(r"\$\{(?:HOME|PWD|OLDPWD)[^\w}#]")
+"""The beginning of a path may be the root; `#` keeps its end."""
 _NAME = re.compile(r"\$(?:\w+|\{[^{}]*\}|[@*#?$!-])", re.ASCII)
 
 
@@ -42,7 +50,7 @@ def read_word(raw: str, home: str) -> Word:
     value = "".join(reader.out)
     if any(c < " " and c not in "\n\t" for c in value) or "\x7f" in value:
         return Word(value, False)
-    return Word(value, reader.literal, reader.glob)
+    return Word(value, reader.literal, reader.glob, None, tuple(reader.others))
 
 
 class _Reader:
@@ -51,6 +59,7 @@ class _Reader:
         self.at = 0
         self.out: list[str] = []
         self.literal, self.glob = True, False
+        self.others: list[str] = []
 
     def run(self) -> None:
         raw = self.raw
@@ -78,20 +87,31 @@ class _Reader:
             self.out.append(self.home)
         else:
             self.literal = False
+            self.others.append(self.home or "/")  # another home folder, or one that the shell remembers
         self.at = end
 
     def _bare(self, c: str) -> None:
-        if c in "*?[":
+        if c in "*?" or (c == "[" and "]" in self.raw[self.at :]):
             self.glob = True
         elif c in "`<>()|&; \t\n":
             self.literal = False
-        elif c == "{" and (found := _BRACES.match(self.raw, self.at)) is not None:
-            self.literal = False
-            self.out.append(found[0][1:].split(",")[0].split("..")[0].rstrip("{}"))  # one of what it may be
-            self.at = found.end()
+        elif c == "{" and self._braces():
             return
         self.out.append(c)
         self.at += 1
+
+    def _braces(self) -> bool:
+        """Pass over what may be a brace expansion, to the last `}`: quotes inside do not end one. Keep one of its alternatives."""
+        inner = self.raw[self.at + 1 : self.raw.rfind("}") if self.raw.rfind("}") > self.at else len(self.raw)]
+        if "{" not in inner and ("}" not in self.raw[self.at :] or _ALTERNATIVES.search(inner) is None):
+            return False
+        self.literal = False
+        before = "".join(self.out)
+        first, *others = [re.sub(r"[{}'\"\\]", "", piece) for piece in _ALTERNATIVES.split(inner)[:MAX_ALTERNATIVES]]
+        self.out.append(first)
+        self.others += [before + other for other in others]
+        self.at += len(inner) + 2
+        return True
 
     def _escaped(self) -> None:
         if self.at + 1 >= len(self.raw):
@@ -130,6 +150,9 @@ class _Reader:
         raw, at = self.raw, self.at
         if not quoted and raw.startswith("$'", at):
             self._ansi()
+        elif not quoted and raw.startswith('$"', at):  # what a translation puts there is not known
+            self.literal = False
+            self.at += 1
         elif (found := _STATUS.match(raw, at)) is not None:
             self.out.append("0")
             self.at = found.end()
@@ -138,6 +161,10 @@ class _Reader:
             self.at = found.end()
         elif at + 1 < len(raw) and (_EXPANDS.match(raw, at + 1) if not quoted else _EXPANDS.match(raw, at + 1) and raw[at + 1] not in "'\""):
             self.literal = False
+            if (default := _DEFAULT.match(raw, at)) is not None:
+                self.others.append("".join(self.out) + default[1].strip("'\""))
+            if _PART_OF_A_PATH.match(raw, at):
+                self.others.append("".join(self.out) + "/")
             found = _NAME.match(raw, at)
             self.at = found.end() if found else at + 1
         else:
@@ -151,13 +178,17 @@ class _Reader:
         if end >= len(self.raw):
             self.literal = False
         value = _ESCAPE.sub(_unescaped, self.raw[self.at + 2 : end])
+        if _UNSURE_ESCAPE.search(self.raw[self.at + 2 : end]):
+            self.literal = False
         if "\0" in value:
             value, self.literal = value[: value.index("\0")], False
         self.out.append(value)
         self.at = end + 1
 
 
-_ESCAPE = re.compile(r"\\(?:x([0-9A-Fa-f]{1,2})|u([0-9A-Fa-f]{1,4})|U([0-9A-Fa-f]{1,8})|([0-7]{1,3})|c(.)|(.))", re.DOTALL)
+_ESCAPE = re.compile(r"\\(?:x\{?([0-9A-Fa-f]{1,2})\}?|u([0-9A-Fa-f]{1,4})|U([0-9A-Fa-f]{1,8})|([0-7]{1,3})|c(.)|(.))", re.DOTALL)
+_UNSURE_ESCAPE = re.compile(r"\\(?:x(?:\{|[89A-Fa-f][0-9A-Fa-f])|[uU]|[2-7]\d\d|c)")
+"""Escapes that versions of bash, or its locales, read differently; and bytes that are no character by themselves. `\\\\` before one counts too."""
 _LETTERS = {"a": "\a", "b": "\b", "e": "\x1b", "E": "\x1b", "f": "\f", "n": "\n", "r": "\r", "t": "\t", "v": "\v"}
 
 

@@ -1,15 +1,18 @@
 """Programs that run their arguments: where the inner command stands, and whether the wrapper itself adds anything to it.
 
-Entry: `unwrap`.
+Entry: `unwrap`, `runs_of`.
 """
 
 from __future__ import annotations
 
 import re
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from dataclasses import dataclass, field
 
-from treadle.shell.options import Options, read_options
+from treadle.rules import program_of
+from treadle.shell.find import read_find
+from treadle.shell.git import git_runs
+from treadle.shell.options import Options, names, read_options
 from treadle.shell.words import split
 
 NO_OPTIONS = Options()
@@ -30,8 +33,9 @@ def _w(short: str = "", values: str = "", long: str = "", *, glued: str = "", nu
     return Options(short=short, short_values=values, long=long, glued=glued, numbers=numbers, stops_at_operand=True)
 
 
-_OTHER_USER = "it runs as somebody else"
+_OTHER_USER = "it runs as another user"
 _ELSEWHERE = "it runs elsewhere, or changes what the command sees"
+_CONTAINERS = "it controls containers, outside the sandbox"
 _MANY = "what it runs is given arguments that are not known"
 
 WRAPPERS: dict[str, Wrapper] = {
@@ -103,9 +107,9 @@ WRAPPERS: dict[str, Wrapper] = {
     "uvx": Wrapper(_w("q", "p", "from= with= python="), changes="it may fetch what it runs"),
     "pipx": Wrapper(_w("q"), operands=1, changes="it may fetch what it runs"),
     "ssh": Wrapper(_w("1246AaCfGgKkMNnqsTtVvXxYy", "BbcDEeFIiJLlmOopQRSWw"), operands=1, changes="it runs on another machine"),
-    "docker": Wrapper(_w("itdP"), operands=2, changes=_ELSEWHERE),
-    "podman": Wrapper(_w("itdP"), operands=2, changes=_ELSEWHERE),
-    "kubectl": Wrapper(_w("it", "nc"), operands=2, changes=_ELSEWHERE),
+    "docker": Wrapper(_w("itdP"), operands=2, changes=_CONTAINERS),
+    "podman": Wrapper(_w("itdP"), operands=2, changes=_CONTAINERS),
+    "kubectl": Wrapper(_w("it", "nc"), operands=2, changes=_CONTAINERS),
     "start-stop-daemon": Wrapper(_w(), changes=_ELSEWHERE),
     "daemonize": Wrapper(_w(), changes=_ELSEWHERE),
     "screen": Wrapper(_w("dmDRA", "SsT"), changes="it goes on after the command has ended"),
@@ -119,6 +123,9 @@ WRAPPERS: dict[str, Wrapper] = {
     "alias": Wrapper(_w("p"), changes="it changes which program a name means"),
 }
 """docker, ssh and their like stand here for what they may run elsewhere: the words behind are looked through."""
+
+LOOKED_THROUGH = frozenset({"docker", "podman", "kubectl", "busybox", "toybox", "sudo", "ssh", "npx", "capsh", "bwrap", "firejail", "gdb"})
+"""How these find what they run is not known in full: each of their words may begin it."""
 
 SHELLS = frozenset({"sh", "bash", "dash", "zsh", "ksh", "mksh", "ash", "fish", "rbash", "su", "script"})
 _SHELL_FLAGS = re.compile(r"-[lceuxfo]*c[lceuxfo]*|-c")
@@ -164,6 +171,33 @@ def unwrap(argv: Sequence[str], program: str) -> Unwrapped | None:
     return _program(list(argv), program, wrapper)
 
 
+def runs_of(argv: Sequence[str], program: str) -> Unwrapped | None:
+    """The same also of `find -exec`, and of git where it runs other programs."""
+    if program == "find":
+        return Unwrapped(commands=[run for run in read_find(argv[1:]).runs if run])
+    if program == "git":
+        commands, scripts = git_runs(argv[1:])
+        return Unwrapped(commands, scripts)
+    return unwrap(argv, program)
+
+
+def is_free_of_order(argv: Sequence[str], patterns: Collection[str]) -> bool:
+    """Whether the names that `patterns` among the words of `argv` stand for do the same in any order.
+
+    Bash sorts them as its locale has it. The first word of some programs is a text of its own language, or the name of a program.
+    """
+    first = next((i for i, word in enumerate(argv) if word in patterns and not word.startswith("-")), len(argv))
+    if first == len(argv):
+        return True
+    if argv[0] in _FIRST_IS_TEXT:
+        return any(not word.startswith("-") for word in argv[1:first])
+    wrapped = unwrap(argv, program_of(argv[0]))
+    return wrapped is None or all(inner[0] not in patterns and is_free_of_order(inner, patterns) for inner in wrapped.commands)
+
+
+_FIRST_IS_TEXT = names("sed awk gawk mawk nawk jq grep egrep fgrep rg printf")
+
+
 def _program(argv: list[str], program: str, wrapper: Wrapper) -> Unwrapped:
     parsed = read_options(argv[1:], wrapper.options)
     found = Unwrapped(adds=wrapper.changes or None)
@@ -185,9 +219,17 @@ def _program(argv: list[str], program: str, wrapper: Wrapper) -> Unwrapped:
     return found
 
 
+_MAY_HOLD_BLANKS = re.compile(r"[ \n\\]")
+
+
 def _texts(argv: Sequence[str]) -> list[str]:
     """Words that hold blanks: some wrappers take a whole command line as one word (env -S, watch, flock -c, ssh)."""
-    texts = [word.partition("=")[2] if word.startswith("--") else word[2:] if re.match(r"-[Sc].", word) else word for word in argv[1:]]
+    texts = [
+        word.partition("=")[2] if word.startswith("--") else word[2:] if re.match(r"-[Sc].", word) else word
+        for word in argv[1:]
+        if _MAY_HOLD_BLANKS.search(word)
+    ]
+    texts = [re.sub(r"\\[_tnrvf]", " ", text) for text in texts] if program_of(argv[0]) == "env" else texts  # env -S has escapes of its own
     return [text for text in texts if " " in text.strip() or "\n" in text.strip()]
 
 

@@ -17,6 +17,7 @@ from treadle.tasks.confirmations import Held, Verb, asked, redeemed
 from treadle.tasks.fields import as_data
 from treadle.tasks.replies import quoted
 from treadle.tasks.store import Found, TaskStore, Wanted, checked
+from treadle.tasks.unsupported import unsupported_in
 
 RUN_MOST: Final = 5
 """Distinct tasks that a run may complete or update unasked."""
@@ -60,7 +61,9 @@ def refused(failure: Failure) -> ToolResponse:
 
 
 def _add_task(desk: Desk, arguments: Mapping[str, Any]) -> ToolResponse:
-    return succeeded(task=as_data(desk.store.add(**arguments)))
+    task = desk.store.add(**arguments)
+    unsupported = unsupported_in(task.title)
+    return succeeded(task=as_data(task), **({"unsupported": unsupported} if unsupported else {}))
 
 
 def _list_tasks(desk: Desk, arguments: Mapping[str, Any]) -> ToolResponse:

@@ -6,8 +6,9 @@ Changing tasks is store.py's. Entry: `Changes`.
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from datetime import date, datetime, timedelta
+from itertools import takewhile
 from typing import Any, Final, cast
 
 from sqlalchemy import func
@@ -51,10 +52,15 @@ class Changes:
         self._session.add(change)
         return change
 
-    def last(self) -> Change | None:
-        """The one that `undo` takes back."""
+    def last(self) -> Sequence[Change]:
+        """Changes that `undo` takes back, newest first: the last one, and those of the same tool that one message made right before it."""
         mine = select(Change).where(Change.user_id == self._user_id, col(Change.undone_at).is_(None), Change.tool != UNDO)
-        return self._session.exec(mine.where(Change.at >= self._clock() - KEPT).order_by(col(Change.at).desc()).limit(1)).first()
+        newest = mine.where(Change.at >= self._clock() - KEPT).order_by(col(Change.at).desc())
+        last = self._session.exec(newest.limit(1)).first()
+        if last is None or last.run_id is None:
+            return [] if last is None else [last]
+        of_run = self._session.exec(newest.where(Change.run_id == last.run_id)).all()
+        return [*takewhile(lambda change: change.tool == last.tool, of_run)]
 
     def touched(self, run_id: str | None) -> tuple[frozenset[str], frozenset[str]]:
         """Ids of tasks that were completed or updated unasked: by this run, and by anything in the last ten minutes."""

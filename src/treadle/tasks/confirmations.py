@@ -20,7 +20,7 @@ from sqlmodel import Session, col, delete, select
 from treadle.database.scope import Scope
 from treadle.database.tables import Confirmation, Task
 from treadle.tasks.caller import Grant
-from treadle.tasks.replies import quoted
+from treadle.tasks.replies import joined, quoted
 from treadle.types import now
 
 Clock: TypeAlias = Callable[[], datetime]
@@ -30,6 +30,9 @@ GOOD_FOR: Final = timedelta(minutes=5)
 _FORGOTTEN_AFTER: Final = timedelta(hours=1)
 """Those that nobody answered."""
 _CODE_BYTES: Final = 12
+_DONE: Final[Mapping[str, str]] = {"delete": "deleted", "complete": "completed", "update": "changed"}
+NAMED_MOST: Final = 4
+"""Tasks that a question names; of more, how many there are."""
 _OPEN_HERE: Final = and_(col(Confirmation.conversation_id) == bindparam("conversation"), col(Confirmation.closed_at).is_(None))
 _ANSWERED: Final = (
     select(Confirmation)
@@ -92,7 +95,8 @@ def asked(session: Session, scope: Scope, held: Held, *, conversation_id: str | 
     else:
         _gather(record, held, at)
     session.add(record)
-    return Question(_question(record, held))
+    replaced = "".join(_put_off(one, _titles(session, scope, one)) for one in _replaced(session, scope, conversation_id, run_id) if one.id != record.id)
+    return Question(_question(record, held, _titles(session, scope, record)) + replaced)
 
 
 def answered(session: Session, scope: Scope, conversation_id: str, message: str, run_id: str, *, clock: Clock = now) -> Answered | None:
@@ -175,6 +179,21 @@ def _open(session: Session, scope: Scope, conversation_id: str) -> Sequence[Conf
     return session.exec(mine.where(col(Confirmation.closed_at).is_(None)).order_by(col(Confirmation.created_at).desc()).with_for_update()).all()
 
 
+def _replaced(session: Session, scope: Scope, conversation_id: str, run_id: str | None) -> Sequence[Confirmation]:
+    """What the same message asked for and another question took the place of, oldest first."""
+    if run_id is None:
+        return ()
+    mine = select(Confirmation).where(Confirmation.user_id == scope.user_id, Confirmation.conversation_id == conversation_id)
+    return session.exec(mine.where(Confirmation.run_id == run_id, col(Confirmation.closed_at).is_not(None)).order_by(col(Confirmation.created_at))).all()
+
+
+def _titles(session: Session, scope: Scope, record: Confirmation) -> list[str]:
+    """Of the tasks that it is about, in the order in which they were added to it."""
+    mine = select(Task.id, Task.title).where(Task.user_id == scope.user_id, col(Task.id).in_(record.items))
+    titles = dict(session.exec(mine).all())
+    return [titles[item] for item in record.items if item in titles]
+
+
 def _as_seen(session: Session, scope: Scope, record: Confirmation) -> bool:
     """Whether every task is there, and as it was when the person was asked about it."""
     mine = select(Task).where(Task.user_id == scope.user_id, col(Task.id).in_(record.items), col(Task.deleted_at).is_(None))
@@ -205,10 +224,20 @@ def _said(message: str) -> str:
     return unicodedata.normalize("NFKC", message).strip().casefold()
 
 
-def _question(record: Confirmation, held: Held) -> str:
+def _question(record: Confirmation, held: Held, titles: Sequence[str]) -> str:
     if record.phrase == "yes delete":
         return f"Do you really want to delete {quoted(held.tasks[0].title)}? Reply 'yes delete' to confirm."
-    return f"That's a big action. Confirm with '{record.phrase}'."
+    return f"{held.verb.capitalize()} {_named(titles)}? That's a big action. Confirm with '{record.phrase}'."
+
+
+def _put_off(record: Confirmation, titles: Sequence[str]) -> str:
+    return f" I can ask one thing at a time: I haven't {_DONE[record.verb]} {_named(titles)}, so please tell me that again afterwards."
+
+
+def _named(titles: Sequence[str]) -> str:
+    shown = [quoted(title) for title in (titles if len(titles) <= NAMED_MOST else titles[: NAMED_MOST - 1])]
+    rest = [f"{len(titles) - len(shown)} more"] if len(titles) > len(shown) else []
+    return joined([*shown, *rest])
 
 
 def _question_of_client(held: Held) -> str:

@@ -84,7 +84,7 @@ def _next_calls(wishes: Understood, done: Sequence[tuple[ToolCall, ToolResult]])
         return _too_many(e.count, wishes)
     except ValueError:
         return "I couldn't look at your list. Please try again."
-    return calls or (UNCLEAR if any(isinstance(wish, Change) and wish.unsure for wish in wishes.wishes) else NONE_MEANT)
+    return calls or (UNCLEAR if any(isinstance(wish, Change) and (wish.unsure or wish.answers) for wish in wishes.wishes) else NONE_MEANT)
 
 
 def _too_many(count: int, wishes: Understood) -> str:

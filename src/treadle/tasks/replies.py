@@ -24,6 +24,11 @@ QUOTED_CHARS = 80
 OPTIONS_MOST = 8
 
 _ELSE = " Anything else?"
+_UNSUPPORTED: Mapping[tuple[str, ...], str] = {
+    ("repetition",): " It's there once: I can't repeat tasks.",
+    ("time",): " I keep no times of day and send no reminders: that time is just part of its title.",
+    ("repetition", "time"): " It's there once: I can't repeat tasks or remind you at a time.",
+}
 _ID = re.compile(r"[0-9a-fA-F]{8}-?(?:[0-9a-fA-F]{4}-?){3}[0-9a-fA-F]{12}")
 _MISSING = {
     "add_task": "the task you would like to add",
@@ -115,7 +120,8 @@ def reply_of(call: Called, *, most: int = REPLY_CHARS) -> str:
 
 
 def _created(data: Mapping[str, Any]) -> str:
-    return f"Got it! Added {_title(data)} to your list.{_ELSE}"
+    due = f" It's due {_task(data).get('due')}." if _task(data).get("due") else ""
+    return f"Got it! Added {_title(data)} to your list.{due}{_UNSUPPORTED.get(tuple(data.get('unsupported') or ()), '')}{_ELSE}"
 
 
 def _completed(data: Mapping[str, Any]) -> str:
@@ -131,7 +137,7 @@ def _updated(data: Mapping[str, Any]) -> str:
     title = changes["title"].get("from") if "title" in changes else _task(data).get("title", "")
     if not changes:
         return f"{quoted(title)} is like that already."
-    return f"Updated! {quoted(title)} now has {_joined([_changed(name, change.get('to')) for name, change in changes.items()])}."
+    return f"Updated! {quoted(title)} now has {joined([_changed(name, change.get('to')) for name, change in changes.items()])}."
 
 
 def _changed(name: str, to: Any) -> str:
@@ -167,7 +173,7 @@ def _undone(data: Mapping[str, Any]) -> str:
         return "I've undone that."
     shown = [quoted(title) for title in titles[:3]] + ([f"{len(titles) - 3} more"] if len(titles) > 3 else [])
     is_ = "is" if len(titles) == 1 else "are"
-    return f"I've undone that: {_joined(shown)} {is_} {_NOW.get(str(undone.get('tool')), 'as before')}."
+    return f"I've undone that: {joined(shown)} {is_} {_NOW.get(str(undone.get('tool')), 'as before')}."
 
 
 _NOW = {
@@ -221,7 +227,7 @@ def _nothing(arguments: Mapping[str, Any]) -> str:
         case "due:none":
             return "There are no tasks without a due date."
         case _ if search.startswith("due:"):
-            return "Nothing is due then."
+            return f"Nothing is due {_period(search.removeprefix('due:'))}."
         case _ if search:
             return not_found(search)
         case _ if priority:
@@ -230,6 +236,15 @@ def _nothing(arguments: Mapping[str, Any]) -> str:
             return "There is nothing left to do." if status == "open" else "Nothing is completed yet."
         case _:
             return "Your list is empty. Tell me what to add."
+
+
+def _period(span: str) -> str:
+    first, _, last = span.partition("..")
+    if not last:
+        return f"on {first}"
+    if last.startswith("9999"):
+        return f"from {first} on"
+    return f"up to {last}" if first <= "2000-01-01" else f"from {first} to {last}"
 
 
 # ---------------------------------------------------------------- what did not
@@ -263,7 +278,7 @@ def _of_error(call: Called, error: Failure) -> str:
 def _which(query: object, options: Sequence[str]) -> str:
     shown = [quoted(option) for option in options[:OPTIONS_MOST]]
     rest = [f"{len(options) - OPTIONS_MOST} more"] if len(options) > OPTIONS_MOST else []
-    return f"I found multiple tasks about {quoted(query)}. Which one: {_joined([*shown, *rest], 'or')}?"
+    return f"I found multiple tasks about {quoted(query)}. Which one: {joined([*shown, *rest], 'or')}?"
 
 
 # ---------------------------------------------------------------- pieces
@@ -286,5 +301,5 @@ def _tasks(count: int, kind: str = "") -> str:
     return f"1 {kind}task" if count == 1 else f"{count} {kind}tasks"
 
 
-def _joined(pieces: Sequence[str], last: str = "and") -> str:
+def joined(pieces: Sequence[str], last: str = "and") -> str:
     return pieces[0] if len(pieces) == 1 else f"{', '.join(pieces[:-1])} {last} {pieces[-1]}" if pieces else ""

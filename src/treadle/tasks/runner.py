@@ -22,6 +22,7 @@ from treadle.database.scope import Identity, Proof, Scope
 from treadle.errors import AgentError
 from treadle.events import Event
 from treadle.message import Message
+from treadle.metrics import RunMetrics
 from treadle.model import Model
 from treadle.plain import plain
 from treadle.run_stream import RunStream
@@ -35,7 +36,7 @@ from treadle.tasks.held_calls import HeldCalls
 from treadle.tasks.replies import FAILURE, UNCLEAR
 from treadle.tasks.server import MCPToolServer, log_failure
 from treadle.tasks.view import ReplyView
-from treadle.types import Outcome, RunMetrics, new_id, now
+from treadle.types import Limits, Outcome, new_id, now
 
 logger: Final = logging.getLogger("treadle")
 
@@ -164,13 +165,16 @@ class AgentRunner:
             log_failure("a message", e)
         return AgentResult(success=False, response=FAILURE, error=FAILURE)
 
-    def stream(self, context: AgentContext, message: str, *, run_id: str | None = None, answered: Answered | None = LOOK) -> ReplyStream:
+    def stream(
+        self, context: AgentContext, message: str, *, run_id: str | None = None, answered: Answered | None = LOOK, limits: Limits | None = None
+    ) -> ReplyStream:
         """The same, its events as they come. `run_id`: of the run, where somebody has to know it before it begins.
 
         `answered`: what the message made of what was pending, from a caller who has kept it together with the message (`confirmations.answered`).
+        `limits`: over those of the task assistant.
         """
         run_id = run_id or new_id("run")
-        return ReplyStream(partial(self._new, context, message, run_id, answered), run_id, context.user_id)
+        return ReplyStream(partial(self._new, context, message, run_id, answered, limits), run_id, context.user_id)
 
     async def resume(self, run_id: str, context: AgentContext) -> AgentResult:
         """Goes on with a run whose process died; of a finished one, what it was. Needs the runtime that has its journal.
@@ -185,7 +189,7 @@ class AgentRunner:
 
     # ------------------------------------------------------------ beginnings
 
-    async def _new(self, context: AgentContext, message: str, run_id: str, answered: Answered | None, stack: AsyncExitStack) -> _Begun:
+    async def _new(self, context: AgentContext, message: str, run_id: str, answered: Answered | None, limits: Limits | None, stack: AsyncExitStack) -> _Begun:
         scope = _scope(context, "caller")
         if answered is LOOK:
             answered = await self._database.run(scope, partial(self._answered, scope, context.conversation_id, message, run_id))
@@ -197,6 +201,7 @@ class AgentRunner:
             user_id=context.user_id,
             messages=earlier(context.message_history),
             inputs=inputs_of(self._today()),
+            limits=limits or Limits(),
         )
         return _Begun([], stream)
 

@@ -189,20 +189,22 @@ class TaskStore:
             self._complete(task)
 
     def undo(self) -> Undone | None:
-        """Takes back the last change that was not taken back yet; None where there is none of the last 30 days."""
-        change = self.changes.last()
-        if change is None:
+        """Take back the last changes that were not taken back yet (`Changes.last`); None if there are none of the last 30 days."""
+        changes = self.changes.last()
+        if not changes:
             return None
-        ids = [one["id"] for one in change.before]
-        mine = select(Task).where(Task.user_id == self._scope.user_id, col(Task.id).in_(ids))
+        before = [one for change in changes for one in change.before]
+        mine = select(Task).where(Task.user_id == self._scope.user_id, col(Task.id).in_({one["id"] for one in before}))
         tasks = {task.id: task for task in self._session.exec(mine)}
-        there = [(tasks[one["id"]], one) for one in change.before if one["id"] in tasks]
-        for task, before in there:
-            restore(task, before, self._clock())
+        there = [(tasks[one["id"]], one) for one in before if one["id"] in tasks]
+        for task, was in there:
+            restore(task, was, self._clock())
         self._wrote(UNDO, [])
-        change.undone_at = self._clock()
-        self._session.add(change)
-        return Undone(change.tool, tuple(task.title for task, _ in there))
+        for change in changes:
+            change.undone_at = self._clock()
+            self._session.add(change)
+        titles = {task.id: task.title for change in reversed(changes) for one in change.before if (task := tasks.get(one["id"])) is not None}
+        return Undone(changes[0].tool, tuple(titles.values()))
 
     # ------------------------------------------------------------ inside
 

@@ -16,6 +16,7 @@ from treadle import events
 from treadle.events import Event
 from treadle.json_text import encode_json
 from treadle.message import Message
+from treadle.metrics import RunTotals
 from treadle.tasks.context import AgentResult, ToolCallRecord
 from treadle.tasks.redacted import Redacted
 from treadle.tasks.replies import FAILURE, NO_MORE, REPLY_CHARS, UNCLEAR, Called, compose, response_of
@@ -151,7 +152,7 @@ class ReplyView:
         if rest := reply[len(self._shown) :]:
             yield self._tell(event, rest)
         error = msgspec.UNSET if event.error is msgspec.UNSET else events.ErrorInfo(kind=event.error.kind, message=FAILURE)
-        yield replace(event, text=reply, output=reply, usage=Usage(), cost_usd=msgspec.UNSET, error=error)
+        yield replace(event, text=reply, output=reply, usage=Usage(), cost_usd=msgspec.UNSET, total=RunTotals(), error=error)
 
     # ------------------------------------------------------------ the reply
 

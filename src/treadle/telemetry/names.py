@@ -65,7 +65,20 @@ TURNS: Final = "treadle.run.turns"
 TOOL_CALLS: Final = "treadle.run.tool_calls"
 RETRIES: Final = "treadle.run.retries"
 COST_USD: Final = "treadle.cost_usd"
+TOTAL_RUNS: Final = "treadle.run.total.runs"
+"""Of the run and every run that it started, as all that begin with `treadle.run.total`."""
+TOTAL_TURNS: Final = "treadle.run.total.turns"
+TOTAL_TOOL_CALLS: Final = "treadle.run.total.tool_calls"
+TOTAL_INPUT_TOKENS: Final = "treadle.run.total.input_tokens"
+TOTAL_OUTPUT_TOKENS: Final = "treadle.run.total.output_tokens"
+TOTAL_COST_USD: Final = "treadle.run.total.cost_usd"
 STOP_REASON: Final = "treadle.stop_reason"
+REQUEST_ID: Final = "treadle.request_id"
+"""The provider's, of a response and of an error."""
+SERVICE_TIER: Final = "treadle.service_tier"
+CACHE_MISS: Final = "treadle.cache_miss"
+RATE_LIMITS: Final = {name: f"treadle.rate_limit.{name}.remaining" for name in ("requests", "tokens", "input_tokens", "output_tokens")}
+"""By the name of a limit: how much of it is left."""
 RETRY_WAIT_S: Final = "treadle.retry.wait_s"
 MESSAGES_LEFT_OUT: Final = "treadle.messages_left_out"
 """How many of the oldest `gen_ai.input.messages` did not fit."""
@@ -85,7 +98,17 @@ OURS: Final = frozenset(
         TOOL_CALLS,
         RETRIES,
         COST_USD,
+        TOTAL_RUNS,
+        TOTAL_TURNS,
+        TOTAL_TOOL_CALLS,
+        TOTAL_INPUT_TOKENS,
+        TOTAL_OUTPUT_TOKENS,
+        TOTAL_COST_USD,
         STOP_REASON,
+        REQUEST_ID,
+        SERVICE_TIER,
+        CACHE_MISS,
+        *RATE_LIMITS.values(),
         RETRY_WAIT_S,
         MESSAGES_LEFT_OUT,
         MCP_SERVER,

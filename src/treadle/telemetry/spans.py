@@ -18,13 +18,15 @@ from typing_extensions import override
 
 from treadle.errors import AgentError
 from treadle.message import ToolCall, ToolResult
+from treadle.metrics import RunMetrics, RunTotals
 from treadle.model import ModelRequest, ModelResponse
+from treadle.response_details import ResponseDetails
 from treadle.telemetry import names
 from treadle.telemetry.content import Content, sendable
 from treadle.telemetry.metrics import Metrics
 from treadle.tooling import ToolDeferred
 from treadle.tracing import TracedRun
-from treadle.types import Outcome, RunMetrics, Usage
+from treadle.types import Outcome, Usage
 
 if TYPE_CHECKING:
     from opentelemetry.util.types import AttributeValue
@@ -134,6 +136,8 @@ class _Open:
     def _broke(self, error: BaseException) -> None:
         if isinstance(error, AgentError):
             self._failed(error.kind.value, error.message)
+            if error.request_id:
+                self._span.set_attribute(names.REQUEST_ID, sendable(error.request_id))
         elif isinstance(error, Exception):
             self._failed(type(error).__qualname__, str(error))
         else:
@@ -176,6 +180,7 @@ class AgentSpan(_Open):
                     names.TOOL_CALLS: metrics.tool_calls,
                     names.RETRIES: metrics.retries,
                     **_used(metrics.usage, metrics.cost_usd),
+                    **_total(metrics.total),
                 }
             )
             if outcome in FAILED:
@@ -235,6 +240,8 @@ class ChatSpan(_Open):
                 told[names.RESPONSE_ID] = sendable(response.id)
             if response.model:
                 told[names.RESPONSE_MODEL] = self._measured[names.RESPONSE_MODEL] = sendable(response.model)
+            if response.details is not None:
+                told |= _detailed(response.details)
             if self._first_s is not None:
                 told[names.FIRST_CHUNK_S] = self._first_s
                 self._owner.metrics.first_chunk(self._first_s, self._measured)
@@ -275,6 +282,17 @@ class ToolCallSpan(_Open):
                 self._span.set_attribute(names.TOOL_RESULT, content.text(result.text))
 
 
+def _total(total: RunTotals) -> Attributes:
+    counted: Attributes = {
+        names.TOTAL_RUNS: total.runs,
+        names.TOTAL_TURNS: total.turns,
+        names.TOTAL_TOOL_CALLS: total.tool_calls,
+        names.TOTAL_INPUT_TOKENS: total.usage.total_input_tokens,
+        names.TOTAL_OUTPUT_TOKENS: total.usage.output_tokens,
+    }
+    return counted if total.cost_usd is None else {**counted, names.TOTAL_COST_USD: total.cost_usd}
+
+
 def _used(usage: Usage, cost_usd: float | None) -> Attributes:
     used: Attributes = {
         names.INPUT_TOKENS: usage.total_input_tokens,
@@ -284,3 +302,14 @@ def _used(usage: Usage, cost_usd: float | None) -> Attributes:
         names.REASONING_TOKENS: usage.reasoning_tokens,
     }
     return used if cost_usd is None else {**used, names.COST_USD: cost_usd}
+
+
+def _detailed(details: ResponseDetails) -> Attributes:
+    told: Attributes = {names.RATE_LIMITS[limit.name]: limit.remaining for limit in details.rate_limits if limit.name in names.RATE_LIMITS}
+    if details.request_id is not None:
+        told[names.REQUEST_ID] = sendable(details.request_id)
+    if details.service_tier is not None:
+        told[names.SERVICE_TIER] = details.service_tier
+    if details.cache_miss is not None:
+        told[names.CACHE_MISS] = sendable(details.cache_miss.reason)
+    return told

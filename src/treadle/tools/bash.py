@@ -95,13 +95,13 @@ class Bash(Builtin[BashArguments]):
             *_notes(ended, took_s),
             *([f"[timeout_s was {asked_s:g}; {MAX_TIMEOUT_S:.0f} is the most]"] if asked_s > timeout_s else []),
         ]
-        for moved in ended.left.quarantined:
-            ctx.warn(f"bash: {moved}")
+        warn_of(ctx, "bash", ended.left)
         if not ended.left.begun:
             raise ToolFailed(f"Not run: the sandbox could not be made. {text}")
         if ended.timed_out:
             cut = f"[the command was still running after {timeout_s:g} s and was killed, with everything it had started; above is its output until then]"
             raise ToolFailed("\n".join([text, cut, *notes_of(ended.left)]), happened=None)
+        ctx.exited(ended.code)
         result = "\n".join([text, *notes])
         if ended.code < 0:
             raise ToolFailed(result, happened=True)
@@ -134,7 +134,22 @@ def _notes(ended: _Ended, took_s: float) -> list[str]:
 
 def notes_of(left: Left) -> list[str]:
     """What the sandbox says of a command, for the model."""
-    return [f"[{text}]" for text in (*left.notes, *left.quarantined)]
+    return [f"[{text}]" for text in (*left.notes, *left.quarantined, *left.refused)]
+
+
+def warn_of(ctx: ToolContext[Any], name: str, left: Left) -> None:
+    """Tell people what the sandbox took away from a command, and what it kept from it."""
+    for text in left.quarantined:
+        ctx.warn(f"{name}: {text}")
+    told = ctx.keep(_Told)
+    for text in left.refused:
+        if (ctx.run_id, text) not in told:
+            told.add((ctx.run_id, text))
+            ctx.warn(f"{name}: {text}")
+
+
+class _Told(set[tuple[str, str]]):
+    """Refused hosts that a run has warned of: a command may ask for one again and again."""
 
 
 def _meaning(code: int) -> str:
@@ -178,8 +193,8 @@ async def _begun(ctx: ToolContext[Any], arguments: BashArguments) -> str:
     output = await job.new_output()
     if not job.left.begun:
         raise ToolFailed(f"Not run: the sandbox could not be made. {output}")
-    for moved in job.left.quarantined:
-        ctx.warn(f"{job.name}: {moved}")
+    warn_of(ctx, job.name, job.left)
+    ctx.exited(job.code or 0)
     return "\n".join([output or "(no output)", f"[{job.name} has ended already]", *(exit_notes(job.code or 0) or ["[exit code 0]"]), *notes_of(job.left)])
 
 

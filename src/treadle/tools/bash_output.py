@@ -6,8 +6,9 @@ from typing import Any
 
 from typing_extensions import override
 
+from treadle.sandbox import Left
 from treadle.tooling import ToolContext
-from treadle.tools.bash import exit_notes, notes_of
+from treadle.tools.bash import exit_notes, notes_of, warn_of
 from treadle.tools.builtin import Arguments, Builtin, closed_object
 from treadle.tools.jobs import Job, Jobs
 
@@ -16,29 +17,44 @@ class JobArguments(Arguments, frozen=True, kw_only=True, forbid_unknown_fields=T
     id: str
 
 
-JOB = closed_object({"id": {"type": "string", "description": "As `bash` gave it: 'job_1'."}}, required=["id"])
+class OutputArguments(JobArguments, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    wait_s: float = 0.0
 
 
-class BashOutput(Builtin[JobArguments]):
+_ID = {"type": "string", "description": "As `bash` gave it: 'job_1'."}
+JOB = closed_object({"id": _ID}, required=["id"])
+MAX_WAIT_S = 600.0
+
+
+class BashOutput(Builtin[OutputArguments]):
     name = "bash_output"
     effect = "pure"
-    arguments = JobArguments
-    example = '{"id": "job_1"}'
-    parameters = JOB
+    polls = True
+    arguments = OutputArguments
+    example = '{"id": "job_1", "wait_s": 60}'
+    parameters = closed_object(
+        {"id": _ID, "wait_s": {"type": "number", "description": f"Wait at most so many seconds for its end, at most {MAX_WAIT_S:.0f}. Default 0."}},
+        required=["id"],
+    )
 
     @override
-    async def execute(self, ctx: ToolContext[Any], arguments: JobArguments) -> str:
-        """Raises ToolFailed where there is no such job."""
-        return await told(ctx, ctx.keep(Jobs).get(arguments.id))
+    async def execute(self, ctx: ToolContext[Any], arguments: OutputArguments) -> str:
+        """Raises ToolFailed where there is no such job. Cancellation: the job goes on."""
+        job = ctx.keep(Jobs).get(arguments.id)
+        if arguments.wait_s > 0:
+            await job.wait(min(arguments.wait_s, MAX_WAIT_S))
+        said = await told(ctx, job)
+        if job.code is not None:
+            ctx.exited(job.code)
+        return said
 
 
 async def told(ctx: ToolContext[Any], job: Job) -> str:
     """How it stands, for the model; what was moved away is told to people too, once."""
-    was_known = not job.left.quarantined
+    was_running = job.left == Left()
     output = await job.new_output()
-    if was_known:
-        for moved in job.left.quarantined:
-            ctx.warn(f"{job.name}: {moved}")
+    if was_running:
+        warn_of(ctx, job.name, job.left)
     if job.is_running:
         return f"{output or '(no new output)'}\n[{job.name} is running]"
     how = "ran out of time and was killed" if job.timed_out else "has ended"

@@ -51,6 +51,8 @@ class Builtin(ABC, Generic[ArgumentsT]):
     needs_approval: bool = False
     has_commands: bool = False
     """Runs programs, inside the run's sandbox where there is one."""
+    polls: bool = False
+    """Only looks at something that goes on: equal calls with equal results are no loop."""
     max_output: int = MAX_OUTPUT_CHARS
 
     def __init__(self) -> None:

@@ -7,7 +7,6 @@ from __future__ import annotations
 
 import errno
 import os
-import shutil
 import sys
 from collections.abc import Mapping
 from pathlib import Path
@@ -16,10 +15,12 @@ from typing import Any
 
 import anyio
 from anyio.abc import Process
+from msgspec import structs
 
-from treadle.environment import path_outside
+from treadle.environment import for_a_shell, path_outside
 from treadle.errors import AgentError
-from treadle.sandbox import Cage, Confinement, Left
+from treadle.sandbox import Cage, Confinement, Gate, Left, Room
+from treadle.shell.lookup import find_shell
 from treadle.tooling import ToolContext, ToolFailed
 from treadle.tools.processes import MARK, Tree, tree_of
 
@@ -41,12 +42,19 @@ SETTINGS = {
 class Command:
     """One that was started. Whoever has it ends it and then calls `leave`, whatever happens."""
 
-    def __init__(self, process: Process, tree: Tree, cage: Cage | None) -> None:
+    def __init__(self, process: Process, tree: Tree, cage: Cage | None = None, room: Room | None = None) -> None:
         self.process, self.tree, self._cage = process, tree, cage
+        self._network = None if room is None or isinstance(room.network, str | Gate) else room.network
+        self._refused: list[str] = []
 
     async def leave(self) -> Left:
         """What it left, once all of it is dead. Idempotent."""
-        return Left() if self._cage is None else await self._cage.leave()
+        if self._cage is None:
+            return Left()
+        left = await self._cage.leave()
+        if self._network is not None:
+            self._refused += self._network.take_refused()
+        return structs.replace(left, refused=self._refused) if self._refused else left
 
     async def end(self) -> None:
         """SIGTERM to all of it, SIGKILL half a second later, and then `leave`. Shield it."""
@@ -62,8 +70,10 @@ async def start(ctx: ToolContext[Any], command: str, output: int) -> Command:
     """
     _check_place(ctx.cwd)
     mark = os.urandom(16).hex()
-    environment = {**ctx.environment, **SETTINGS, MARK: mark}
-    argv = [find_shell(path_outside(environment.get("PATH"), ctx.cwd)), "-c", "--", command]
+    environment = {**for_a_shell(ctx.environment), **SETTINGS, MARK: mark}
+    shell = find_shell(path_outside(environment.get("PATH"), ctx.cwd))
+    own_files = ["--norc", "--noprofile"] if os.path.basename(shell) == "bash" else []  # which bash reads where it takes itself to be run by sshd
+    argv = [shell, *own_files, "-c", "--", command]
     with anyio.CancelScope(shield=True):
         return await (_unconfined(ctx, argv, environment, output) if ctx.sandbox is None else _confined(ctx, ctx.sandbox, argv, environment, output))
     raise AssertionError("a shielded scope that nobody cancels ends with a result or an error")
@@ -71,21 +81,41 @@ async def start(ctx: ToolContext[Any], command: str, output: int) -> Command:
 
 async def _unconfined(ctx: ToolContext[Any], argv: list[str], environment: Mapping[str, str], output: int) -> Command:
     process = await _opened(argv, environment, output, cwd=ctx.cwd)
-    return Command(process, tree_of(process.pid, environment[MARK]), None)
+    return Command(process, tree_of(process.pid, environment[MARK]))
 
 
 async def _confined(ctx: ToolContext[Any], place: Confinement, argv: list[str], environment: Mapping[str, str], output: int) -> Command:
-    try:
-        cage = await place.cage(argv, ctx.cwd, environment)
-    except (AgentError, OSError) as e:
-        raise ToolFailed(f"Not run: the command cannot be confined: {e}.") from e
-    try:
-        process = await _opened(list(cage.argv), cage.environment, output, cwd=ctx.cwd, pass_fds=tuple(cage.pass_fds))
-        inside = await cage.entered(process.pid)
-    except BaseException:
-        await cage.leave()
-        raise
-    return Command(process, tree_of(process.pid, environment[MARK], inside), cage)
+    hold = _Hold()
+    if not isinstance(network := place.room.network, str | Gate):
+        network.hold(hold.is_over)
+    with hold:
+        try:
+            cage = await place.cage(argv, ctx.cwd, environment)
+        except (AgentError, OSError) as e:
+            raise ToolFailed(f"Not run: the command cannot be confined: {e}.") from e
+        try:
+            hold.process = process = await _opened(list(cage.argv), cage.environment, output, cwd=ctx.cwd, pass_fds=tuple(cage.pass_fds))
+            inside = await cage.entered(process.pid)
+        except BaseException:
+            await cage.leave()
+            raise
+    return Command(process, tree_of(process.pid, environment[MARK], inside), cage, place.room)
+
+
+class _Hold:
+    """Whether a command has ended, from before its start. As a context manager: an error inside means that it never was one."""
+
+    process: Process | None = None
+    _failed = False
+
+    def is_over(self) -> bool:
+        return self._failed or (self.process is not None and self.process.returncode is not None)
+
+    def __enter__(self) -> None:
+        pass
+
+    def __exit__(self, kind: type[BaseException] | None, *_: object) -> None:
+        self._failed = kind is not None
 
 
 async def _opened(argv: list[str], environment: Mapping[str, str], output: int, *, cwd: Path | None = None, pass_fds: tuple[int, ...] = ()) -> Process:
@@ -102,7 +132,3 @@ def _check_place(cwd: Path) -> None:
         raise ToolFailed("There is no bash on Windows. Use WSL, or do it with the other tools.")
     if not cwd.is_dir():
         raise ToolFailed(f"The working directory {str(cwd)!r} does not exist, so nothing can be run in it.")
-
-
-def find_shell(path: str) -> str:
-    return next((s for s in ("/bin/bash", shutil.which("bash", path=path)) if s and os.access(s, os.X_OK)), "/bin/sh")

@@ -40,6 +40,8 @@ class Job:
     def __init__(self, name: str, command: Command, reader: int, new_capture: Callable[[], Capture], timeout_s: float | None) -> None:
         self.name = name
         self.timed_out = False
+        self.is_told = False
+        """The model knows that it has ended."""
         self._command, self._reader, self._new_capture = command, reader, new_capture
         self._capture = new_capture()
         self._silent = anyio.Event()
@@ -83,7 +85,7 @@ class Job:
         return self._command.process.returncode
 
     async def wait(self, seconds: float) -> None:
-        """Until it has ended, at most so long."""
+        """Wait until it has ended, at most so long."""
         with anyio.move_on_after(seconds):
             await self._command.process.wait()
 
@@ -92,6 +94,7 @@ class Job:
     async def new_output(self) -> str:
         """What it has written since this was last asked for: head and tail, with the whole in a file where it is too long."""
         if not self.is_running:
+            self.is_told = True
             await self._finish()
         capture, self._capture = self._capture, self._new_capture()
         with capture:
@@ -155,6 +158,13 @@ class Jobs:
                 f"There is no job {name!r}. {f'There are: {known}' if known else 'None was started, or they ended with the process that had them'}."
             )
         return job
+
+    def news(self) -> list[str]:
+        """Jobs that have ended since the model last heard of them."""
+        ended = [job for job in self._jobs.values() if not job.is_told and not job.is_running]
+        for job in ended:
+            job.is_told = True
+        return [f"[{job.name} has ended with exit code {job.code}: bash_output shows what it wrote]" for job in ended]
 
     async def aclose(self) -> None:
         """Ends them all."""

@@ -117,7 +117,7 @@ async def get(url: URL, *, resolve: Resolve = resolve, route: Route = straight, 
 
 async def _checked(url: URL, resolve: Resolve) -> _Place:
     """Resolved once. Every address must be public: a name that has also another one is a way around this check."""
-    from treadle.tools.addresses import why_private  # noqa: PLC0415  not before the first page
+    from treadle.addresses import why_private  # noqa: PLC0415  not before the first page
 
     host, port = url.raw_host or "", url.port or 0
     try:

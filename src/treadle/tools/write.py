@@ -15,6 +15,7 @@ from treadle.tooling import InvalidArguments, ToolContext, ToolFailed, Touched
 from treadle.tools import files
 from treadle.tools.builtin import Arguments, Builtin, closed_object, to_its_end
 from treadle.tools.text import UTF_8, Encoding, binary_kind, image_type, is_crlf_throughout, to_line_feeds
+from treadle.units import count
 
 
 class WriteArguments(Arguments, frozen=True, kw_only=True, forbid_unknown_fields=True):
@@ -65,7 +66,7 @@ def _write(ctx: ToolContext[Any], arguments: WriteArguments) -> str:
         ctx.seen_files[os.fspath(place)] = files.save(place, data, old, ctx.before_change)
     lines = arguments.content.count("\n") + (not arguments.content.endswith("\n") and arguments.content != "")
     notes += files.link_notes(old)
-    return " ".join([f"{'Created' if old is None else 'Overwrote'} {name}: {lines:,} lines, {len(data):,} bytes.", *notes])
+    return " ".join([f"{'Created' if old is None else 'Overwrote'} {name}: {count(lines, 'line')}, {count(len(data), 'byte')}.", *notes])
 
 
 def _in_the_style_of(old: files.Loaded | None, arguments: WriteArguments) -> tuple[bytes, list[str]]:

@@ -1,7 +1,7 @@
 """The question whether a call may run: once, for this session, always, or not, and why not. Entry: `Approval`.
 
-What becomes of the answer is chat.py's. Escape says no. Keys that come within half a second of its appearance, or of one another then, were meant
-for the input, and go there.
+chat.py acts on the answer. Escape denies. Keys that arrive within half a second of its appearance, or of one another then, were meant
+for the input, and go there. While part of the call does not fit the screen, only `d`, which shows all of it, makes a yes possible.
 """
 
 from __future__ import annotations
@@ -28,14 +28,16 @@ from treadle.tui.drawing import Drawing
 from treadle.tui.preview import Difference, Preview
 from treadle.tui.slot import Answered, Line
 from treadle.tui.theme import Theme
+from treadle.units import count
 
 DEAF_S: Final = 0.5
-PREVIEW_LINES: Final = 10
+PREVIEW_LINES: Final = 24
 PATH_LINES: Final = 3
-SPOKEN_LINES: Final = 200
+REASON_LINES: Final = 4
+SPOKEN_LINES: Final = 10_000
 SPOKEN: Final = "Say a letter and press Enter; behind w stands why not."
 
-Scope: TypeAlias = Literal["once", "session", "always", "no"]
+Scope: TypeAlias = Literal["once", "edits", "session", "always", "no"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -55,25 +57,31 @@ class _Choice:
     asks_why: bool = False
 
 
-class Approval:
-    """A slot. `view`: shows all of what the call would do, full screen."""
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Around:
+    """Actions of the chat that a question needs."""
 
-    def __init__(
-        self,
-        request: ApprovalRequest,
-        preview: Preview,
-        theme: Theme,
-        *,
-        view: Callable[[], None],
-        typed: Callable[[str], None],
-        columns: Callable[[], int],
-        clock: Callable[[], float] = time.monotonic,
-    ) -> None:
-        """`typed`: takes what was meant for the input."""
-        self._request, self._preview, self._theme = request, preview, theme
-        self._view, self._typed, self._columns, self._clock = view, typed, columns, clock
+    view: Callable[[], None]
+    """Shows all of what the call would do, full screen."""
+    typed: Callable[[str], None]
+    """Takes what was meant for the input."""
+    columns: Callable[[], int]
+    cycle_mode: Callable[[], None] = lambda: None
+
+
+class Approval:
+    """A slot."""
+
+    def __init__(self, request: ApprovalRequest, preview: Preview, theme: Theme, around: Around, *, clock: Callable[[], float] = time.monotonic) -> None:
+        self._request, self._preview, self._theme, self._around, self._clock = request, preview, theme, around, clock
+        self._columns = around.columns
+        self._laid: tuple[int, list[Line], list[Line]] = (0, [], [])
+        """Width, and for it the lines of the path and of the rest."""
+        self._hidden = 0
+        """Lines of the preview that were left out when it was drawn last."""
+        self._viewed = False
         self._answered = Answered[Said]()
-        self._choices = _choices(request.pattern)
+        self._choices = _choices(request)
         self._at = 0
         self._rows = 20
         self._deaf_until = 0.0
@@ -117,15 +125,36 @@ class Approval:
     def _drawn(self) -> list[Line]:
         """The choices always fit; of what is asked about, as much as there is room for."""
         width, style = max(self._columns() - 1, 10), self._theme.toolkit
-        head: Line = [(style("warning"), cut(f"{self._theme.glyphs.question} {one_line(self._request.agent, 40)} asks: {_asks(self._request)}", width))]
-        why: Line = [(style("dim"), cut(f"  {one_line(self._request.reason, 400)}", width))]
-        help_: Line = [(style("dim"), cut("    d all of it · Escape no", width))]
+        head: Line = [(style("warning"), cut(f"{self._theme.glyphs.question} {self._asks()}", width))]
+        why = self._reasons(width)
         heads = [head] if self._rows > 2 else []
         choices = self._offered(width, self._rows - len(heads) - 1)
         room = self._rows - len(heads) - len(choices)
-        shown = self._shown(width, min(max(room - 2, min(room, 1)), PREVIEW_LINES))
+        shown, self._hidden = self._shown(width, min(max(room - len(why) - 1, min(room, 1)), PREVIEW_LINES))
+        if self._is_unseen and len(shown) == room:  # the line that says why a yes does nothing comes first
+            shown.pop()
         room -= len(shown)
-        return [*heads, *shown, *[why][: max(room, 0)], *choices, *[help_][: max(room - 1, 0)]]
+        why = why[: max(room - self._is_unseen, 0)]
+        return [*heads, *shown, *why, *choices, *[self._help(width)][: max(room - len(why), 0)]]
+
+    def _asks(self) -> str:
+        place = f" ({self._request.number} of {self._request.of})" if self._request.of > 1 else ""
+        return f"{one_line(self._request.agent, 40)} asks{place}: {_asks(self._request)}"
+
+    def _reasons(self, width: int) -> list[Line]:
+        reason = one_line(self._request.reason, 1_000)
+        lines = wrapped(reason[:1].upper() + reason[1:], width - 2)
+        left_out = [f"{self._theme.glyphs.ellipsis}"] if len(lines) > REASON_LINES else []
+        return [[(self._theme.toolkit("warning"), f"  {line}")] for line in (*lines[: REASON_LINES - len(left_out)], *left_out)]
+
+    @property
+    def _is_unseen(self) -> bool:
+        return self._hidden > 0 and not self._viewed
+
+    def _help(self, width: int) -> Line:
+        if self._is_unseen:
+            return [(self._theme.toolkit("warning"), cut("    Not all of it is shown: d shows it, then you can approve · Esc deny", width))]
+        return [(self._theme.toolkit("dim"), cut("    d view full · Esc deny", width))]
 
     def _offered(self, width: int, most: int) -> list[Line]:
         """The choices, or as many around the marked one as fit; one always does."""
@@ -133,21 +162,37 @@ class Approval:
         first = max(min(self._at - most // 2, len(self._choices) - most), 0)
         return [self._choice(n, choice, width) for n, choice in enumerate(self._choices) if first <= n < first + most]
 
-    def _shown(self, width: int, most: int) -> list[Line]:
-        if most == 0:
-            return []
-        if not isinstance(self._preview, Difference):
-            return self._words(wrapped(self._preview.text, width - 2) or [""], most, "tool.target" if self._preview.is_command else "tool.body")
-        path = self._words(wrapped(self._preview.path, width - 2), min(most, PATH_LINES), "tool.target")
-        if (room := most - len(path)) == 0:
-            return path
-        drawing = Drawing(width - 2, self._theme)
-        drawn = drawing.lines(differences.drawn(self._preview.path, self._preview.before, self._preview.after, drawing, most=room))
-        return [*path, *([("", "  "), *line] for line in drawn[:room])]
+    def _shown(self, width: int, most: int) -> tuple[list[Line], int]:
+        """At most so many lines of the preview, and how many are left out."""
+        if self._laid[0] != width:
+            self._laid = (width, *self._lay_out(width - 2))
+        path, rest = self._laid[1:]
+        paths, hidden = self._ends(path, min(most, PATH_LINES))
+        shown, more = self._ends(rest, most - len(paths))
+        return [*paths, *shown], hidden + more
 
-    def _words(self, lines: Sequence[str], most: int, style: str) -> list[Line]:
-        shown: list[Line] = [[(self._theme.toolkit(style), f"  {line}")] for line in (lines if len(lines) <= most else lines[: max(most - 1, 1)])]
-        return shown if len(lines) <= most or most < 2 else [*shown, [(self._theme.toolkit("dim"), f"  … {len(lines) - most + 1} more lines: d")]]
+    def _lay_out(self, width: int) -> tuple[list[Line], list[Line]]:
+        """The path and the rest, long lines on several."""
+        if not isinstance(self._preview, Difference):
+            return [], self._words(wrapped(self._preview.text, width) or [""], "tool.target" if self._preview.is_command else "tool.body")
+        drawing = Drawing(width, self._theme)
+        drawn = drawing.lines(differences.drawn(self._preview.path, self._preview.before, self._preview.after, drawing, whole=True))
+        return self._words(wrapped(self._preview.path, width), "tool.target"), [[("", "  "), *line] for line in drawn]
+
+    def _words(self, lines: Sequence[str], style: str) -> list[Line]:
+        return [[(self._theme.toolkit(style), f"  {line}")] for line in lines]
+
+    def _ends(self, lines: Sequence[Line], most: int) -> tuple[list[Line], int]:
+        """All lines, or the first and the last of them around a warning that names how many are missing."""
+        if len(lines) <= most:
+            return [*lines], 0
+        if most < 2:
+            return [*lines[: max(most, 0)]], len(lines) - max(most, 0)
+        last = (most - 1) // 2
+        missing = len(lines) - (most - 1)
+        words = f"  {self._theme.glyphs.ellipsis} {count(missing, 'more line')}: d shows all"
+        mark: Line = [(self._theme.toolkit("warning"), words)]
+        return [*lines[: most - 1 - last], mark, *lines[len(lines) - last :]], missing
 
     def _choice(self, n: int, choice: _Choice, width: int) -> Line:
         style = self._theme.toolkit
@@ -163,12 +208,11 @@ class Approval:
     def spoken(self) -> list[str]:
         """The question, whole, for a terminal on which nothing can be drawn; in its last line what can be said."""
         width = max(self._columns() - 1, 10)
-        head = f"{one_line(self._request.agent, 40)} asks: {_asks(self._request)}"
         said = [f"{choice.key} {choice.words} {choice.pattern}".rstrip() for choice in self._choices]
         return [
-            head,
-            *("".join(text for _, text, *_ in line) for line in self._shown(width, SPOKEN_LINES)),
-            f"  {one_line(self._request.reason, 400)}",
+            self._asks(),
+            *("".join(text for _, text, *_ in line) for line in self._shown(width, SPOKEN_LINES)[0]),
+            f"  {one_line(self._request.reason, 1_000)}",
             *said,
             SPOKEN,
         ]
@@ -202,13 +246,14 @@ class Approval:
             """What is no answer was meant for the input, and so may be what comes right behind it."""
             self._deaf_until = self._clock() + DEAF_S
             if event.data.isprintable() or event.key_sequence[-1].key is Keys.BracketedPaste:
-                self._typed(event.data)
+                self._around.typed(event.data)
 
-        for name, step in (("up", -1), ("down", 1), ("k", -1), ("j", 1), ("s-tab", -1), ("tab", 1)):
+        for name, step in (("up", -1), ("down", 1), ("k", -1), ("j", 1), ("tab", 1)):
             bind(name, choosing, partial(self._move, step))
         for choice in self._choices:
             bind(choice.key, choosing, partial(self._take, choice))
-        bind("d", choosing, self._view)
+        bind("d", choosing, self._show_all)
+        bind("s-tab", choosing, self._change_mode)
         bind("enter", choosing, lambda: self._take(self._choices[self._at]))
         bind("enter", saying, lambda: self._answered.give(Said("no", self._why.text.strip())))
         for name in ("escape", "c-c"):
@@ -219,7 +264,21 @@ class Approval:
     def _move(self, step: int) -> None:
         self._at = (self._at + step) % len(self._choices)
 
+    def _show_all(self) -> None:
+        self._viewed = True
+        self._around.view()
+
+    def _change_mode(self) -> None:
+        """Accept edits where the question is about one, as Shift-Tab does outside of it."""
+        edits = next((choice for choice in self._choices if choice.scope == "edits"), None)
+        if edits is not None:
+            self._take(edits)
+        else:
+            self._around.cycle_mode()
+
     def _take(self, choice: _Choice) -> None:
+        if choice.scope != "no" and self._is_unseen:
+            return  # the line of help says what is missing
         if not choice.asks_why:
             self._answered.give(Said(choice.scope))
             return
@@ -235,11 +294,13 @@ class Approval:
 _NO: Final = _Choice("n", "No", "no")
 
 
-def _choices(pattern: Sequence[str] | None) -> list[_Choice]:
+def _choices(request: ApprovalRequest) -> list[_Choice]:
     wider: list[_Choice] = []
-    if pattern:
-        words = ", ".join(one_line(rule, 200) for rule in pattern)
-        wider = [_Choice("s", "Yes, and for this session:", "session", words), _Choice("a", "Yes, and always:", "always", words)]
+    if request.is_edit:
+        wider.append(_Choice("e", "Yes, and accept edits from now on (Shift-Tab)", "edits"))
+    if request.pattern:
+        words = ", ".join(one_line(rule, 200) for rule in request.pattern)
+        wider += [_Choice("s", "Yes, and for this session:", "session", words), _Choice("a", "Yes, and always:", "always", words)]
     return [_Choice("y", "Yes, this once", "once"), *wider, _NO, _Choice("w", "No, and say why", "no", asks_why=True)]
 
 

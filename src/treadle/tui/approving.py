@@ -16,7 +16,7 @@ from treadle.asking import ApprovalRequest, Approve, Deny
 from treadle.config import home
 from treadle.config.places import CONFIG_NAME
 from treadle.errors import AgentError
-from treadle.tui.approval import Approval
+from treadle.tui.approval import Approval, Around
 from treadle.tui.blocks import Asked
 from treadle.tui.preview import preview_of
 
@@ -42,18 +42,23 @@ class Approving:
         async with self._one:
             if request.pattern and self._granted.issuperset(request.pattern):
                 return Approve()
+            if request.is_edit and self._chat.conversation.setting.mode == "accept-edits":  # it was held before the mode changed
+                return Approve()
             return await self._asked(request)
 
     async def _asked(self, request: ApprovalRequest) -> Approve | Deny:
         chat = self._chat
         preview = await to_thread.run_sync(partial(preview_of, request.name, request.arguments, chat.cwd, redact=chat.runtime.redact))
         show = partial(chat.soon, chat.view, f"{request.name}: {request.reason}", [Asked(preview)], at_end=False)
-        slot = Approval(request, preview, chat.theme, view=show, typed=chat.line.paste, columns=lambda: chat.screen.columns)
+        around = Around(view=show, typed=chat.line.paste, columns=lambda: chat.screen.columns, cycle_mode=chat.acting.cycle_mode)
+        slot = Approval(request, preview, chat.theme, around)
         chat.transcript.asks_about(request)
         said = await chat.screen.ask(slot)
         if said.scope == "no":
             return Deny(said.reason)
-        if said.scope != "once" and request.pattern:
+        if said.scope == "edits":
+            chat.use_mode("accept-edits")
+        elif said.scope != "once" and request.pattern:
             await self._grant(request.pattern, always=said.scope == "always")
         return Approve()
 

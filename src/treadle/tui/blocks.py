@@ -5,7 +5,6 @@ Not here: colours (theme.py), Markdown, diffs. Entry: `Block` and its kinds.
 
 from __future__ import annotations
 
-import re
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from typing import Final, Protocol
@@ -19,16 +18,15 @@ from treadle.tui import differences, markdown
 from treadle.tui.calling import Calling
 from treadle.tui.drawing import Drawing
 from treadle.tui.preview import Difference, Preview
+from treadle.tui.theme import Glyphs
 from treadle.units import count, lasting
 
 BODY_LINES: Final = 10
 SAID_LINES: Final = 12
 """Of what a person pasted."""
 LINE_CHARS: Final = 2_000
-
-
-_FAILED: Final = re.compile(r"\[exit code [1-9]\d*\]\s*\Z")
-"""How `bash` ends what it says of a command that did not succeed."""
+_COMMANDS: Final = frozenset({"bash", "bash_output", "bash_kill"})
+"""Tools whose results end with what matters."""
 
 
 class Block(Protocol):
@@ -104,6 +102,7 @@ class Called:
     status: str
     """ok, error, unknown, denied."""
     seconds: float
+    exit_code: int | None = None
     agent: str = ""
     calls: int = 0
     """That an agent made which was handed something."""
@@ -111,16 +110,28 @@ class Called:
 
     def draw(self, drawing: Drawing, *, full: bool = False) -> RenderableType:
         glyphs = drawing.theme.glyphs
-        good = self.status == "ok" and not (self.name == "bash" and _FAILED.search(self.result, max(len(self.result) - 40, 0)))
-        mark = glyphs.tick if good else glyphs.question if self.status == "unknown" else glyphs.cross
+        mark, style = self._mark(glyphs)
         head = Text(no_wrap=not full, overflow="ellipsis")
-        head.append(f"{mark} ", drawing.style("tool.mark" if good else "tool.error" if self.status == "unknown" else "dim"))
+        head.append(f"{mark} ", drawing.style(style))
+        if self.exit_code:  # first, where no long command pushes it off the screen
+            head.append(f"exit {self.exit_code} {glyphs.dot} ", drawing.style("error"))
         head.append(f"{one_line(self.agent)}: " if self.agent else "", drawing.style("dim"))
         head.append(one_line(self.name) if self.status == "denied" else self.call.done, drawing.style("tool.name"))
         head.append(f" {self.call.target}" if self.call.target else "", drawing.style("tool.target"))
         head.append("".join(f" {glyphs.dot} {note}" for note in self._notes()), drawing.style("dim"))
         body = self._body(drawing, full=full)
         return head if body is None else Group(head, body)
+
+    def _mark(self, glyphs: Glyphs) -> tuple[str, str]:
+        match self.status:
+            case "unknown":
+                return glyphs.question, "tool.error"
+            case "denied":
+                return glyphs.cross, "tool.error"
+            case "ok" if not self.exit_code:
+                return glyphs.tick, "tool.mark"
+            case _:
+                return glyphs.cross, "error"
 
     def _notes(self) -> Iterator[str]:
         if self.calls:
@@ -129,8 +140,8 @@ class Called:
             yield lasting(self.seconds)
         if self.status == "unknown":
             yield "nobody knows whether it took effect"
-        elif self.status == "error":
-            yield "did not work"
+        elif self.status == "error" and not self.exit_code:
+            yield "failed"
         elif self.status == "denied":
             yield "not run"
 
@@ -141,7 +152,7 @@ class Called:
         if self.status == "ok" and self.name in ("read", "todo_write", "ls", "glob") and not full:
             return None
         lines = _lines(self.result)
-        return _body(lines, drawing, "tool.body", full=full) if lines else None
+        return _body(lines, drawing, "tool.body", full=full, ends=self.name in _COMMANDS) if lines else None
 
 
 def _difference_in(result: str) -> str | None:
@@ -172,7 +183,7 @@ class Asked:
 
     def draw(self, drawing: Drawing, *, full: bool = False) -> RenderableType:
         if isinstance(self.preview, Difference):
-            return differences.drawn(self.preview.path, self.preview.before, self.preview.after, drawing, most=None)
+            return differences.drawn(self.preview.path, self.preview.before, self.preview.after, drawing, whole=True)
         return Text(self.preview.text, drawing.style("tool.target" if self.preview.is_command else "tool.body"))
 
 
@@ -192,12 +203,22 @@ def _lines(text: str) -> list[str]:
 
 
 def _first(lines: list[str], most: int) -> list[str]:
-    """The beginning, and a word about the rest."""
-    return lines if len(lines) <= most else [*lines[: most - 1], f"… {count(len(lines) - most + 1, 'more line')}"]
+    """The beginning, and the key that shows the rest."""
+    return lines if len(lines) <= most else [*lines[: most - 1], f"… {count(len(lines) - most + 1, 'more line')} (Ctrl-O)"]
 
 
-def _body(lines: list[str], drawing: Drawing, style: str, *, full: bool) -> RenderableType:
-    shown: Iterable[str] = lines if full else _first(lines, BODY_LINES)
+def _ends(lines: list[str], most: int) -> list[str]:
+    """The first lines and, more of them, the last, where a command says what came of it."""
+    if len(lines) <= most:
+        return lines
+    first = most // 4
+    last = most - 1 - first
+    return [*lines[:first], f"… {count(len(lines) - first - last, 'more line')} (Ctrl-O)", *lines[-last:]]
+
+
+def _body(lines: list[str], drawing: Drawing, style: str, *, full: bool, ends: bool = False) -> RenderableType:
+    """`ends`: of what is too long, the end too."""
+    shown: Iterable[str] = lines if full else (_ends if ends else _first)(lines, BODY_LINES)
     bar = drawing.theme.glyphs.bar
     text = Text("\n".join(f"  {bar} {line}" for line in shown), drawing.style(style), no_wrap=not full, overflow="ellipsis")
     return text

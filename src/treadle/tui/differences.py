@@ -33,6 +33,8 @@ WORDS_MAX: Final = 200
 """Of a line; what has more is not compared word by word."""
 LINE_CHARS: Final = 2_000
 """That are drawn of a line, whatever the width."""
+WHOLE_CHARS: Final = 200_000
+"""The same where a person approves what is drawn."""
 
 Kind: TypeAlias = Literal["added", "removed", "same", "note"]
 _KINDS: Final[dict[str, Kind]] = {"+": "added", "-": "removed", " ": "same", "": "same"}
@@ -58,9 +60,9 @@ class Changed:
 Pair: TypeAlias = tuple[Changed | None, Changed | None]
 
 
-def drawn(path: str, before: str, after: str, drawing: Drawing, *, most: int | None = None) -> Difference:
-    """`most`: lines that are drawn, the last of which says how many are missing; None: all, long ones on several."""
-    return Difference(difference(before, after), drawing, language=language_of(path), most=most)
+def drawn(path: str, before: str, after: str, drawing: Drawing, *, most: int | None = None, whole: bool = False) -> Difference:
+    """`most`: lines that are drawn, the last of which says how many are missing; None: all, long ones on several. `whole`: no line is cut."""
+    return Difference(difference(before, after), drawing, language=language_of(path), most=most, whole=whole)
 
 
 def drawn_patch(patch: str, drawing: Drawing, *, path: str = "", most: int | None = None) -> Difference:
@@ -73,11 +75,11 @@ def drawn_patch(patch: str, drawing: Drawing, *, path: str = "", most: int | Non
 class Difference(LaidOut):
     """A renderable. Where there is nothing to tell it draws nothing."""
 
-    def __init__(self, lines: Sequence[str], drawing: Drawing, *, language: str, most: int | None) -> None:
+    def __init__(self, lines: Sequence[str], drawing: Drawing, *, language: str, most: int | None, whole: bool = False) -> None:
         self._drawing = drawing
         self._language = language
         self._most = most
-        self._changes = list(_changes(lines))
+        self._changes = list(_changes(lines, WHOLE_CHARS if whole else LINE_CHARS))
 
     @override
     def laid_out(self, width: int) -> Iterator[Line]:
@@ -147,7 +149,7 @@ class Difference(LaidOut):
         return found
 
 
-def _changes(lines: Sequence[str]) -> Iterator[Changed]:
+def _changes(lines: Sequence[str], chars: int) -> Iterator[Changed]:
     """With their numbers; a line between hunks says that something was left out."""
     before = after = 0
     for n, line in enumerate(lines):
@@ -157,11 +159,16 @@ def _changes(lines: Sequence[str]) -> Iterator[Changed]:
                 yield Changed("note", "⋮")
         elif line[:1] in _KINDS and (line or n + 1 < len(lines)):
             kind = _KINDS[line[:1]]
-            yield Changed(kind, plain(line[1:])[:LINE_CHARS].expandtabs(4), before if kind == "removed" else after, before)
+            yield Changed(kind, cut_off(plain(line[1:]), chars).expandtabs(4), before if kind == "removed" else after, before)
             before += kind != "added"
             after += kind != "removed"
         elif line:
             yield Changed("note", plain(line).strip("@ "))
+
+
+def cut_off(text: str, chars: int) -> str:
+    """The beginning of a text, which ends by saying how much is missing."""
+    return text if len(text) <= chars else f"{text[:chars]}… {len(text) - chars:,} more characters"
 
 
 def _paired(changes: Sequence[Changed]) -> list[Pair]:

@@ -29,4 +29,5 @@ def ended(event: RunEnd) -> str:
     if isinstance(event.error, ErrorInfo):
         where = f" (request {event.error.request_id})" if event.error.request_id else ""
         return f"{event.error.kind}: {plain(event.error.message)}{where}"
-    return _WORDS.get(event.outcome, event.outcome.value)
+    words, spent = _WORDS.get(event.outcome, event.outcome.value), event.total.spent_of(event.outcome)
+    return f"{words} Spent: {spent}." if spent else words

@@ -58,20 +58,23 @@ class InlineRenderer(Renderer):
         output.write_raw(BEGIN_FRAME)
         if last is not None and (size != self._last_size or self._above or layout.container.preferred_height(size.columns, size.rows).preferred < last.height):
             self._go_to_top()
-        if self._above:
-            for text in self._above:
-                output.write_raw(text.replace("\n", "\r\n"))
-            self._above.clear()
+        self._write_above()
         super().render(app, layout, is_done)
         output.write_raw(END_FRAME)
         output.flush()
 
     @override
     def erase(self, leave_alternate_screen: bool = True) -> None:
-        """Called before somebody else may write to the terminal."""
+        """Called before another program may write to the terminal, and at the end: what was to come with the next frame is written too."""
         self._go_to_top()
+        self._write_above()
         self.output.flush()
         self.reset(leave_alternate_screen=leave_alternate_screen)
+
+    def _write_above(self) -> None:
+        for text in self._above:
+            self.output.write_raw(text.replace("\n", "\r\n"))
+        self._above.clear()
 
     def _go_to_top(self) -> None:
         """Takes the region away; the cursor stands where its first row began.

@@ -49,6 +49,8 @@ class Live:
     """What the last request and its answer took."""
     cost_usd: float | None = None
     """Of this conversation since it was opened here; None: nothing has been paid."""
+    child_usd: float | None = None
+    """The part of `cost_usd` that other agents spent for this conversation's own."""
     cost_is_partial: bool = False
     """There was a response whose price nobody knows."""
 

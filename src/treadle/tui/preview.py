@@ -40,7 +40,9 @@ def preview_of(name: str, arguments: object, cwd: Path, *, redact: Callable[[str
     found = _preview_of(name, arguments, cwd)
     if isinstance(found, Difference):
         return Difference(redact(found.path), revealed(redact(found.before)), revealed(redact(found.after)))
-    return Words(revealed(redact(found.text))[:TEXT_CHARS], found.is_command)
+    text = revealed(redact(found.text))
+    more = f"\n… {len(text) - TEXT_CHARS:,} more characters, which cannot be shown here" if len(text) > TEXT_CHARS else ""
+    return Words(text[:TEXT_CHARS] + more, found.is_command)
 
 
 def _preview_of(name: str, arguments: object, cwd: Path) -> Preview:

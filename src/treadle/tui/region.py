@@ -104,8 +104,9 @@ class Region:
         what = f"{activity.agent}: {activity.call.doing}" if activity.agent else activity.call.doing
         if activity.waits:
             mark = f"{self._theme.glyphs.question} "
-            rest = cut(f"{what} {activity.call.target}", max(width - columns(mark) - 20, 8))
-            return [(self._style("warning"), f"{mark}{rest} — waits for you")]
+            about = activity.call.target or activity.call.doing
+            rest = cut(f"{activity.agent}: {about}" if activity.agent else about, max(width - columns(mark) - 29, 8))
+            return [(self._style("warning"), f"{mark}{rest} — waiting for your approval")]
         said = f" {self._theme.glyphs.dot} {activity.progress}" if activity.progress else ""
         return self._busy(what, activity.call.target + said, activity.since, width, "tool.name")
 

@@ -59,11 +59,16 @@ class Wanted:
     """Which conversation is opened; None: a new one. Raises AgentError."""
 
 
-def chat(wanted: Wanted) -> None:
-    """Until the person leaves. Raises AgentError for what keeps it from beginning, or ends it, when the terminal is as it was."""
+def chat(wanted: Wanted) -> bool:
+    """Talk until the person leaves. True if they chose to see the demo at the first start.
+
+    Raises AgentError for what keeps it from beginning, or ends it, when the terminal is as it was.
+    """
     theme = theme_of(wanted.config.ui.theme, os.environ, encoding_of(os.environ, sys.stdout.encoding))
+    beginning = _Beginning(wanted, theme) if theme.attributes else None
     try:
-        anyio.run(_Beginning(wanted, theme).run if theme.attributes else partial(_in_lines, wanted, theme))
+        anyio.run(partial(_in_lines, wanted, theme) if beginning is None else beginning.run)
+        return beginning is not None and beginning.wants_demo
     except Exception as e:
         error: BaseException = e
         while isinstance(error, BaseExceptionGroup):
@@ -157,6 +162,7 @@ class _Beginning:
         region.suggestions = lambda rows: suggestions.drawn(self._line.buffer, rows, self._screen.columns, self._theme)
         self._hands.line, self._hands.close = self._line, self._screen.close
         self._suggestions = suggestions
+        self.wants_demo = False
 
     def _typed(self, buffer: object) -> None:
         self._touched.set()
@@ -218,8 +224,10 @@ class _Beginning:
         from treadle.tui.wizard import first_start  # noqa: PLC0415  most people are asked once
 
         written = await first_start(self._screen, config, reload=self._wanted.reload)
-        if written is not None:
-            self._status.model, self._status.mode = written.models.large, written.defaults.mode
+        if written is None or written == "demo":
+            self.wants_demo = written is not None
+            return None
+        self._status.model, self._status.mode = written.models.large, written.defaults.mode
         return written
 
     def _loaded(self, config: Config) -> tuple[Callable[..., Chat], Setting, tuple[str, ...]]:

@@ -65,6 +65,7 @@ class Status:
         elif live.context_tokens:
             yield "status", f"{tokens(live.context_tokens)} tokens"
         if live.cost_usd is not None:
-            yield "status", money(live.cost_usd, more=live.cost_is_partial)
+            own = "" if live.child_usd is None else f" ({money(max(live.cost_usd - live.child_usd, 0))} without agents called)"
+            yield "status", money(live.cost_usd, more=live.cost_is_partial) + own
         if self.session:
             yield "dim", one_line(self.session, 60)

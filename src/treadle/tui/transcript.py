@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Iterator, Sequence
-from typing import Final
+from typing import Final, cast
 
 from msgspec import UNSET
 
@@ -21,7 +21,7 @@ from treadle.tui.calling import Calling, calling
 from treadle.tui.ends import ended
 from treadle.tui.growing import Growing, Piece
 from treadle.tui.live import Activity, Live
-from treadle.types import Outcome
+from treadle.types import Outcome, usd
 
 PROGRESS_CHARS: Final = 200
 _THOUGHT_KEPT: Final = 20_000
@@ -155,7 +155,7 @@ class Transcript:
                 yield Notice(f"The limit of {event.limit} is near: {event.left:g} left.", "warning")
             case events.InputAdded():
                 yield self._heard(event.text)
-            case events.Compacted():
+            case events.Compacted() if _is_of_room(event.receipt):
                 yield Notice("Old parts of the conversation were summed up, to make room.")
             case _:
                 return
@@ -195,9 +195,11 @@ class Transcript:
             self.answer = message.text
         if stream is not None and stream.message_id == message.id:
             yield from self._answers(stream, stream.growing.finish())
-            return
-        stream = _Stream(message.id)
-        yield from self._answers(stream, [*stream.growing.feed(message.text), *stream.growing.finish()])
+        else:
+            stream = _Stream(message.id)
+            yield from self._answers(stream, [*stream.growing.feed(message.text), *stream.growing.finish()])
+        for call in message.hosted_calls:
+            yield Notice(f"The provider ran {call}")
 
     def _again(self, event: events.Retry) -> Iterator[Block]:
         """What an attempt had said is void; where some of it stands above, that is told."""
@@ -237,6 +239,7 @@ class Transcript:
             result=event.result,
             status="unknown" if event.unknown else "error" if event.is_error else "ok",
             seconds=event.duration_ms / 1000,
+            exit_code=event.exit_code if isinstance(event.exit_code, int) else None,
             calls=self._inner.pop(event.call_id, 0),
         )
 
@@ -293,6 +296,7 @@ class Transcript:
                 before = self.live.context_tokens
                 self._paid(event)
                 self.live.context_tokens = before
+                self.live.child_usd = usd(self.live.child_usd, event.cost_usd if isinstance(event.cost_usd, float | int) else None)
             case events.Warned():
                 self._forget(key)
                 yield Notice(f"{agent}: {event.text}" if agent else event.text, "warning")
@@ -316,6 +320,8 @@ class Transcript:
                 self.answer = message.text
             stream = _Stream(message.id)
             yield from self._answers(stream, [*stream.growing.feed(message.text), *stream.growing.finish()])
+            for hosted in message.hosted_calls:
+                yield Notice(f"The provider ran {hosted}")
             for call in message.tool_calls:
                 self._calls[call.id] = (call.name, _arguments(call.arguments_json))
         for result in message.tool_results:
@@ -323,7 +329,13 @@ class Transcript:
             if name == TOOL and not result.is_error and (todos := written(arguments)) is not None:
                 self.live.todos = todos
             status = "unknown" if result.unknown else "error" if result.is_error else "ok"
-            yield Called(call=calling(name, arguments), name=name, result=result.text, status=status, seconds=0)
+            yield Called(call=calling(name, arguments), name=name, result=result.text, status=status, seconds=0, exit_code=result.exit_code)
+
+
+def _is_of_room(receipt: object) -> bool:
+    """Whether it tells of room that was made. Of what was left out for other reasons, a warning has told."""
+    fields = cast("dict[str, object]", receipt) if isinstance(receipt, dict) else {}
+    return fields.get("kind") != "withdrawn" and "unseen" not in fields
 
 
 def _arguments(text: str) -> object:

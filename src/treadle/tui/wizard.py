@@ -26,7 +26,7 @@ from treadle.tui.picker import Picker, Row
 from treadle.tui.pickers.models import model_row
 from treadle.tui.screen import Screen
 from treadle.tui.wizard_entry import Entry
-from treadle.tui.wizard_ways import LOCAL, LOCAL_WITHIN_S, VENDORS, Key, Local, Vendor, asked, endpoint_at, endpoint_of, keys_in, pasted
+from treadle.tui.wizard_ways import LOCAL, LOCAL_WITHIN_S, VENDORS, Key, Local, Vendor, asked, endpoint_at, endpoint_of, keys_in, pasted, vendor_of
 from treadle.types import Mode
 
 if TYPE_CHECKING:
@@ -71,10 +71,11 @@ async def first_start(
     environ: Mapping[str, str] | None = None,
     reload: Callable[[], Config] = load,
     local: Sequence[Local] = LOCAL,
-) -> Config | None:
-    """Asks, writes the user's own file, and gives the configuration that holds then (`reload`). None: the person left, and nothing was written.
+) -> Config | Literal["demo"] | None:
+    """Ask, write the user's own file, and give the configuration that holds then (`reload`).
 
-    Nobody is asked over the network before the person has said so. Raises AgentError for a file that cannot be written.
+    None if the person left, "demo" if they want to see that first; then nothing was written. Nobody is asked over the network before the
+    person has said so. Raises AgentError for a file that cannot be written.
     """
     return await _Wizard(screen, config, os.environ if environ is None else environ, local).run(reload)
 
@@ -84,8 +85,10 @@ class _Wizard:
         self._screen, self._config, self._environ, self._local = screen, config, environ, local
         self._secrets = set(config.secrets())
 
-    async def run(self, reload: Callable[[], Config]) -> Config | None:
+    async def run(self, reload: Callable[[], Config]) -> Config | Literal["demo"] | None:
         values = await self._asked()
+        if values == "demo":
+            return "demo"
         if values is None:
             self._tell(BY_HAND)
             return None
@@ -94,12 +97,11 @@ class _Wizard:
         self._tell("\n".join([f"Written to {file}, which you alone can read:", *(f"  {_line(path, value)}" for path, value in values)]))
         return reload()
 
-    async def _asked(self) -> list[tuple[KeyPath, Plain]] | None:
-        """What is to be written; None: the person left."""
+    async def _asked(self) -> list[tuple[KeyPath, Plain]] | Literal["demo"] | None:
+        """The settings to be written; None if the person left."""
         while (way := await self._way()) is not None:
             if way == "demo":
-                self._tell("`treadle demo` shows an agent at work, without a key and without a network. Type it in your shell.")
-                return None
+                return "demo"
             try:
                 reached = await self._reached(way)
             except AgentError as e:
@@ -114,7 +116,7 @@ class _Wizard:
             *found,
             Row[Way]("Paste a key", "paste", "of Anthropic, OpenAI, Google, OpenRouter and others"),
             Row[Way]("A server on this machine", "local", "Ollama, llama.cpp, LM Studio, vLLM: asks them whether they are there"),
-            Row[Way]("See it work without a key", "demo", "treadle demo"),
+            Row[Way]("See it work without a key", "demo", "runs treadle demo, here and now"),
         ]
         return await self._pick("No model is set up yet. Which one shall answer?", rows)
 
@@ -138,13 +140,15 @@ class _Wizard:
         return _Reached(endpoint, _of_provider(key), models)
 
     async def _pasted(self) -> Key | None:
-        """Raises AgentError(invalid) for what can be no key."""
-        rows = [Row[Vendor](vendor.label, vendor) for vendor in VENDORS]
-        vendor = await self._pick("Whose key is it?", rows)
-        if vendor is None:
+        """Raises AgentError(invalid) for what can be no key. The vendor is asked for only if the key does not tell."""
+        text = await self._screen.ask(Entry(self._screen, "Paste the key; it is not shown", masked=True))
+        if text is None:
             return None
-        text = await self._screen.ask(Entry(self._screen, f"Paste the key of {vendor.label}; it is not shown", masked=True))
-        return None if text is None else pasted(vendor, text)
+        key = pasted(VENDORS[0], text)
+        self._secrets.add(key.secret.reveal())
+        rows = [Row[Vendor](vendor.label, vendor) for vendor in VENDORS]
+        vendor = vendor_of(key.secret.reveal()) or await self._pick("Whose key is it?", rows)
+        return None if vendor is None else key._replace(vendor=vendor)
 
     async def _on_this_machine(self) -> _Reached | None:
         """Raises AgentError(network) where no server answers."""

@@ -47,6 +47,24 @@ VENDORS: Final = (
 )
 
 
+_PREFIXES: Final = (
+    ("sk-ant-", "anthropic"),
+    ("sk-or-", "openrouter"),
+    ("sk-proj-", "openai"),
+    ("sk-svcacct-", "openai"),
+    ("AIza", "gemini"),
+    ("gsk_", "groq"),
+    ("xai-", "xai"),
+)
+"""Beginnings of keys that only one vendor gives out; a bare `sk-` may be of several."""
+
+
+def vendor_of(key: str) -> Vendor | None:
+    """The vendor of a key, by its prefix; None if that does not tell."""
+    name = next((name for prefix, name in _PREFIXES if key.startswith(prefix)), None)
+    return next((vendor for vendor in VENDORS if vendor.name == name), None)
+
+
 class Key(NamedTuple):
     """A key for a vendor, and from where."""
 

@@ -34,6 +34,8 @@ class Terms(Value, frozen=True, kw_only=True):
     """Rules that a person added to their own for this batch."""
     sandbox: str | None = None
     """`off`: commands are not confined. None: as the configuration says."""
+    network: str | None = None
+    """What `--network` was given. None: as the configuration says."""
     attached: tuple[str, ...] = ()
     """Absolute paths of files that go with each prompt."""
     worktree: bool = False

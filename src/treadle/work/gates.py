@@ -12,6 +12,7 @@ from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Literal
 
 import anyio
 import anyio.lowlevel
@@ -19,7 +20,7 @@ import anyio.lowlevel
 from treadle.crash import boundary
 from treadle.output import plain_text
 from treadle.redaction import Redactor
-from treadle.sandbox import Confinement, Room, Sandbox
+from treadle.sandbox import Confinement, Network, Room, Sandbox
 from treadle.tooling import ToolContext, ToolFailed
 from treadle.tools.commands import Command, start
 from treadle.work.report import Gate
@@ -48,7 +49,8 @@ class Gates:
     sandbox: Sandbox | None = None
     """One that works, or None."""
     is_open: bool = False
-    """The sandbox lets them reach the network: everything was allowed."""
+    """Everything was allowed."""
+    network: Literal["none", "open"] | Network = "none"
 
     async def judge(self, item_id: str, folder: Path, *, attempt: int, begins: Callable[[str], None]) -> tuple[Gate, ...]:
         """All of them, in order; those after the first that fails are not run. `begins` is told of each before it starts.
@@ -110,7 +112,7 @@ class Gates:
             with anyio.CancelScope(shield=True):
                 await running.end()
             raise
-        for text in (*left.notes, *left.quarantined):
+        for text in (*left.notes, *left.quarantined, *left.refused):
             output.note(text)
         if limit.cancelled_caught:
             output.note(f"it was still running after {self.timeout_s:g} s, and was ended")
@@ -138,7 +140,13 @@ class Gates:
         def scratch() -> Path:
             return _made(self.scratch / item_id)
 
-        return Room(workspace=folder.resolve(), scratch=scratch, quarantine=lambda: _made(self.kept / "quarantine" / item_id), is_open=self.is_open)
+        return Room(
+            workspace=folder.resolve(),
+            scratch=scratch,
+            quarantine=lambda: _made(self.kept / "quarantine" / item_id),
+            is_open=self.is_open,
+            network=self.network,
+        )
 
 
 def _made(folder: Path) -> Path:

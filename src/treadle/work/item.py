@@ -12,7 +12,7 @@ import msgspec
 
 from treadle.errors import AgentError
 from treadle.message import TextPart
-from treadle.types import Outcome
+from treadle.types import Outcome, usd
 from treadle.work.changes import Changes
 from treadle.work.logbook import Place
 from treadle.work.queue import Order
@@ -197,7 +197,7 @@ class Item:
     def _row(self, past: Sequence[Past], *, gates: Sequence[Gate], diff: Diff | None, kept: Place | None) -> Row:
         results = [each.result for each in past]
         last = past[-1] if past else None
-        costs = [result.metrics.cost_usd for result in results if result.metrics.cost_usd is not None]
+        totals = [result.metrics.total for result in results]
         ended = last is not None and last.info.status in ("finished", "waiting")
         outcome = last.result.outcome if last is not None and ended else None
         return Row(
@@ -208,10 +208,10 @@ class Item:
             outcome=outcome,
             passed=outcome is Outcome.COMPLETED and all(gate.passed for gate in gates) and len(gates) == len(self._terms.gates),
             attempts=attempts_of(past),
-            turns=sum(result.metrics.turns for result in results),
-            tool_calls=sum(result.metrics.tool_calls for result in results),
-            tokens=sum(result.metrics.usage.total_tokens for result in results),
-            cost_usd=sum(costs) if costs else None,
+            turns=sum(total.turns for total in totals),
+            tool_calls=sum(total.tool_calls for total in totals),
+            tokens=sum(total.usage.total_tokens for total in totals),
+            cost_usd=usd(*(total.cost_usd for total in totals)),
             duration_s=round(sum(result.metrics.duration_s for result in results), 3),
             diff=diff,
             gates=tuple(gates),

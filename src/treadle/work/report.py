@@ -37,7 +37,7 @@ class Gate(Value, frozen=True, kw_only=True, omit_defaults=False):
 
 
 class Row(Value, frozen=True, kw_only=True, omit_defaults=False):
-    """One prompt. What was spent is the sum of its attempts."""
+    """One prompt. Its figures are the sum of its attempts, with the runs that these started."""
 
     number: int
     prompt: str

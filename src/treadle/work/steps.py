@@ -81,13 +81,14 @@ def how_it_failed(gate: Gate) -> str:
 
 def left_of(limits: Limits, past: Sequence[Past]) -> Limits | None:
     """What the runs of a prompt have left of its limits; None where one is used up."""
-    spent = [each.result.metrics for each in past]
+    spent = [each.result.metrics.total for each in past]
     left = {
         "turns": _less(limits.turns, sum(m.turns for m in spent)),
         "tool_calls": _less(limits.tool_calls, sum(m.tool_calls for m in spent)),
         "tokens": _less(limits.tokens, sum(m.usage.total_tokens for m in spent)),
-        "seconds": _less(limits.seconds, sum(m.duration_s for m in spent)),
+        "seconds": _less(limits.seconds, sum(each.result.metrics.duration_s for each in past)),
         "cost_usd": _less(limits.cost_usd, sum(m.cost_usd or 0 for m in spent)),
+        "repeats": limits.repeats,
     }
     if any(value is not None and value <= 0 for value in left.values()):
         return None

@@ -13,6 +13,7 @@ import anyio
 from treadle.agent import Agent
 from treadle.coding import coding_agent
 from treadle.config import Config, project_of, trust_of
+from treadle.confining import OPEN, egress_to
 from treadle.definitions import Catalog
 from treadle.environment import child_environment
 from treadle.errors import AgentError
@@ -81,6 +82,10 @@ async def workshop(logbook: Logbook, runtime: Runtime, watcher: Watcher, attache
     for warning in assistants.warnings:
         watcher.warns(warning)
     sandbox = await _sandbox(config, watcher) if terms.gates else None
+    listed = config.permissions.network if sandbox is not None and terms.mode == "full" else "none"
+    network = listed if isinstance(listed, str) else egress_to(listed)
+    if network == "open":
+        watcher.warns(f"gates: {OPEN}")
 
     def heard(event: Event) -> None:
         if (number := batch.number_of(event.session_id)) is not None:
@@ -102,6 +107,7 @@ async def workshop(logbook: Logbook, runtime: Runtime, watcher: Watcher, attache
                     scratch=logbook.scratch,
                     sandbox=sandbox,
                     is_open=terms.mode == "full",
+                    network=network,
                 ),
                 judging=anyio.CapacityLimiter(terms.parallel),
                 repository=repository,
@@ -109,6 +115,8 @@ async def workshop(logbook: Logbook, runtime: Runtime, watcher: Watcher, attache
                 attached=attached,
             )
     finally:
+        if not isinstance(network, str):
+            await network.aclose()
         if sandbox is not None:
             await sandbox.aclose()
 
@@ -145,6 +153,7 @@ class Assistants:
         name, cwd = self._terms.agent, Path(self._terms.cwd)
         if name is not None:
             catalog = Catalog(self._config, cwd, works_in=folder)
+            catalog.name(name)
             return catalog.agent(name), catalog.remarks(name)
         project = project_of(folder) if folder != cwd else None
         trust = self._trust.at(project.root) if self._trust is not None and project is not None else None

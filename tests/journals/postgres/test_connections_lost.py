@@ -108,6 +108,28 @@ async def test_whatever_of_the_first_messages_is_torn_a_process_reads_and_begins
     assert number > 10
 
 
+async def test_reads_of_sessions_are_done_again_whatever_message_is_torn(url: str, proxy: Proxy) -> None:
+    journal = PostgresJournal.open(url)
+    sessions = journal.sessions
+    sessions.create("walnuts", session_id="s")
+    assert sessions.add_message("s", message("about walnuts", message_id="m"))
+
+    def read() -> None:
+        assert [one.id for one in sessions.list()] == ["s"]
+        assert [one.id for one in sessions.get_messages("s")] == [one.id for one in sessions.everything("s")] == ["m"]
+        assert [one.session_id for one in sessions.search("walnut")] == ["s"]
+
+    number, torn = 0, True
+    with anyio.fail_after(50):
+        while torn:
+            number += 1
+            proxy.tear("back", number)
+            await anyio.to_thread.run_sync(read)
+            torn = proxy.tear_none()
+    assert number > 8
+    await journal.aclose()
+
+
 async def test_connections_that_end_while_many_runs_are_driven_cost_no_entry(url: str, proxy: Proxy) -> None:
     journal = PostgresJournal.open(url)
 

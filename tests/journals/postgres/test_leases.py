@@ -64,6 +64,16 @@ async def test_a_once_call_begins_without_a_question_while_the_lease_surely_hold
     assert look("select seen_at_us from treadle.workers") == before
 
 
+async def test_a_journal_that_closes_while_calls_still_run_keeps_its_lease(journal: PostgresJournal, other: PostgresJournal) -> None:
+    await journal.begin(started())
+    await journal.aclose(keep_runs=True)
+    await journal.aclose()
+    with refuses("busy", "is being driven"):
+        await other.take_over("run_1")
+    journal._driven.workers.leave()  # pyright: ignore[reportPrivateUsage]  as when the process ends
+    await other.take_over("run_1")
+
+
 async def test_a_lease_that_ran_out_is_renewed_before_a_once_call_begins(journal: PostgresJournal, look: Look, clock: Clock) -> None:
     writer = await journal.begin(started())
     look(EXPIRE)

@@ -80,9 +80,41 @@ async def test_who_holds_a_session_is_told_across_processes(journal: Journal, st
     assert start().ask("take run_1") == "fence 2"
 
 
-async def test_a_killed_processs_run_is_free_once_its_lease_has_run_out(journal: Journal, start: Starts) -> None:
+@pytest.mark.skipif(not sys.platform.startswith("linux"), reason="elsewhere nothing proves that a process is gone")
+async def test_a_run_whose_process_was_killed_on_this_host_is_free_at_once(journal: Journal, start: Starts, look: Look) -> None:
+    process = start(3600)
+    process.ask("begin run_1")
+    process.kill()
+    assert (await journal.info("run_1")).status == "stopped"
+    assert (await journal.take_over("run_1")).fence == 2
+    assert look("select count(*) from treadle.workers where lease_until_us > treadle.now_us()") == [(2,)], "no lease has run out"
+
+
+@pytest.mark.parametrize("elsewhere", ["identity = 'another host, and ' || identity", "identity = null"])
+async def test_a_run_whose_process_was_killed_elsewhere_is_free_when_its_lease_ends(journal: Journal, start: Starts, look: Look, elsewhere: str) -> None:
+    process = start(3600)
+    process.ask("begin run_1")
+    process.kill()
+    look(f"update treadle.workers set {elsewhere}")
+    with refuses("busy", "If that process has died, its lease ends in 3600 s.*`treadle runs resume run_1 --wait` waits"):
+        await journal.take_over("run_1")
+    look(EXPIRE)
+    await journal.take_over("run_1")
+
+
+@pytest.mark.skipif(not sys.platform.startswith("linux"), reason="elsewhere nothing proves that a process is gone")
+async def test_a_process_that_took_the_id_of_a_dead_one_keeps_no_run(journal: Journal, start: Starts, look: Look) -> None:
+    process = start(3600)
+    process.ask("begin run_1")
+    look("update treadle.workers set identity = identity || '1'")
+    assert (await journal.info("run_1")).status == "stopped"
+    await journal.take_over("run_1")
+
+
+async def test_a_killed_processs_run_is_free_once_its_lease_has_run_out(journal: Journal, start: Starts, look: Look) -> None:
     process = start(1)
     process.ask("begin run_1")
+    look("update treadle.workers set identity = null")
     process.ask("append run_1 a")
     process.kill()
     writer = await _taken(journal, "run_1")

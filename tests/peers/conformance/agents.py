@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import Any
 
 import anyio
+import anyio.lowlevel
 from mcp.types import CallToolRequestParams
 from typing_extensions import override
 
@@ -32,7 +33,7 @@ async def climb(ctx: ToolContext) -> str:
     """Climbs."""
     for step in (1, 2):
         ctx.progress(f"step {step} of 2", step, 2)
-        await anyio.wait_all_tasks_blocked()
+        await anyio.lowlevel.checkpoint()
     return "on top"
 
 

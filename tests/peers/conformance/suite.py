@@ -26,7 +26,7 @@ Failures = dict[str, frozenset[str]]
 
 def find_suite() -> Suite | str:
     """Or why there is none."""
-    node, program = MODULES / "node" / "bin" / "node", MODULES / "@modelcontextprotocol" / "conformance" / "dist" / "index.js"
+    node, program = MODULES / ".bin" / "node", MODULES / "@modelcontextprotocol" / "conformance" / "dist" / "index.js"
     missing = [path for path in (node, program) if not path.is_file()]
     return f"{missing[0]} is not there: `make peers` installs it" if missing else Suite(node, program)
 

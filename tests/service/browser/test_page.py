@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable
 
-from playwright.sync_api import expect
+from playwright.sync_api import Route, expect
 
 from tests.service.browser.visiting import PASSWORD, Person
 
@@ -95,3 +96,67 @@ def test_conversations_are_opened_begun_and_deleted_after_a_question(person: Per
     person.page.get_by_role("dialog").get_by_role("button", name="Delete").click()
     expect(conversations).to_have_count(1)
     expect(person.task("the second thing")).to_be_visible()
+
+
+def test_a_step_whose_command_failed_is_red_and_names_the_exit_code(person: Person) -> None:
+    step = person.page.evaluate(
+        """async () => {
+            const { Reply } = await import("/assets/reply.js");
+            const reply = new Reply();
+            document.getElementById("messages").append(reply.element);
+            reply.stepEnds("call_1", "bash", "no such target", false, 2);
+            const step = reply.element.querySelector(".step");
+            const bad = getComputedStyle(document.documentElement).getPropertyValue("--bad").trim();
+            const sample = Object.assign(document.createElement("i"), { style: `color: ${bad}` });
+            document.body.append(sample);
+            return [step.textContent, getComputedStyle(step).color === getComputedStyle(sample).color];
+        }"""
+    )
+    assert step == ["bash: exit 2", True]
+
+
+def test_steps_that_are_alike_are_one_line_with_their_number(person: Person) -> None:
+    steps = person.page.evaluate(
+        """async () => {
+            const { Reply } = await import("/assets/reply.js");
+            const reply = new Reply();
+            const asked = JSON.stringify({ success: false, error: { code: "confirm", message: "" } });
+            for (const call of ["a", "b", "c"]) reply.stepEnds(call, "delete_task", asked, false);
+            reply.stepEnds("d", "undo", "{}", false);
+            return [...reply.element.querySelectorAll(".step")].map((step) => step.textContent);
+        }"""
+    )
+    assert steps == ["Asked you first (3 times)", "Took the last change back"]
+
+
+def test_nothing_can_be_said_before_the_conversation_is_there(visit: Visit) -> None:
+    """A new account at the address of a conversation that it does not have: what is typed meanwhile would be lost."""
+    person = visit()
+    held: list[Route] = []
+    person.page.route("**/conversations/gone", lambda route: held.append(route))
+    person.page.goto(f"{person.url}/#c/gone")
+    person.page.reload()
+    person.page.get_by_role("button", name="Create an account").click()
+    person.page.locator("[name=username]:visible").fill(person.name)
+    person.page.locator("[name=password]:visible").fill(PASSWORD)
+    person.page.get_by_role("button", name="Create account").click()
+    expect(person.message_field).to_be_disabled()
+    expect(person.page.get_by_role("button", name="Send", exact=True)).to_be_disabled()
+    for route in held:
+        route.continue_()
+    expect(person.message_field).to_be_enabled()
+    expect(person.message_field).to_be_focused()
+    assert person.say("add buy milk") == "Got it! Added 'buy milk' to your list. Anything else?"
+
+
+def test_a_stored_conversation_can_be_gone_on_with_once_it_is_there(person: Person) -> None:
+    person.say("add buy milk")
+    held: list[Route] = []
+    person.page.route(re.compile(r"/conversations/[\w-]+$"), lambda route: held.append(route))
+    person.page.reload()
+    expect(person.message_field).to_be_disabled()
+    for route in held:
+        route.continue_()
+    expect(person.message_field).to_be_focused()
+    person.say("add buy bread")
+    expect(person.page.locator(".message.person")).to_have_count(2)

@@ -68,16 +68,48 @@ def test_the_three_forms_say_the_same_of_the_parameters(text: str) -> None:
     assert read(text).parameters == {"ctx": "The context.", "city": "Name of the city.", "days": "How many days ahead, 1 to 7."}
 
 
-@pytest.mark.parametrize(
-    ("text", "rest"),
-    [
-        (GOOGLE, "Returns:\n    str: one line a day."),
-        (NUMPY, "Returns\n-------\nstr\n    One line a day."),
-        (REST, ":returns: one line a day."),
-    ],
-)
-def test_all_but_the_parameters_stays_in_the_text(text: str, rest: str) -> None:
-    assert read(text).text == f"Forecast for a city.\n\nAsk before a trip.\n\n{rest}"
+@pytest.mark.parametrize("text", [GOOGLE, NUMPY, REST])
+def test_sections_for_programmers_stay_out_of_the_text(text: str) -> None:
+    assert read(text).text == "Forecast for a city.\n\nAsk before a trip."
+
+
+def test_raises_examples_notes_and_fields_are_left_out_and_admonitions_stay() -> None:
+    docs = read("""
+        Sum.
+
+        Returns: a number.
+
+        Raises:
+            ValueError: For a city
+                that is unknown.
+
+        Example:
+            >>> forecast("Paris")
+
+        Note:
+            In Celsius.
+
+        See Also
+        --------
+        other : Else.
+
+        Notes
+        -----
+        How it works.
+
+        Afterwards
+        ----------
+        Kept, returns: and all.
+
+        :raises KeyError: For a day
+            before today.
+        :rtype: str
+        """)
+    assert docs.text == "Sum.\n\nNote:\n    In Celsius.\n\nAfterwards\n----------\nKept, returns: and all."
+
+
+def test_a_docstring_of_such_a_section_alone_is_the_text() -> None:
+    assert read("Returns:\n    The weather.").text == "Returns:\nThe weather."
 
 
 @pytest.mark.parametrize("nothing", [None, "", "  \n  "])
@@ -157,12 +189,12 @@ def test_numpy_names_that_share_a_line_share_the_words() -> None:
         -----
         None.
         """)
-    assert docs == Docstring("Sum.\n\nNotes\n-----\nNone.", {"days": "How many.", "nights": "How many.", "city": "Name."})
+    assert docs == Docstring("Sum.", {"days": "How many.", "nights": "How many.", "city": "Name."})
 
 
 def test_rest_fields_may_go_on_without_indentation_until_the_next_field_or_a_blank_line() -> None:
     docs = read(":param city: Name\nof the city.\n@param days: Few.\n:rtype: str\n\nAfterwards.")
-    assert docs == Docstring(":rtype: str\n\nAfterwards.", {"city": "Name of the city.", "days": "Few."})
+    assert docs == Docstring("Afterwards.", {"city": "Name of the city.", "days": "Few."})
 
 
 def test_a_rest_field_of_no_parameter_is_dropped() -> None:

@@ -74,7 +74,7 @@ def our_url(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
 
 def ours(**more: Any) -> McpServer:
     """The server of a_server.py, on stdio."""
-    fields: dict[str, Any] = {"name": "ours", "command": [sys.executable, str(HERE / "a_server.py"), "stdio"], "start_timeout_s": 60}
+    fields: dict[str, Any] = {"name": "ours", "command": [sys.executable, str(HERE / "a_server.py"), "stdio"], "start_timeout_s": 60, "wait_s": 60}
     return McpServer(**fields | more)
 
 

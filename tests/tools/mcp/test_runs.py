@@ -6,20 +6,24 @@ import os
 import shlex
 import subprocess
 import sys
-from collections.abc import Iterator, Sequence
+from collections.abc import AsyncGenerator, Iterator, Sequence
+from itertools import count
 from pathlib import Path
 from typing import Any
 
+import anyio
 import pytest
 from opentelemetry import trace
 from opentelemetry.sdk.trace import TracerProvider
 from opentelemetry.sdk.trace.export import SimpleSpanProcessor
 from opentelemetry.sdk.trace.export.in_memory_span_exporter import InMemorySpanExporter
 
-from tests.doubles import asks, call, says
+from tests.doubles import PlayedModel, asks, call, says, text, wishes
 from tests.tools.mcp.conftest import Use, bad, ours
-from treadle import Agent, Runtime, ToolContext, tool
+from treadle import Agent, Limits, Runtime, ToolContext, tool
+from treadle.events import Warned
 from treadle.message import Message, ToolResult
+from treadle.model import Delta, ModelRequest
 from treadle.testing import ScriptedModel
 from treadle.tools.mcp import McpServer, McpServers
 
@@ -53,6 +57,50 @@ async def test_a_tool_asks_before_it_runs_unless_its_hints_are_believed(servers:
     assert first.is_error
     assert "ours_add can change things" in first.text
     assert second.text == "4"
+
+
+async def test_a_late_server_holds_up_no_run_and_joins_at_the_turn_after_it_answers(tmp_path: Path) -> None:
+    flag = tmp_path / "go"
+    waits = ["/bin/sh", "-c", f"until [ -e {flag} ]; do sleep 0.02; done; exec {shlex.join(ours().command)}"]
+    server, heard, waited = ours(command=waits, wait_s=0.01, trust_hints=True), list[str](), count(1)
+
+    @tool(effect="pure")
+    async def wait() -> str:
+        """Until the server has listed its tools; they join soon after."""
+        flag.touch()
+        while rt.mcp_servers(agent)[0].tools == ():
+            await anyio.sleep(0.02)
+        return f"{next(waited)} times"
+
+    class Waiting(PlayedModel):
+        """Calls `wait` until `ours_add` is there, and then that."""
+
+        async def stream(self, request: ModelRequest) -> AsyncGenerator[Delta, None]:
+            self.requests.append(request)
+            there = "ours_add" in {one.name for one in request.tools}
+            name, arguments = ("ours_add", '{"a": 1, "b": 2}') if there else ("wait", "{}")
+            is_over = "3" in [result.text for result in results(request.messages)]
+            steps: list[Any] = text("done") if is_over else wishes((f"c{len(self.requests)}", name, arguments))
+            for delta in steps:
+                yield delta
+
+    model = Waiting()
+    agent = Agent(name="a", model=model, tools=[wait], mcp_servers=[server])
+    async with Runtime() as rt:
+        result = await rt.run(agent, "go", mode="full", on_event=lambda event: heard.append(event.text) if isinstance(event, Warned) else None)
+    assert result.text == "done"
+    assert [one.split(":")[0] for one in heard] == ["the MCP server 'ours' has not answered yet", "the MCP server 'ours' has answered"]
+    assert "ours_add" not in {one.name for one in model.requests[0].tools}
+    assert results(result.messages)[-1].text == "3"
+
+
+async def test_waiting_for_a_server_counts_against_the_time_of_the_run() -> None:
+    agent = Agent(name="a", model=ScriptedModel([says("never")]), mcp_servers=[bad("never", wait_s=60)])
+    with anyio.fail_after(20):  # closing waits for no server either
+        async with Runtime() as rt:
+            result = await rt.run(agent, "go", limits=Limits(seconds=0.05))
+    assert result.outcome == "timeout"
+    assert result.metrics.duration_s >= 0.05
 
 
 async def test_agents_that_want_different_tools_of_one_server_share_its_process(tmp_path: Path) -> None:

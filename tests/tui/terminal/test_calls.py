@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import pytest
 from inline_snapshot import snapshot
 
 from tests.sandbox.conftest import needs_bubblewrap
@@ -32,7 +33,7 @@ def test_a_call_is_a_line_with_at_most_ten_lines_of_what_it_gave(place: Place, p
     body = [line for line in screen.splitlines() if line.startswith("  │ ")]
     assert len(body) == 10
     assert body[-1].startswith("  │ … ")
-    assert body[-1].endswith(" more lines")
+    assert body[-1].endswith(" more lines (Ctrl-O)")
     assert "✓ Searched word" in screen
 
 
@@ -60,11 +61,11 @@ def test_a_question_shows_the_command_and_what_can_be_said(chat: Terminal, provi
 ───────────────────────────────────────────────────────────────────────────────
 ? treadle asks: may it run this command?
   touch made.txt && echo done
-  'made.txt' is written, and mode ask asks before that
+  'made.txt' is written
   › y Yes, this once
     n No
     w No, and say why
-    d all of it · Escape no
+    d view full · Esc deny
 ask · local:m · 1.2k tokens · Make it\
 """)
 
@@ -186,6 +187,33 @@ def test_the_change_of_a_file_is_shown_before_it_is_made_and_whole_in_the_viewer
     provider.answers("Changed.")
     assert "✓ Edited a.py" in chat.sees("Changed.")
     assert "line_20 = 'twenty'" in (place.cwd / "a.py").read_text()
+
+
+@pytest.mark.parametrize("key", ["e", "BTab"])
+def test_edits_are_accepted_for_the_session_in_the_question_about_one(place: Place, provider: Provider, key: str) -> None:
+    chat = place.chat()
+    chat.say("Write all")
+    turn = provider.asked()
+    turn.calls("write", path="a.txt", content="x\n").calls("write", path="b.txt", content="x\n").calls("write", path="c.txt", content="x\n").ends()
+    chat.sees("treadle asks (1 of 3): may it write this file?")
+    heard_of(chat)
+    chat.press(key)
+    provider.wants("write", path="d.txt", content="x\n")
+    provider.answers("All of them.")
+    assert "accept-edits · " in chat.sees("All of them.")
+    assert sorted(path.name for path in place.cwd.iterdir()) == ["a.txt", "b.txt", "c.txt", "d.txt"]
+
+
+def test_a_file_outside_of_the_project_is_asked_about_where_edits_are_accepted(place: Place, provider: Provider) -> None:
+    chat = place.chat()
+    chat.say("Write all")
+    turn = provider.asked()
+    turn.calls("write", path="a.txt", content="x\n").calls("write", path="../b.txt", content="x\n").ends()
+    chat.sees("(1 of 2)")
+    heard_of(chat)
+    chat.press("e")
+    assert "../b.txt" in chat.sees("(2 of 2)")
+    assert "accept edits" not in chat.screen()
 
 
 def test_two_questions_come_one_after_the_other(place: Place, provider: Provider) -> None:

@@ -101,7 +101,7 @@ def test_a_run_that_was_killed_in_a_tool_is_shown_and_the_call_is_not_made_twice
     assert "› Run it once" in screen
     assert CUT in screen.replace("\n  ", " ")
     _yes(chat, "Go on with it?", no="Not now")
-    chat.sees("the process stopped while this call was running")
+    chat.sees("The process stopped while this call was running")
     assert runs.read_text() == "run\n"
     heard_of(chat)
     chat.press("n")

@@ -51,6 +51,25 @@ def test_a_signal_ends_the_first_start(place: Place) -> None:
     assert terminal.ends() == 0
 
 
+def test_whoever_leaves_the_first_start_reads_how_to_go_on_by_hand(place: Place) -> None:
+    (place.own / "config.yaml").unlink()
+    terminal = place.runs("chat")
+    terminal.sees("Which one shall answer?")
+    terminal.press("Escape")
+    terminal.has("Nothing was written. To do it by hand")
+    assert terminal.ends() == 0
+
+
+def test_the_demo_runs_where_it_is_chosen_at_the_first_start(place: Place) -> None:
+    (place.own / "config.yaml").unlink()
+    terminal = place.runs("chat")
+    terminal.sees("Which one shall answer?")
+    terminal.press("d", "e", "m", "o", "Enter")
+    terminal.has("The model of this demo is scripted")
+    os.kill(terminal.pid, signal.SIGINT)
+    terminal.ends()
+
+
 def test_a_signal_ends_the_offer_to_go_on(place: Place, chat: Terminal, provider: Provider) -> None:
     chat.say("work")
     provider.asked().says("Half of it")

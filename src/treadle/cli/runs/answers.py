@@ -1,41 +1,43 @@
-"""What a person says about calls, as options say it: CALL, CALL=TEXT. Entry: `answers`."""
+"""A person's answers to calls, as options give them: CALL, CALL=TEXT. Entry: `answers`."""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
+from typing import Any
 
 from treadle.cli.exits import Failed
 
 
-def texts(option: str, given: Sequence[str]) -> dict[str, str]:
-    """CALL=TEXT for each call. Raises Failed where there is no `=`, or a call stands there twice."""
+def answers(calls: Collection[str], *, approve: Sequence[str] = (), deny: Sequence[str] = (), result: Sequence[str] = ()) -> dict[str, Any]:
+    """The options `approve`, `deny` and `results` of a resume, without those that were not given.
+
+    `calls`: the ids of the run's calls. An id may hold a `=` itself, so the longest one that fits is meant.
+    Raises Failed where an option names no call, or two name the same one.
+    """
+    said = {"approve": tuple(approve), "deny": _by_call("--deny", deny, calls), "results": texts(result, calls)}
+    seen: dict[str, str] = {}
+    for option, named in (("approve", said["approve"]), ("deny", said["deny"]), ("result", said["results"])):
+        for call_id in named:
+            if (other := seen.setdefault(call_id, option)) != option:
+                raise Failed(f"--{other} and --{option} both name the call {call_id!r}: say one thing about it")
+    return {name: value for name, value in said.items() if value}
+
+
+def texts(given: Sequence[str], calls: Collection[str]) -> dict[str, str]:
+    """CALL=TEXT of `--result` for each call. Raises Failed where there is no `=`, or a call stands there twice."""
     for said in given:
-        if "=" not in said:
-            raise Failed(f"{option} {said!r}: write CALL=TEXT, the id of a call and what it gave")
-    return _by_call(option, given)
+        if "=" not in said or said in calls:
+            raise Failed(f"--result {said!r}: write CALL=TEXT, the id of a call and what it gave")
+    return _by_call("--result", given, calls)
 
 
-def reasons(option: str, given: Sequence[str]) -> dict[str, str]:
-    """CALL or CALL=REASON for each call."""
-    return _by_call(option, given)
-
-
-def _by_call(option: str, given: Sequence[str]) -> dict[str, str]:
+def _by_call(option: str, given: Sequence[str], calls: Collection[str]) -> dict[str, str]:
     found: dict[str, str] = {}
     for said in given:
-        call_id, _, text = said.partition("=")
+        call_id = max((one for one in calls if said == one or said.startswith(f"{one}=")), key=len, default=said.partition("=")[0])
         if not call_id:
             raise Failed(f"{option} {said!r} names no call")
         if call_id in found:
             raise Failed(f"{option} names the call {call_id!r} twice")
-        found[call_id] = text
+        found[call_id] = said[len(call_id) + 1 :]
     return found
-
-
-def check_once(**said: Sequence[str] | dict[str, str]) -> None:
-    """Raises Failed where two options say something of one call."""
-    seen: dict[str, str] = {}
-    for option, calls in said.items():
-        for call_id in calls:
-            if (other := seen.setdefault(call_id, option)) != option:
-                raise Failed(f"--{other} and --{option} both name the call {call_id!r}: say one thing about it")

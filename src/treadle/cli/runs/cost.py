@@ -1,4 +1,4 @@
-"""`treadle runs cost`: what runs have taken, by day, model or session. What a model costs is said in prices.py and price_list.py. Entry: `cost`."""
+"""`treadle runs cost`: tokens and money by day, model, session, user or agent. Prices belong to prices.py and price_list.py. Entry: `cost`."""
 
 from __future__ import annotations
 
@@ -19,7 +19,6 @@ from treadle.units import count, money, tokens
 
 NUMBERS = frozenset({"runs", "responses", "input", "cache read", "cache write", "output", "cost"})
 NAME_COLUMNS = 32
-NO_SESSION = "(no session)"
 
 
 @click.command(context_settings=HELP)
@@ -30,9 +29,10 @@ NO_SESSION = "(no session)"
 @click.option("--json", "as_json", is_flag=True, help="As JSON: by, rows, total.")
 @journal_option
 def cost(by: By, days: int | None, limit: int, everything: bool, as_json: bool, journal: str | None) -> None:
-    """Tokens and money that runs have taken: the newest days first, or the dearest models or sessions.
+    """Tokens and money that runs have taken: the newest days first, otherwise the most expensive first.
 
-    What has no known price is called unknown, and is in no sum of money. What a run's tools started counts for its session.
+    Responses without a known price are listed as unknown and are in no sum of money. Runs that a run started count for its session, and each
+    for its own agent.
     """
     since = None if days is None else (datetime.now(UTC) - timedelta(days=days - 1)).date()
 
@@ -72,7 +72,7 @@ def _print(rows: Sequence[Cost], found: Costs, by: By, titles: Mapping[str, str]
 
     hidden = len(found.rows) - len(rows)
     head = [by, "runs", "responses", "input", "cache read", "cache write", "output", "cost"]
-    cells = [[cut(shown(row.key or NO_SESSION), NAME_COLUMNS), *_cells(row)] for row in rows]
+    cells = [[cut(shown(row.key or f"(no {by})"), NAME_COLUMNS), *_cells(row)] for row in rows]
     total = ["total", *_cells(found.total)]
     if by == "session":
         head, total = [*head, "title"], [*total, ""]
@@ -91,5 +91,7 @@ def _print(rows: Sequence[Cost], found: Costs, by: By, titles: Mapping[str, str]
 
 def _cells(row: Cost) -> list[str]:
     usage = row.usage
-    counted = (usage.input_tokens, usage.cache_read_tokens, usage.cache_write_tokens, usage.output_tokens)
-    return [str(row.runs), str(row.responses), *(tokens(number) for number in counted), money(row.cost_usd, more=bool(row.unpriced))]
+    for_an_hour = f" ({tokens(usage.cache_write_1h_tokens)} 1h)" if usage.cache_write_1h_tokens else ""
+    written = tokens(usage.cache_write_tokens) + for_an_hour
+    counted = (tokens(usage.input_tokens), tokens(usage.cache_read_tokens), written, tokens(usage.output_tokens))
+    return [str(row.runs), str(row.responses), *counted, money(row.cost_usd, more=bool(row.unpriced))]

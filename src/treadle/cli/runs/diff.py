@@ -17,6 +17,7 @@ from treadle.cli.runs.row import style_of
 from treadle.cli.terminal import Ink, Style, put, put_json, width
 from treadle.difference import RunDiff, Side, compare
 from treadle.message import Message
+from treadle.metrics import totalled
 from treadle.plain import columns, cut, one_line, plain, wrapped
 from treadle.units import count, lasting, money, tokens
 
@@ -85,6 +86,8 @@ def _facts(a: Side, b: Side) -> Iterator[tuple[str, str, str]]:
     yield "tokens", tokens(a.usage.total_tokens), tokens(b.usage.total_tokens)
     if a.cost_usd is not None or b.cost_usd is not None:
         yield "cost", money(a.cost_usd), money(b.cost_usd)
+    if a.total.runs > 1 or b.total.runs > 1:
+        yield "total", totalled(a.total), totalled(b.total)
     yield "took", lasting(a.duration_s), lasting(b.duration_s)
 
 
@@ -93,7 +96,7 @@ def _said(message: Message, clean: Callable[[str], str], room: int, most: int) -
     for call in message.tool_calls:
         body += [Line(line, "cyan") for line in wrapped(one_line(clean(f"• {call.name} {call.arguments_json}"), 400), room)]
     for result in message.tool_results:
-        mark = "?" if result.unknown else "✗" if result.is_error else "✓"
+        mark = "?" if result.unknown else "✗" if result.failed else "✓"
         body += [Line(line) for line in wrapped(clean(f"{mark} {result.name}: {result.text}").strip(), room)]
     left_out = [Line(f"… {count(len(body) - most, 'more line')}", "dim")] if len(body) > most else []
     return [Line(message.role, "bold"), *body[:most], *left_out]

@@ -82,6 +82,7 @@ class Drive:
     timeout: float | None = None
     on_ask: str | None = None
     allow: tuple[str, ...] = ()
+    network: str | None = None
     no_sandbox: str | None = None
 
     def options(self) -> dict[str, Any]:
@@ -91,7 +92,7 @@ class Drive:
 
     def flags(self) -> dict[str, Any]:
         """What counts for more than the configuration."""
-        said = {"--model": self.model, "--mode": self.mode, "--timeout": self.timeout, "--no-sandbox": self.no_sandbox}
+        said = {"--model": self.model, "--mode": self.mode, "--timeout": self.timeout, "--network": self.network, "--no-sandbox": self.no_sandbox}
         return said | ({"--allow": self.allow} if self.allow else {})
 
 
@@ -165,6 +166,7 @@ def end_of(result: RunResult[Any]) -> RunEnd:
         tool_calls=result.metrics.tool_calls,
         duration_s=result.metrics.duration_s,
         cost_usd=UNSET if result.metrics.cost_usd is None else result.metrics.cost_usd,
+        total=result.metrics.total,
         error=UNSET if error is None else error_info(error),
     )
 

@@ -1,7 +1,8 @@
-"""Which run is meant: an id, the beginning of one, or `last`. Entry: `find_run`, `no_runs`."""
+"""Which run is meant: an id, the beginning of one, or `last`. Entry: `find_run`, `no_runs`, `is_own`."""
 
 from __future__ import annotations
 
+import os
 from typing import Final, NoReturn
 
 import click
@@ -13,6 +14,7 @@ from treadle.journal import Journal, RunInfo
 from treadle.plain import one_line
 
 LAST: Final = "last"
+TASK_AGENT: Final = "tasks"
 NEWEST = 20
 """How many runs are looked through first for the newest that no other run started."""
 
@@ -41,11 +43,26 @@ async def find_run(journal: Journal, given: str) -> RunInfo:
 
 
 async def _last(journal: Journal) -> RunInfo:
+    """The newest that a person or program began in this directory, above or below it. Raises Failed if there is none."""
+    elsewhere = ""
     for limit in (NEWEST, None):
         for info in await journal.runs(limit=limit):
-            if info.parent_run_id is None:
+            if info.parent_run_id is not None or not is_own(info):
+                continue
+            if _worked_here(info):
                 return info
-    raise Failed(_none_yet(LAST))
+            elsewhere = elsewhere or f"no run has worked in {os.getcwd()!r} yet; the newest elsewhere is {info.run_id}, in {info.cwd!r}"
+    raise Failed(elsewhere or _none_yet(LAST))
+
+
+def _worked_here(info: RunInfo) -> bool:
+    here, there = os.path.realpath(os.curdir), os.path.realpath(info.cwd)
+    return os.path.commonpath((here, there)) in (here, there)
+
+
+def is_own(info: RunInfo) -> bool:
+    """False for messages to the task assistant, each of which is a run."""
+    return info.agent != TASK_AGENT
 
 
 def no_runs(given: str) -> NoReturn:

@@ -29,12 +29,12 @@ def fork(turn: int, text: str | None, result: tuple[str, ...], **rest: Any) -> N
 
     Exits as `treadle run` does.
     """
-    drive, results = Drive(**rest), texts("--result", result)
+    drive = Drive(**rest)
 
     async def work(opened: Opened) -> int:
         options = drive.options()
-        if results:
-            options["results"] = results
+        if result:
+            options["results"] = texts(result, (await opened.runtime.journal.load(opened.info.run_id)).call_ids)
         if drive.timeout is not None:
             started = (await opened.runtime.journal.load(opened.info.run_id)).started
             options["limits"] = msgspec.structs.replace(started.limits if started else Limits(), seconds=drive.timeout)

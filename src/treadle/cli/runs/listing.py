@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 from collections import Counter
+from collections.abc import Callable
 from datetime import UTC, datetime
 
 import click
 
 from treadle.cli.help import HELP
 from treadle.cli.journal_option import Place, journal_option, on_journal
+from treadle.cli.runs.finding import is_own
 from treadle.cli.runs.row import PREFIX, SHORT_CHARS, model_name, row_of, status_of, style_of
 from treadle.cli.terminal import Ink, Style, put, put_json, table
 from treadle.journal import Journal, RunInfo
@@ -29,45 +31,58 @@ NUMBERS = frozenset({"age", "turns", "calls", "tokens", "cost"})
 @click.option("--limit", type=click.IntRange(1), metavar="N", default=20, show_default=True, help="At most so many runs, and those that they started.")
 @click.option("--all", "everything", is_flag=True, help="All runs, without a limit.")
 @click.option("--session", metavar="ID", help="Only runs of this conversation.")
+@click.option("--agent", metavar="NAME", help="Only runs of this agent.")
 @journal_option
-def list_(as_json: bool, limit: int, everything: bool, session: str | None, journal: str | None) -> None:
+def list_(as_json: bool, limit: int, everything: bool, session: str | None, agent: str | None, journal: str | None) -> None:
     """The newest runs. ↳ marks one that another run started, ⑂ one that was forked from another.
 
-    Of the runs that one has started the table has the newest three; `treadle runs show` has all of them.
+    Messages to the task assistant are left out; `--agent tasks`, `--session` and `--all` list them. Of the runs that one has started the
+    table has the newest three; `treadle runs show` has all of them. A second figure, as in 1.2k/3.4k, is the total of a run and every
+    run that it started.
     """
 
-    def show(found: list[RunInfo], secrets: Redactor) -> None:
+    def show(found: list[RunInfo], id_chars: int, secrets: Redactor) -> None:
         if as_json:
             put_json([row_of(info, secrets) for info in found], secrets)
         elif found:
-            _print_table(found, secrets)
+            _print_table(found, id_chars, secrets)
         else:
-            put('There are no runs yet. Begin one: treadle run "what to do"' if session is None else f"There are no runs of the session {session!r}.")
+            put(_nothing(session, agent))
 
     async def work(place: Place) -> None:
-        show(await _newest(place.journal, None if everything else limit, session), place.secrets)
+        def is_wanted(info: RunInfo) -> bool:
+            return is_own(info) or everything or session is not None if agent is None else info.agent == agent
 
-    on_journal(journal, work, absent=lambda secrets: show([], secrets))
+        found, id_chars = await _newest(place.journal, None if everything else limit, session, is_wanted)
+        show(found, id_chars, place.secrets)
+
+    on_journal(journal, work, absent=lambda secrets: show([], SHORT_CHARS, secrets))
 
 
-async def _newest(journal: Journal, limit: int | None, session: str | None) -> list[RunInfo]:
-    """So many that no other run started, and the others that are as new as these."""
+def _nothing(session: str | None, agent: str | None) -> str:
+    if agent is not None:
+        return f"There are no runs of the agent {agent!r}."
+    return 'There are no runs yet. Begin one: treadle run "what to do"' if session is None else f"There are no runs of the session {session!r}."
+
+
+async def _newest(journal: Journal, limit: int | None, session: str | None, is_wanted: Callable[[RunInfo], bool]) -> tuple[list[RunInfo], int]:
+    """So many that no other run started, the others that are as new, and how many characters tell their ids from those of all runs around them."""
     if limit is None:
-        return await journal.runs(session_id=session)
+        every = await journal.runs(session_id=session)
+        return [info for info in every if is_wanted(info)], _telling(every)
     size = 2 * limit
     while True:
-        found = await journal.runs(limit=size, session_id=session)
+        every = await journal.runs(limit=size, session_id=session)
+        found = [info for info in every if is_wanted(info)]
         begun = [n for n, info in enumerate(found, 1) if info.parent_run_id is None]
-        if len(begun) >= limit:
-            return found[: begun[limit - 1]]
-        if len(found) < size:
-            return found
+        if len(begun) > limit or len(every) < size:
+            shown = begun[limit - 1] if len(begun) >= limit else None
+            return found[:shown], _telling(every)
         size *= 4
 
 
-def _print_table(found: list[RunInfo], secrets: Redactor) -> None:
+def _print_table(found: list[RunInfo], id_chars: int, secrets: Redactor) -> None:
     found, others = _few_of_each(found)
-    id_chars = _telling(found)
     head = ["run", "age", "status", "queue", "tenant", "agent", "model", "turns", "calls", "tokens", "cost", "prompt"]
     rows = [_cells(info, secrets, id_chars) for info in found]
     says_nothing = {
@@ -113,6 +128,7 @@ def _cells(info: RunInfo, secrets: Redactor, id_chars: int) -> list[str]:
     def shown(text: str) -> str:
         return one_line(secrets.text(text), 200)
 
+    alone = info.total.runs == 1
     mark = "↳ " if info.parent_run_id else "⑂ " if info.forked_from else ""
     return [
         one_line(info.run_id.removeprefix(PREFIX)[:id_chars]),
@@ -124,7 +140,7 @@ def _cells(info: RunInfo, secrets: Redactor, id_chars: int) -> list[str]:
         cut(shown(model_name(info.model)), MODEL_COLUMNS),
         str(info.turns),
         str(info.tool_calls),
-        tokens(info.usage.total_tokens),
-        money(info.cost_usd),
+        tokens(info.usage.total_tokens) + ("" if alone else f"/{tokens(info.total.usage.total_tokens)}"),
+        money(info.cost_usd) + ("" if alone else f"/{money(info.total.cost_usd)}"),
         mark + shown(secrets.shortened(info.prompt)),
     ]

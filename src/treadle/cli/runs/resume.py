@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import Any, get_args
 
 import click
 
+from treadle.children import until_idle
 from treadle.cli.help import HELP
 from treadle.cli.run_options import ON_UNKNOWN
-from treadle.cli.runs.answers import check_once, reasons, texts
+from treadle.cli.runs.answers import answers
 from treadle.cli.runs.driving import Drive, Opened, code_of, drive_options, driven, end_of, output_options
 from treadle.cli.runs.finding import run_argument
 from treadle.events import RunEnd
@@ -22,9 +24,10 @@ from treadle.types import Limits
 @click.option("--deny", metavar="CALL[=REASON]", multiple=True, help="This call may not run, and the model is told so; repeatable.")
 @click.option("--result", metavar="CALL=TEXT", multiple=True, help="What this call gave, where you found out; it is not run; repeatable.")
 @click.option("--on-unknown", type=click.Choice(get_args(OnUnknown)), help=ON_UNKNOWN)
+@click.option("--wait", is_flag=True, help="Wait while another process drives the run, or its lease lasts.")
 @drive_options
 @output_options
-def resume(approve: tuple[str, ...], deny: tuple[str, ...], result: tuple[str, ...], on_unknown: OnUnknown | None, **rest: Any) -> None:
+def resume(approve: tuple[str, ...], deny: tuple[str, ...], result: tuple[str, ...], on_unknown: OnUnknown | None, wait: bool, **rest: Any) -> None:
     """Go on with a run that was stopped, or that waits for a person. Its mode, directory and model stay, unless told otherwise.
 
     A call that has its result is not run again. One that was running is, where that does no harm; of any other the model is told that
@@ -35,15 +38,19 @@ def resume(approve: tuple[str, ...], deny: tuple[str, ...], result: tuple[str, .
     Exits as `treadle run` does: with 4 where the run waits for a person, and says for what.
     """
     drive = Drive(**rest)
-    answers = {"approve": approve, "deny": reasons("--deny", deny), "results": texts("--result", result)}
-    check_once(approve=approve, deny=answers["deny"], result=answers["results"])
-    options: dict[str, Any] = {name: value for name, value in answers.items() if value} | drive.options()
+    options: dict[str, Any] = drive.options()
     if on_unknown is not None:
         options["on_unknown"] = on_unknown
     if drive.timeout is not None:
         options["limits"] = Limits(seconds=drive.timeout)
 
     async def work(opened: Opened) -> int:
+        if wait and opened.info.status == "running":
+            opened.warn(f"waiting until no other process drives run {opened.info.run_id}")
+            opened = replace(opened, info=await until_idle(opened.runtime.journal, opened.info.run_id))
+        if approve or deny or result:
+            calls = (await opened.runtime.journal.load(opened.info.run_id)).call_ids
+            options.update(answers(calls, approve=approve, deny=deny, result=result))
         match opened.info.status:
             case "finished":
                 return await _finished(opened)

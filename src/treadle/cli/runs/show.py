@@ -15,6 +15,7 @@ from treadle.cli.runs.row import row_of
 from treadle.cli.story import Story
 from treadle.cli.terminal import Ink, put, put_bytes, width
 from treadle.cli.timeline import Relations, timeline
+from treadle.entries import ModelResponded
 from treadle.errors import AgentError
 from treadle.journal import Journal, RunInfo
 from treadle.json_text import decode_json, encode_json
@@ -69,7 +70,7 @@ def _masked(line: bytes, secrets: Redactor) -> bytes:
 
 async def _draw(place: Place, info: RunInfo, *, verbose: bool, journal: str | None) -> None:
     records = await place.journal.read(info.run_id)
-    relations = await _relations(place.journal, info.run_id)
+    relations = await _relations(place.journal, info)
     ink, clean = Ink(), place.secrets.text
     for line in timeline(Story.of(records), info, relations, clean=clean, ink=ink, verbose=verbose):
         put(line)
@@ -84,15 +85,23 @@ async def _draw(place: Place, info: RunInfo, *, verbose: bool, journal: str | No
                 put(ink(piece, "bold"))
 
 
-async def _relations(journal: Journal, run_id: str) -> Relations:
+async def _relations(journal: Journal, run: RunInfo) -> Relations:
     """Of runs that can be read: what is wrong with another one is no reason not to show this one."""
     try:
-        runs = [*reversed(await journal.runs())]
+        children = await journal.children(run.run_id)
+        for info in children:  # grows as it is read
+            children += await journal.children(info.run_id)
+        forks = [*reversed(await journal.runs(forked_from=run.run_id))]
+        before = await _response_before(journal, run)
     except AgentError:
         return Relations()
-    inside = {run_id}
-    for info in runs:  # a run is older than those that it starts
-        if info.parent_run_id in inside:
-            inside.add(info.run_id)
-    children = [info for info in runs if info.run_id in inside and info.run_id != run_id]
-    return Relations(children=children, forks=[info for info in runs if info.forked_from == run_id])
+    return Relations(children=sorted(children, key=lambda info: info.started_at), forks=forks, before=before)
+
+
+async def _response_before(journal: Journal, run: RunInfo) -> ModelResponded | None:
+    """The last response of the run before it in its session."""
+    session = [] if run.session_id is None else await journal.runs(session_id=run.session_id)
+    before = next((info for info in session if info.started_at < run.started_at and info.parent_run_id is None), None)
+    records = [] if before is None else await journal.read(before.run_id)
+    responses = (record.entry for record in reversed(records) if isinstance(record.entry, ModelResponded))
+    return next((response for response in responses if response.stop_reason is not None), None)

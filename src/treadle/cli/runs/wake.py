@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from typing import Any
-
 import anyio
 import click
 
@@ -11,7 +9,7 @@ from treadle.cli.exits import failing
 from treadle.cli.help import HELP
 from treadle.cli.journal_option import journal_file, journal_option, journal_url, open_runtime
 from treadle.cli.next_steps import follow_command
-from treadle.cli.runs.answers import check_once, reasons, texts
+from treadle.cli.runs.answers import answers
 from treadle.cli.runs.finding import find_run, no_runs, run_argument
 from treadle.cli.runs.row import row_of, status_of
 from treadle.cli.terminal import put, put_json
@@ -35,14 +33,12 @@ def wake(run: str, queue: str | None, priority: int | None, as_json: bool, journ
 
     `treadle runs resume` goes on with a run in its own process instead.
     """
-    answers: dict[str, Any] = {"approve": said["approve"], "deny": reasons("--deny", said["deny"]), "results": texts("--result", said["result"])}
-    check_once(approve=answers["approve"], deny=answers["deny"], result=answers["results"])
     with failing():
         config = load()
         url = journal_url(config, journal)
         if (file := journal_file(url)) is not None and not file.exists():
             no_runs(run)
-        info = anyio.run(_woken, config, url, run, {name: value for name, value in answers.items() if value}, (queue, priority))
+        info = anyio.run(_woken, config, url, run, said, (queue, priority))
     if as_json:
         secrets = Redactor(config.secrets())
         put_json(row_of(info, secrets), secrets)
@@ -51,11 +47,12 @@ def wake(run: str, queue: str | None, priority: int | None, as_json: bool, journ
         click.echo(f"{follow_command(info.run_id, journal)} follows it", err=True)
 
 
-async def _woken(config: Config, url: str, run: str, answers: dict[str, Any], where: tuple[str | None, int | None]) -> RunInfo:
+async def _woken(config: Config, url: str, run: str, said: dict[str, tuple[str, ...]], where: tuple[str | None, int | None]) -> RunInfo:
     async with open_runtime(config, url) as runtime:
         info = await find_run(runtime.journal, run)
+        options = answers((await runtime.journal.load(info.run_id)).call_ids, **said) if any(said.values()) else {}
         queue, priority = where
         place = None
         if queue is not None or priority is not None or info.queue is None:
             place = Place(queue=(info.queue or "default") if queue is None else queue, priority=priority or 0, tenant=info.tenant)
-        return await runtime.wake(info.run_id, place=place, **answers)
+        return await runtime.wake(info.run_id, place=place, **options)

@@ -1,4 +1,4 @@
-"""Connections to the server: how one is made, how long one tries, and those that only read, kept for the next. Entry: `Server`, `Readers.snapshot`.
+"""Connections to the server: how one is made, how long one tries, and those that only read, kept for the next. Entry: `Server`, `Readers.read`.
 
 What works behind pgbouncer in transaction mode: everything but listening. A connection keeps no state from one transaction to the next, and no prepared
 statements where something stands between it and the server.
@@ -206,23 +206,15 @@ class Readers:
         self._gone = threading.Event()
         abandon_in_children(self)
 
-    @contextlib.contextmanager
-    def snapshot(self) -> Generator[Cursor]:
-        """The journal as it is now, whatever is written meanwhile. Raises AgentError."""
-        try:
-            db, cursor = self._begin(self._server.patience(self._gone))
-            try:
-                yield cursor
-            finally:
-                self._done(db)
-        except psycopg.Error as e:
-            raise self._server.error(e, "nothing was changed") from e
-
     async def read(self, what: Callable[[Cursor], T]) -> T:
-        """`what` of a snapshot, in a thread: the event loop does not wait. Done again where the connection was lost. It may take snapshots, and not read."""
-        return await anyio.to_thread.run_sync(self.read_now, what, limiter=anyio.CapacityLimiter(1))  # of its own: tools may keep all the others
+        """`what` of a snapshot, in a thread: the event loop does not wait. Done again where the connection was lost. It may read sessions."""
+        return await anyio.to_thread.run_sync(self._read_in_turn, what, limiter=anyio.CapacityLimiter(1))  # of its own: tools may keep all the others
 
     def read_now(self, what: Callable[[Cursor], T]) -> T:
+        """Read for a caller that is no coroutine, again where the connection was lost. Waits for no turn: it may be part of another read."""
+        return self._read(what, self._server.patience(self._gone))
+
+    def _read_in_turn(self, what: Callable[[Cursor], T]) -> T:
         patience = self._server.patience(self._gone)
         with self._turn:
             return self._read(what, patience)

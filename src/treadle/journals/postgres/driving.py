@@ -16,11 +16,14 @@ from treadle.errors import AgentError
 from treadle.journals.postgres.appending import Append, Mark
 from treadle.journals.postgres.workers import Workers
 from treadle.journals.postgres.writer import Writer
+from treadle.journals.tables import queue
 from treadle.journals.tables.beginning import make_run
 from treadle.journals.tables.database import Cursor, Work
 from treadle.journals.tables.driving import Seen, add_late, finish, looked_over
+from treadle.journals.tables.liveness import is_driven
 from treadle.journals.tables.queue import LET_GO, TAKEN
 from treadle.journals.tables.rows import bodies, check_id, find, insert, micros, read_stored, row_of
+from treadle.run_queue import Place
 
 _RELEASE = f"""
 update runs set owner = null, waiting = ?, {LET_GO}, ready_at_us = case when queue is null then 0 else now_us() end
@@ -59,7 +62,7 @@ class PostgresRun:
         self._over = False
         """It was let go, or is finished."""
 
-    async def append(self, entries: Sequence[Entry]) -> int:
+    async def append(self, entries: Sequence[Entry], *, put_back: Place | None = None) -> int:
         if not entries:
             return self._mark.head + 1
         end, late, once = looked_over(self.run_id, entries)
@@ -72,6 +75,8 @@ class PostgresRun:
                 first = await self._write(append, lambda db: finish(db, self._mark, entries, end, self._seen))
             elif late:
                 first = await self._write(append, lambda db: add_late(db, self._mark, entries))
+            elif put_back is not None:
+                first = await self._write(append, lambda db: queue.put_back(db, self._mark, entries, put_back))
             else:
                 first = await self._writer.append(append)
             if once:
@@ -82,9 +87,11 @@ class PostgresRun:
                 self._home.let_go(self.num, self._released(waiting=False))
             raise
         self._home.appended(self.run_id)
-        if end is not None:
+        if end is not None or put_back is not None:
             self._over = True
             self._home.let_go(self.num)
+        if put_back is not None:
+            self._home.ready()
         return first
 
     async def _be_sure(self) -> None:
@@ -189,8 +196,7 @@ async def take_over(writer: Writer, workers: Workers, run_id: str, home: Home, *
         workers.hold_still(db, owner)  # else one whose lease just ran out could renew it, and begin a call, between the look and the commit
         process = None if force else workers.of(db, owner)
         if process is not None:
-            reason = f"run {run_id} is being driven by process {process.named}: wait for its end, or stop it with `treadle runs kill {run_id}`"
-            raise AgentError("busy", reason)
+            raise is_driven(run_id, process)
         fence_next = fence + 1
         db.execute(f"update runs set owner = ?, fence = ?, waiting = 0, {TAKEN} where num = ?", (worker, fence_next, worker, run.num))
         db.execute("delete from stops where run = ?", (run.num,))

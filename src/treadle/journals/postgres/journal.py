@@ -43,6 +43,7 @@ class PostgresJournal(TableJournal):
         super().__init__(self._writer, self._readers, workers.of)
         self.queue = TableQueue(self._writer, self._readers, workers, self.notifier, append=self._writer.write)
         self._server = server
+        self._keeps_runs = False
 
     @classmethod
     def open(cls, url: str, *, durability: Durability = "process", lease_s: float = LEASE_S) -> Self:
@@ -71,8 +72,8 @@ class PostgresJournal(TableJournal):
         """How often this process was late to say that it lives, or could not, since the journal was opened."""
         return self._driven.workers.renewals_missed
 
-    async def aclose(self) -> None:
-        """What is being appended is finished; runs that are held are free for others. Idempotent."""
+    async def aclose(self, *, keep_runs: bool = False) -> None:
+        self._keeps_runs |= keep_runs
         with anyio.CancelScope(shield=True):
             await anyio.to_thread.run_sync(self._close, limiter=anyio.CapacityLimiter(1))
 
@@ -82,7 +83,8 @@ class PostgresJournal(TableJournal):
         self._readers.close()
         self._writer.close()
         self._indexing.close()
-        self._driven.workers.leave()
+        if not self._keeps_runs:  # else its thread renews the lease until the process ends
+            self._driven.workers.leave()
 
     async def begin(self, started: RunStarted) -> RunWriter:
         return await self._driven.begin(started)

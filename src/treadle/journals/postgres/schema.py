@@ -159,7 +159,9 @@ class Migration(NamedTuple):
     """The oldest version whose Treadle still works on them, while others already do on the new ones; what is only added keeps it."""
 
 
-MIGRATIONS: Final = (Migration(_FIRST, 1),)
+_IDENTITY = "alter table treadle.workers add column identity text"  # of its process (process_identity.py)
+
+MIGRATIONS: Final = (Migration(_FIRST, 1), Migration(_IDENTITY, 1))
 VERSION: Final = len(MIGRATIONS)
 
 

@@ -1,4 +1,5 @@
 """Who drives runs: each open journal that does is a worker, alive as long as its lease, which it renews in a thread, by the database's clock.
+A process that another one of its host finds gone is dead at once.
 
 Locally a worker knows until when its lease surely holds: from the moment at which the renewal was sent. Entry: `Workers`.
 """
@@ -19,6 +20,7 @@ from treadle.errors import AgentError
 from treadle.journals.forks import abandon_in_children
 from treadle.journals.postgres.connections import Patience, Server, abandoned, within
 from treadle.journals.postgres.failures import is_lost
+from treadle.journals.postgres.process_identity import fate, identity
 from treadle.journals.tables.database import Cursor
 from treadle.journals.tables.liveness import Process
 from treadle.types import new_id
@@ -31,8 +33,8 @@ _KEPT_US: Final = 86_400_000_000
 """So long a list shows a worker that died."""
 
 _RENEW: Final[LiteralString] = """
-insert into treadle.workers(id, host, pid, since_us, seen_at_us, lease_until_us)
-values(%s, %s, %s, treadle.now_us(), treadle.now_us(), treadle.now_us() + %s)
+insert into treadle.workers(id, host, pid, identity, since_us, seen_at_us, lease_until_us)
+values(%s, %s, %s, %s, treadle.now_us(), treadle.now_us(), treadle.now_us() + %s)
 on conflict(id) do update set seen_at_us = excluded.seen_at_us, lease_until_us = excluded.lease_until_us
 """
 _LIVES: Final = "lease_until_us > now_us() and seen_at_us <= now_us() + (lease_until_us - seen_at_us)"
@@ -130,14 +132,18 @@ class Workers:
     # ------------------------------------------------------------ the others
 
     def of(self, db: Cursor, worker: str | None) -> Process | None:
-        """None for a dead worker."""
+        """None for a dead worker: its lease has run out, or its process was on this host and is gone."""
         if worker is None:
             return None
-        row = db.execute(f"select pid, host from workers where id = ? and {_LIVES}", (worker,)).fetchone()
-        return None if row is None else Process(*row)
+        row = db.execute(f"select pid, host, identity, lease_until_us - now_us() from workers where id = ? and {_LIVES}", (worker,)).fetchone()
+        if row is None:
+            return None
+        pid, host, known, left_us = row
+        became = fate(known)
+        return None if became == "gone" else Process(pid, host, lease_s=left_us / 1_000_000 if became == "unknown" else None)
 
     def living(self, db: Cursor) -> list[str]:
-        return [worker for (worker,) in db.execute(f"select id from workers where {_LIVES}").fetchall()]
+        return [worker for worker, known in db.execute(f"select id, identity from workers where {_LIVES}").fetchall() if fate(known) != "gone"]
 
     def hold_still(self, db: Cursor, worker: str | None) -> None:
         """Until the transaction is over it cannot renew its lease: what `of` says of it stays true."""
@@ -184,7 +190,7 @@ class Workers:
         self._until = max(self._until, sent + self.lease_s)
 
     def _row(self, me: str) -> tuple[object, ...]:
-        return (me, socket.gethostname(), os.getpid(), int(self.lease_s * 1_000_000))
+        return (me, socket.gethostname(), os.getpid(), identity(), int(self.lease_s * 1_000_000))
 
     def abandon(self) -> None:
         """In a forked child: the lease is the parent's, and its thread is not there."""

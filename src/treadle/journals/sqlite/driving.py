@@ -12,12 +12,15 @@ from treadle.entries import Entry, RunStarted
 from treadle.errors import AgentError
 from treadle.journals.sqlite.workers import Workers
 from treadle.journals.sqlite.writer import Writer
+from treadle.journals.tables import queue
 from treadle.journals.tables.beginning import make_run
 from treadle.journals.tables.database import Cursor, Work
 from treadle.journals.tables.driving import Hold, Seen, add_late, finish, looked_over
+from treadle.journals.tables.liveness import is_driven
 from treadle.journals.tables.queue import LET_GO, TAKEN
 from treadle.journals.tables.rows import bodies, check_id, find, insert, micros, read_stored, row_of
 from treadle.notifier import QUEUE, run_topic
+from treadle.run_queue import Place
 from treadle.types import now
 
 _ADVANCE = "update runs set head = head + ?, updated_at_us = ? where num = ? and fence = ? and head = ? and owner = ?"
@@ -49,7 +52,7 @@ class SqliteRun:
         self._over = False
         """It was let go, or is finished."""
 
-    async def append(self, entries: Sequence[Entry]) -> int:
+    async def append(self, entries: Sequence[Entry], *, put_back: Place | None = None) -> int:
         hold, seen = self._hold, self._seen
         if not entries:
             return hold.head + 1
@@ -64,6 +67,8 @@ class SqliteRun:
                 finish(db, hold, entries, end, seen)
             elif late:
                 add_late(db, hold, entries)
+            elif put_back is not None:
+                queue.put_back(db, hold, entries, put_back)
             else:
                 db.execute(_ADVANCE, (len(rows), micros(entries[-1].at), hold.num, hold.fence, before, hold.owner))
             if db.changed != 1:
@@ -84,9 +89,11 @@ class SqliteRun:
                 self._let_go(self.num)
             raise
         self.tell(self.topic)
-        if end is not None:
+        if end is not None or put_back is not None:
             self._over = True
             self._let_go(self.num)
+        if put_back is not None:
+            self.tell(QUEUE)
         return first
 
     async def release(self, *, waiting: bool = False) -> None:
@@ -140,8 +147,7 @@ async def take_over(writer: Writer, workers: Workers, run_id: str, let_go: LetGo
             raise AgentError("invalid", f"run {run_id} is finished: `treadle runs fork {run_id}` goes on from it")
         process = None if force else workers.process(owner)
         if process is not None:
-            reason = f"run {run_id} is being driven by process {process.named}: wait for its end, or stop it with `treadle runs kill {run_id}`"
-            raise AgentError("busy", reason)
+            raise is_driven(run_id, process)
         db.execute(f"update runs set owner = ?, fence = fence + 1, waiting = 0, {TAKEN} where num = ?", (worker, worker, run.num))
         db.execute("delete from stops where run = ?", (run.num,))
         ((_, data),) = bodies(db, run.num, to=1)

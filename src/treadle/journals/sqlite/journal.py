@@ -52,6 +52,9 @@ class SqliteJournal(TableJournal):
         self.notifier = LocalNotifier(partial(SqliteWatch, path))
         abandon_in_children(self.notifier)
         self.queue: RunQueue = TableQueue(self._writer, self._readers, self._workers, self.notifier, append=partial(self._writer.write, appends=True))
+        self._keeps_runs = False
+        self._owes_log = False
+        """The log still holds what was deleted."""
         self._unwritten: list[Work[None]] = []
         """Releases of runs that the file did not take."""
         self._seen_version = 0
@@ -81,17 +84,19 @@ class SqliteJournal(TableJournal):
             raise
         return cls(place, db, power=durability == "power", busy_timeout_s=busy_timeout_s)
 
-    async def aclose(self) -> None:
-        """What is being appended is finished; runs that are held are free for others. Idempotent."""
+    async def aclose(self, *, keep_runs: bool = False) -> None:
+        self._keeps_runs |= keep_runs
         with anyio.CancelScope(shield=True):
             await anyio.to_thread.run_sync(self._close, limiter=anyio.CapacityLimiter(1))
 
     def _close(self) -> None:
         self.notifier.close()
         self._readers.close()
-        self._sign_off()
+        if not self._keeps_runs:
+            self._sign_off()
         self._writer.close()
-        self._workers.leave()
+        if not self._keeps_runs:  # else the kernel drops the lock when the process ends
+            self._workers.leave()
 
     def _sign_off(self) -> None:
         """A worker that ends in order is in no list of the dead."""
@@ -148,6 +153,8 @@ class SqliteJournal(TableJournal):
             self._stop_runs(db)
             if not db.execute("select 1 from stops limit 1").fetchone():  # else one may be for a run that is just being begun here
                 self._seen_version = version
+        if idle and self._owes_log:
+            self._empty_log(db, wait_s=0)
         if not idle or not db.execute("select 1 from runs where finished is not null and indexed = 0 limit 1").fetchone():
             return owes
         db.execute("begin immediate")
@@ -160,6 +167,20 @@ class SqliteJournal(TableJournal):
         for num in [num for (num,) in db.execute("select run from stops").fetchall() if num in held]:
             db.execute("delete from stops where run = ?", (num,))
             self._held.tell(num)
+
+    async def _scrub(self) -> None:
+        """The log holds pages from before the deletion: move it into the file, and empty it."""
+        await self._writer.write(partial(self._empty_log, wait_s=1), alone=True)
+
+    def _empty_log(self, db: Cursor, *, wait_s: float) -> None:
+        """Where a reader prevents it for longer, try again when the writer is idle. Belongs to the writer's thread."""
+        before = db.execute("pragma busy_timeout").get
+        db.execute(f"pragma busy_timeout = {int(wait_s * 1000)}").fetchall()
+        try:
+            ((prevented, _, _),) = db.execute("pragma wal_checkpoint(truncate)").fetchall()
+            self._owes_log = bool(prevented)
+        finally:
+            db.execute(f"pragma busy_timeout = {before}").fetchall()
 
     async def _shrink(self) -> None:
         def free(db: Cursor) -> int:

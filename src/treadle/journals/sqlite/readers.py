@@ -58,12 +58,11 @@ class Readers:
 
     async def read(self, what: Callable[[Cursor], T]) -> T:
         """`what` of a snapshot, in a thread: the event loop does not wait."""
+        return await anyio.to_thread.run_sync(self.read_now, what, limiter=anyio.CapacityLimiter(1))  # of its own: tools may keep all the others
 
-        def work() -> T:
-            with self.snapshot() as db:
-                return what(db)
-
-        return await anyio.to_thread.run_sync(work, limiter=anyio.CapacityLimiter(1))  # of its own: tools may keep all the others
+    def read_now(self, what: Callable[[Cursor], T]) -> T:
+        with self.snapshot() as db:
+            return what(db)
 
     def _give_back(self, db: apsw.Connection) -> None:
         with self._lock:

@@ -144,8 +144,8 @@ def connect(path: Path, *, busy_timeout_s: float) -> apsw.Connection:
     """One connection, for one thread at a time. Raises apsw.Error."""
     db = apsw.Connection(str(path), flags=apsw.SQLITE_OPEN_READWRITE | apsw.SQLITE_OPEN_NOMUTEX, statementcachesize=64)
     db.set_busy_timeout(int(busy_timeout_s * 1000))
-    # fullfsync: on macOS nothing less reaches the disk, and elsewhere it means nothing
-    for setting in ("synchronous = normal", "fullfsync = 1", f"journal_size_limit = {WAL_BYTES}", "trusted_schema = 0"):
+    # fullfsync: on macOS nothing less reaches the disk, and elsewhere it means nothing. secure_delete: deleted text is overwritten
+    for setting in ("synchronous = normal", "secure_delete = 1", "fullfsync = 1", f"journal_size_limit = {WAL_BYTES}", "trusted_schema = 0"):
         cursor_of(db).execute(f"pragma {setting}").fetchall()
     return db
 

@@ -1,13 +1,16 @@
 """Who drives runs: each open journal that does is a worker, alive as long as the kernel holds its lock.
 
-No heartbeats and no clock: a killed worker is dead at once, a stopped one is alive. Entry: `Workers`.
+No heartbeats and no clock: a killed worker is dead at once, a stopped one is alive. Only a missing lock file and a lock that the
+kernel has let go of prove a death; what cannot be told is an error. Entry: `Workers`.
 """
 
 from __future__ import annotations
 
+import errno
 import os
 import socket
 import threading
+from contextlib import suppress
 from pathlib import Path
 
 from treadle.errors import AgentError
@@ -16,6 +19,10 @@ from treadle.journals.forks import abandon_in_children
 from treadle.journals.tables.database import Cursor
 from treadle.journals.tables.liveness import Process
 from treadle.types import new_id
+
+_READABLE = "Run as the user who owns the journal, or make its folder readable"
+_TOO_MANY = "This process has too many files open: close some, or raise `ulimit -n`"
+_WAY_ON = {errno.EMFILE: _TOO_MANY, errno.ENFILE: "The system has too many files open: try again later"}
 
 
 class Workers:
@@ -49,17 +56,24 @@ class Workers:
         return me
 
     def living(self, db: Cursor) -> list[str]:
-        return [path.stem for path in self.folder.glob("*.lock") if is_held(path) is not None]
+        """Raises AgentError(agent) where it cannot be told of each of them."""
+        try:
+            return [path.stem for path in self._files() if is_held(path) is not None]
+        except OSError as e:
+            raise self._unknown(e) from e
 
     def of(self, db: Cursor, worker: str | None) -> Process | None:
         """As those ask who read the tables."""
         return self.process(worker)
 
     def process(self, worker: str | None) -> Process | None:
-        """None for a dead worker."""
+        """None for a dead worker. Raises AgentError(agent) where it cannot be told."""
         if worker is None or "/" in worker:
             return None
-        held = is_held(self._file(worker))
+        try:
+            held = is_held(self._file(worker))
+        except OSError as e:
+            raise self._unknown(e) from e
         if held is None:
             return None
         pid, host, *_ = (*held.split(), "", "")
@@ -73,9 +87,23 @@ class Workers:
             os.close(descriptor)
 
     def _clear(self) -> None:
-        for path in self.folder.glob("*.lock"):
-            if is_held(path) is None:
-                path.unlink(missing_ok=True)
+        for path in self._files():
+            with suppress(OSError):  # what cannot be told stays
+                if is_held(path) is None:
+                    path.unlink(missing_ok=True)
+
+    def _files(self) -> list[Path]:
+        """Raises OSError; a glob would leave out what may not be read."""
+        try:
+            return [self.folder / name for name in os.listdir(self.folder) if name.endswith(".lock")]
+        except FileNotFoundError:
+            return []
+
+    def _unknown(self, cause: OSError) -> AgentError:
+        why = f"{str(cause.filename or self.folder)!r} cannot be opened ({cause.strerror or cause})"
+        return AgentError(
+            "agent", f"whether another process drives the run cannot be told: {why}; nothing was taken over. {_WAY_ON.get(cause.errno or 0, _READABLE)}"
+        )
 
     def _file(self, worker: str) -> Path:
         return self.folder / f"{worker}.lock"

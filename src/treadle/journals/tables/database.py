@@ -6,7 +6,6 @@ How one is opened, written and read is the business of sqlite/ and postgres/. En
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from contextlib import AbstractContextManager
 from typing import Any, Protocol, TypeAlias, TypeVar
 
 T = TypeVar("T")
@@ -110,12 +109,12 @@ Work: TypeAlias = Callable[[Cursor], T]
 class Reading(Protocol):
     """Where transactions that only read come from."""
 
-    def snapshot(self) -> AbstractContextManager[Cursor]:
-        """As it is now, whatever is written meanwhile. Raises AgentError."""
+    async def read(self, what: Work[T]) -> T:
+        """Read the journal as it is now, whatever is written meanwhile, in a thread: the event loop does not wait. Raises AgentError."""
         ...
 
-    async def read(self, what: Work[T]) -> T:
-        """`what` of a snapshot, in a thread: the event loop does not wait."""
+    def read_now(self, what: Work[T]) -> T:
+        """Read for a caller that is no coroutine; its thread waits. Raises AgentError."""
         ...
 
 

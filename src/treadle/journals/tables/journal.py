@@ -6,7 +6,7 @@ Who drives runs, and how the tables are reached, is the business of sqlite/ and 
 from __future__ import annotations
 
 import sys
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from datetime import date
 from functools import partial
 
@@ -56,7 +56,7 @@ class TableJournal:
         return await self._reading.read(lambda db: load(run_id, partial(records, db), self.sessions))
 
     async def children(self, run_id: str) -> list[RunInfo]:
-        return await self._reading.read(lambda db: list(listed(db, self._alive, "where parent = ? order by num", (key_of(run_id),))))
+        return await self._reading.read(lambda db: listed(db, self._alive, "where parent = ? order by num", (key_of(run_id),)))
 
     async def load_fork(self, fork: Fork) -> RunState:
         return await self._reading.read(lambda db: forked(fork, partial(records, db), self.sessions))
@@ -69,17 +69,17 @@ class TableJournal:
 
     async def info(self, run_id: str) -> RunInfo:
         def read(db: Cursor) -> RunInfo:
-            return next(listed(db, self._alive, "where num = ?", (find(db, run_id).num,)))
+            return listed(db, self._alive, "where num = ?", (find(db, run_id).num,))[0]
 
         return await self._reading.read(read)
 
-    async def runs(self, *, limit: int | None = None, session_id: str | None = None) -> list[RunInfo]:
+    async def runs(self, *, limit: int | None = None, session_id: str | None = None, forked_from: str | None = None) -> list[RunInfo]:
         def read(db: Cursor) -> list[RunInfo]:
             most = sys.maxsize if limit is None else min(max(limit, 0), sys.maxsize)
-            if session_id is None:
-                return list(listed(db, self._alive, "order by num desc limit ?", (most,)))
-            session = number_of(db, session_id)
-            return list(listed(db, self._alive, "where session = ? order by num desc limit ?", (session, most)))
+            which = {"session": number_of(db, session_id)} if session_id is not None else {}
+            which |= {"fork_of": key_of(forked_from)} if forked_from is not None else {}
+            where = f"where {' and '.join(f'{column} = ?' for column in which)} " if which else ""
+            return listed(db, self._alive, f"{where}order by num desc limit ?", (*which.values(), most))
 
         return await self._reading.read(read)
 
@@ -162,6 +162,14 @@ class TableJournal:
             if len(gone) == before_these:
                 break
         return gone
+
+    async def remove(self, run_ids: Collection[str]) -> Freed:
+        gone, kept = await self._writing.write(partial(pruning.remove_some, run_ids=run_ids))
+        await self._scrub()
+        return Freed(runs=tuple(gone), kept=tuple(kept), size_bytes=sum(gone.values()))
+
+    async def _scrub(self) -> None:
+        """Remove what was deleted from the database's own log, where the database keeps one that is ours to empty."""
 
     async def _shrink(self) -> None:
         """Gives back what was freed, where the database does not do so by itself."""

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Collection, Iterator
 from datetime import date
 
 import msgspec
@@ -10,13 +10,18 @@ import msgspec
 from treadle.costs import By, Costs, Spent, Tally
 from treadle.entries import RunFinished, RunResumed, RunStarted
 from treadle.errors import AgentError
-from treadle.journal import RunInfo, RunStatus, info_of, spent
+from treadle.journal import UNCOUNTED, RunInfo, RunStatus, info_of, spent
 from treadle.journals.tables.database import Cursor
 from treadle.journals.tables.liveness import Alive
-from treadle.journals.tables.rows import bodies, entries_of, time_of
+from treadle.journals.tables.rows import bodies, entries_of, key_of, time_of
+from treadle.journals.totals import with_totals
 from treadle.json_text import decode_json, encode_json
+from treadle.projection import total_of
 from treadle.session_store import title_of
 from treadle.types import Usage
+
+ASKED_AT_ONCE = 500
+"""Parameters of one query."""
 
 _DECODER = msgspec.json.Decoder(Spent)
 _COLUMNS = "select num, schema, owner, waiting, finished, head, updated_at_us, summary, counted, queue, tenant, parked from runs "
@@ -44,13 +49,26 @@ def summary_of(started: RunStarted, resumed: RunResumed | None = None, finished:
         usage=finished.usage if finished else Usage(),
         cost_usd=finished.cost_usd if finished else None,
         spending=finished.spending if finished else (),
+        total=UNCOUNTED if finished is None else total_of(finished),
+        user_id=started.user_id,
         entries=1,
     )
     return encode_json(info)
 
 
-def listed(db: Cursor, is_alive: Alive, where: str = "", values: tuple[object, ...] = ()) -> Iterator[RunInfo]:
+def listed(db: Cursor, is_alive: Alive, where: str = "", values: tuple[object, ...] = ()) -> list[RunInfo]:
     """The runs that `where` (the rest of the query) picks, in its order."""
+
+    def children_of(run_ids: Collection[str]) -> Iterator[RunInfo]:
+        keys = [key_of(run_id) for run_id in run_ids]
+        for at in range(0, len(keys), ASKED_AT_ONCE):
+            some = keys[at : at + ASKED_AT_ONCE]
+            yield from _rows(db, is_alive, f"where parent in ({', '.join('?' * len(some))})", (*some,))
+
+    return with_totals([*_rows(db, is_alive, where, values)], children_of)
+
+
+def _rows(db: Cursor, is_alive: Alive, where: str, values: tuple[object, ...]) -> Iterator[RunInfo]:
     alive: dict[str | None, bool] = {None: False}
     for num, schema, owner, waiting, finished, head, updated_us, summary, counted, *place in db.execute(_COLUMNS + where, values).fetchall():
         if owner not in alive:

@@ -1,14 +1,19 @@
-"""What old runs can be taken away, and what that frees. How a run is taken away is removal.py's. Entry: `plan`, `prune_some`."""
+"""Which runs can be deleted, old ones or named ones, and what that frees. How a run is deleted is removal.py's.
+
+Entry: `plan`, `prune_some`, `remove_some`.
+"""
 
 from __future__ import annotations
 
 from collections.abc import Collection, Mapping
 from typing import NamedTuple, cast
 
+from treadle.journal import unfinished
+from treadle.journals.removable import removable
 from treadle.journals.tables.database import Cursor
 from treadle.journals.tables.holding import hold_runs, hold_session
 from treadle.journals.tables.removal import remove_run, remove_session, sweep
-from treadle.journals.tables.rows import micros, place_of
+from treadle.journals.tables.rows import key_of, micros, place_of
 from treadle.types import Time
 
 
@@ -53,8 +58,38 @@ def size_bytes(db: Cursor, runs: list[int]) -> int:
 def prune_some(db: Cursor, before: Time, some: Mapping[str, int], *, going: Collection[str]) -> dict[str, int]:
     """Takes those away that nothing came to need since they were planned; gives each with its size in bytes. `going`: all that the plan takes away."""
     hold_runs(db)
+    return _take_away(db, _still_going(db, before, some, going))
+
+
+def remove_some(db: Cursor, run_ids: Collection[str]) -> tuple[dict[str, int], list[str]]:
+    """Delete finished runs and those below them; return the ids that went, with their sizes in bytes, and those that forks need.
+
+    Raises AgentError(busy) where one of them is not finished.
+    """
+    hold_runs(db)
+    trees = {root: tree for root in map(key_of, run_ids) if (tree := _tree(db, root))}
+    numbers = {run_id: num for tree in trees.values() for run_id, num in tree.items()}
+    going = removable(trees, lambda run_id: [fork for (fork,) in db.execute("select id from runs where fork_of = ?", (run_id,)).fetchall()])
+    gone = _take_away(db, {run_id: num for run_id, num in numbers.items() if run_id in going})
+    return gone, [run_id for run_id in numbers if run_id not in going]
+
+
+def _tree(db: Cursor, root: str) -> dict[str, int]:
+    """Numbers of a run and all below it, by id. Empty for an unknown run. Raises AgentError(busy) where one is not finished."""
+    tree = dict[str, int]()
+    found = db.execute("select id, num, finished from runs where id = ?", (root,)).fetchall()
+    while found:
+        run_id, num, finished = found.pop()
+        if finished is None:
+            raise unfinished(run_id)
+        tree[run_id] = num
+        found += db.execute("select id, num, finished from runs where parent = ?", (run_id,)).fetchall()
+    return tree
+
+
+def _take_away(db: Cursor, going: Mapping[str, int]) -> dict[str, int]:
     sizes: dict[str, int] = {}
-    for run_id, num in _still_going(db, before, some, going).items():
+    for run_id, num in going.items():
         session = db.execute("select sessions.num, sessions.id from runs join sessions on sessions.num = runs.session where runs.num = ?", (num,)).fetchone()
         if session is not None and session[1] is not None:
             hold_session(db, session[1])

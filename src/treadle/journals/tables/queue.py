@@ -16,6 +16,7 @@ from treadle.crash import boundary
 from treadle.entries import SCHEMA, Entry, RunStarted
 from treadle.journals.tables.beginning import check_place, make_run
 from treadle.journals.tables.database import Cursor, Reading, Work, Writing
+from treadle.journals.tables.driving import Hold
 from treadle.journals.tables.liveness import Members
 from treadle.journals.tables.roster import Roster
 from treadle.journals.tables.rows import check_id, find, insert, key_of, micros, place_of, row_of, showable, time_of
@@ -49,6 +50,10 @@ _PARK: Final = "update runs set parked = ?, sent_to = null, ready_at_us = ? wher
 _PUT_BACK: Final = """
 update runs set queue = ?, priority = ?, tenant = ?, ready_at_us = ?, fruitless = ?, waiting = 0, sent_to = null, parked = null
 where num = ? and finished is null and owner is not distinct from ?"""
+_PUT_BACK_BY_DRIVER: Final = """
+update runs set head = head + ?, updated_at_us = ?, owner = null, queue = ?, priority = ?, tenant = ?, ready_at_us = ?,
+    fruitless = case when parked is null then fruitless else 0 end, waiting = 0, sent_to = null, parked = null
+where num = ? and fence = ? and head = ? and owner = ?"""
 _NAMED: Final = """
 with recursive found(id) as (
     select min({it}) from runs where finished is null and queue is not null and {it} is not null
@@ -259,6 +264,13 @@ class TableQueue:
 
     async def workers(self) -> list[WorkerInfo]:
         return await self._reading.read(self._roster.infos)
+
+
+def put_back(db: Cursor, hold: Hold, entries: Sequence[Entry], place: Place) -> None:
+    """Move the head, release the run and queue it in `place`. Where the run is not held any more, `db.changed` is 0. Raises AgentError(invalid)."""
+    where, ready_at_us = _columns(place), _ready_at_us(db, None, place)
+    values = (len(entries), micros(entries[-1].at), *where, ready_at_us, hold.num, hold.fence, hold.head, hold.owner)
+    db.execute(_PUT_BACK_BY_DRIVER, values)
 
 
 def _columns(place: Place) -> tuple[str, int, str | None]:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import cast
 
-from treadle.context import Cleared, Summary, read_receipt
+from treadle.context import Cleared, Summary, Withdrawn, read_receipt
 from treadle.entries import Compaction, Entry, InputAdded, ModelResponded, RunStarted, ToolFinished, ToolLate
 
 
@@ -32,4 +32,4 @@ class SaidCount:
             self.count += 1
         elif kind is Compaction:
             receipt = read_receipt(cast("Compaction", entry).receipt)
-            self.count -= 0 if isinstance(receipt, Cleared) else receipt.dropped - isinstance(receipt, Summary)
+            self.count -= 0 if isinstance(receipt, Cleared) else receipt.dropped - isinstance(receipt, Summary | Withdrawn)

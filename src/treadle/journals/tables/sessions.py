@@ -5,7 +5,7 @@ from __future__ import annotations
 import contextlib
 import threading
 from collections.abc import Callable, Iterable, Sequence
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from treadle.context import Said
 from treadle.errors import AgentError
@@ -55,8 +55,7 @@ class TableSessions:
             return made
 
     def get(self, session_id: str) -> SessionInfo | None:
-        with self._reading.snapshot() as db:
-            found = self._infos(db, "where id = ?", (key_of(session_id),))
+        found = self._reading.read_now(lambda db: self._infos(db, "where id = ?", (key_of(session_id),)))
         return found[0] if found else None
 
     def current(self) -> SessionInfo:
@@ -72,9 +71,11 @@ class TableSessions:
             return True
 
     def list(self) -> list[SessionInfo]:
-        with self._reading.snapshot() as db:
+        def read(db: Cursor) -> tuple[list[SessionInfo], list[tuple[Any, ...]]]:
             infos = self._infos(db, "where id is not null order by changed desc")
-            uncounted = db.execute("select id, changed from sessions where messages is null and id is not null").fetchall()
+            return infos, db.execute("select id, changed from sessions where messages is null and id is not null").fetchall()
+
+        infos, uncounted = self._reading.read_now(read)
         if uncounted:
             self._keep_counts({info.id: info.message_count for info in infos}, dict(uncounted))
         return infos
@@ -139,7 +140,8 @@ class TableSessions:
 
     def get_messages(self, session_id: str, *, before: str | None = None) -> Sequence[Message]:
         """A run that is a part of another one found nothing: it begins afresh."""
-        with self._reading.snapshot() as db:
+
+        def read(db: Cursor) -> Sequence[Message]:
             run = None if before is None else db.execute("select num from runs where id = ?", (key_of(before),)).fetchone()
             if run is not None:
                 place = db.execute("select session, pos from session_entries where run = ?", run).fetchone()
@@ -147,10 +149,14 @@ class TableSessions:
             num = number_of(db, session_id)
             return [] if num is None else view(db, num, self)
 
+        return self._reading.read_now(read)
+
     def everything(self, session_id: str) -> Sequence[Message]:
-        with self._reading.snapshot() as db:
+        def read(db: Cursor) -> Sequence[Message]:
             num = number_of(db, session_id)
             return [] if num is None else everything(db, num, self)
+
+        return self._reading.read_now(read)
 
     def clear_messages(self, session_id: str) -> bool:
         """Their runs stay in the journal."""
@@ -171,12 +177,11 @@ class TableSessions:
         if self._unindexed():
             while self._writing.write_now(lambda db: search.index(db, most=INDEXED_AT_ONCE)):
                 pass
-        with self._reading.snapshot() as db:
-            return search.found(db, words, limit=limit)
+        return self._reading.read_now(lambda db: search.found(db, words, limit=limit))
 
     def _unindexed(self) -> bool:
-        with self._reading.snapshot() as db:
-            return db.execute("select 1 from runs where finished is not null and indexed = 0 limit 1").fetchone() is not None
+        statement = "select 1 from runs where finished is not null and indexed = 0 limit 1"
+        return self._reading.read_now(lambda db: db.execute(statement).fetchone()) is not None
 
     def _change(self, session_id: str, work: Callable[[Cursor, int], None]) -> bool:
         """False where there is no such session."""

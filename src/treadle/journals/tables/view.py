@@ -10,7 +10,7 @@ from functools import partial
 from itertools import islice
 from typing import NamedTuple, TypeVar, cast
 
-from treadle.context import Cleared, Said, Summary, folded
+from treadle.context import Cleared, Said, Summary, Withdrawn, folded
 from treadle.entries import Entry, Record, RunFinished, ToolLate
 from treadle.journals.tables.database import Cursor
 from treadle.journals.tables.rows import bodies, bodies_of, entries_of, micros, records
@@ -77,6 +77,9 @@ class _Needs:
     def but_the_first(self, piece: _Piece) -> bool:
         """Whether with this piece all are there but the first words."""
         for receipt in reversed([one for one in piece.said if not isinstance(one, Message | Cleared)]):
+            if isinstance(receipt, Withdrawn):
+                self._ids = (self._ids - {receipt.message.id}) | {receipt.since}
+                continue
             pinned = receipt.pinned if isinstance(receipt, Summary) else (receipt.pinned, *receipt.also)
             if self.first is None and pinned:
                 self.first = pinned[0]

@@ -12,16 +12,21 @@ import msgspec
 from treadle.message import ProviderPart
 from treadle.model import ArgumentsDelta, Delta, PartEnd, ReasoningDelta, ReasoningStart, TextDelta, TextStart, ToolCallStart, WholePart
 from treadle.providers.anthropic.events import JsonPiece, TextPiece, ThinkingPiece
-from treadle.providers.decoding import text_of, verbatim
+from treadle.providers.decoding import left_out, text_of, verbatim
 from treadle.providers.encoding import Fields, is_object
+from treadle.providers.hosted import shown_call
 from treadle.providers.surrogates import mended
 
 PROVIDER = "anthropic"
+
+PREFIX = "prefix"
+"""Beside the signature of thinking: the digest of all that stood before it. It is ours, and never sent."""
 
 Piece: TypeAlias = TextPiece | JsonPiece | ThinkingPiece
 
 _PLAIN_END = PartEnd()
 _NULL = b"null"
+_DELTAS = frozenset({"", "text_delta", "input_json_delta", "thinking_delta", "signature_delta", "citations_delta"})
 
 
 class Block(Protocol):
@@ -34,17 +39,42 @@ class Block(Protocol):
     def close(self, deltas: list[Delta]) -> None: ...
 
 
-def open_block(fields: Fields, deltas: list[Delta]) -> Block:
-    """The block that begins so; it may hold all of its content already."""
+def open_block(fields: Fields, deltas: list[Delta], prefix: str = "") -> Block:
+    """The block that begins so; it may hold all of its content already. `prefix`: the digest of all that stands before the answer."""
     match text_of(fields, "type"):
         case "text":
             return _Text(fields, deltas)
         case "thinking":
-            return _Thinking(fields, deltas)
+            return _Thinking(fields, deltas, prefix)
         case "tool_use":
             return _Call(fields, deltas)
         case _:
             return _Other(fields)
+
+
+class _Caller(msgspec.Struct):
+    type: str = "direct"
+    tool_id: str = ""
+
+
+_caller = msgspec.json.Decoder(_Caller)
+
+
+def program_of(fields: Fields) -> str | None:
+    """The id of the program in which the call of this block was made; None if the model made it, and for other blocks."""
+    if "caller" not in fields:
+        return None
+    try:
+        caller = _caller.decode(fields["caller"])
+    except (ValueError, RecursionError):
+        return None
+    return None if caller.type == "direct" or not caller.tool_id else caller.tool_id
+
+
+def _pass_over(fields: Fields, deltas: list[Delta]) -> None:
+    """Tell of a delta that the open block cannot take; empty ones of known kinds are no news."""
+    if (kind := text_of(fields, "type")) not in _DELTAS and len(fields) > 1:
+        deltas.append(left_out(f"a delta of type {kind!r}"))
 
 
 class _Text:
@@ -66,15 +96,18 @@ class _Text:
             self._citations.append(fields["citation"])
         elif text := text_of(fields, "text"):
             deltas.append(TextDelta(text))
+        else:
+            _pass_over(fields, deltas)
 
     def close(self, deltas: list[Delta]) -> None:
         deltas.append(PartEnd(PROVIDER, verbatim({"citations": self._citations})) if self._citations else _PLAIN_END)
 
 
 class _Thinking:
-    __slots__ = ("_signature",)
+    __slots__ = ("_prefix", "_signature")
 
-    def __init__(self, fields: Fields, deltas: list[Delta]) -> None:
+    def __init__(self, fields: Fields, deltas: list[Delta], prefix: str) -> None:
+        self._prefix = {PREFIX: prefix} if prefix else {}
         self._signature = text_of(fields, "signature")
         deltas.append(ReasoningStart())
         if text := text_of(fields, "thinking"):
@@ -89,9 +122,11 @@ class _Thinking:
             self._signature = text_of(fields, "signature")
         elif text := text_of(fields, "thinking"):
             deltas.append(ReasoningDelta(text))
+        else:
+            _pass_over(fields, deltas)
 
     def close(self, deltas: list[Delta]) -> None:
-        deltas.append(PartEnd(PROVIDER, verbatim({"signature": mended(self._signature)}) if self._signature else None))
+        deltas.append(PartEnd(PROVIDER, verbatim({"signature": mended(self._signature), **self._prefix}) if self._signature else None))
 
 
 class _Call:
@@ -112,6 +147,8 @@ class _Call:
         if text := text_of(fields, "partial_json"):
             self._whole_input = b""
             deltas.append(ArgumentsDelta(text))
+        else:
+            _pass_over(fields, deltas)
 
     def close(self, deltas: list[Delta]) -> None:
         if self._whole_input not in (b"", b"{}", _NULL):
@@ -163,4 +200,5 @@ class _Other:
             block["citations"] = self._citations
         if is_object(whole_input := "".join(self._input)):
             block["input"] = msgspec.Raw(whole_input)
-        deltas.append(WholePart(ProviderPart(provider=PROVIDER, data=verbatim(block))))
+        shown = shown_call(text_of(self._fields, "name"), msgspec.json.encode(block.get("input"))) if text_of(self._fields, "type") == "server_tool_use" else ""
+        deltas.append(WholePart(ProviderPart(provider=PROVIDER, data=verbatim(block), shown=shown)))

@@ -13,6 +13,7 @@ import msgspec
 
 from treadle.providers.decoding import as_object, json_object
 from treadle.providers.encoding import Fields
+from treadle.response_details import CacheMiss
 
 
 class TextPiece(msgspec.Struct, tag_field="type", tag="text_delta", gc=False):
@@ -54,6 +55,25 @@ class OutputDetails(msgspec.Struct):
     thinking_tokens: int | None = None
 
 
+class Pass(msgspec.Struct):
+    """Of `usage.iterations`: one sampling pass, or another model's work."""
+
+    type: str = ""
+    input_tokens: int | None = None
+    output_tokens: int | None = None
+    cache_read_input_tokens: int | None = None
+    cache_creation_input_tokens: int | None = None
+
+
+class MissReason(msgspec.Struct):
+    type: str = ""
+    cache_missed_input_tokens: int | None = None
+
+
+class Diagnostics(msgspec.Struct):
+    cache_miss_reason: MissReason | None = None
+
+
 class Counts(msgspec.Struct):
     """Totals so far, where an event says them."""
 
@@ -62,6 +82,11 @@ class Counts(msgspec.Struct):
     cache_read_input_tokens: int | None = None
     cache_creation_input_tokens: int | None = None
     output_tokens_details: OutputDetails | None = None
+    cache_creation: Fields | None = None
+    server_tool_use: Fields | None = None
+    speed: str | None = None
+    iterations: list[Pass] | None = None
+    """One for each pass of a response in which the provider runs tools of its own; the counts above are sums over them."""
 
 
 class StopDetails(msgspec.Struct):
@@ -89,6 +114,7 @@ class WireMessage(Ending):
     model: str = ""
     usage: Counts | None = None
     content: list[Fields] = []
+    diagnostics: msgspec.Raw = msgspec.Raw(b"null")
 
 
 class MessageStart(msgspec.Struct, tag_field="type", tag="message_start"):
@@ -125,6 +151,7 @@ class _Envelope(msgspec.Struct):
 
 _envelope = msgspec.json.Decoder(_Envelope, strict=False)
 _message = msgspec.json.Decoder(WireMessage, strict=False)
+_diagnostics = msgspec.json.Decoder(Diagnostics | None, strict=False)
 
 
 decode_event = msgspec.json.Decoder(BlockPiece | BlockStart | BlockStop | MessageDelta | MessageStart | MessageStop | Ping, strict=False).decode
@@ -178,6 +205,18 @@ def decode_body(data: bytes) -> WireMessage | Failure:
     if _envelope.decode(data).type == "error":
         return Failure(data)
     raise ValueError("it has neither content nor a stop reason")
+
+
+def cache_miss_of(message: WireMessage) -> CacheMiss | None:
+    """None where the provider names no reason, or none that can be read."""
+    try:
+        found = _diagnostics.decode(message.diagnostics)
+    except (ValueError, RecursionError):
+        return None
+    reason = None if found is None else found.cache_miss_reason
+    if reason is None or reason.type in ("", "unavailable", "previous_message_not_found"):
+        return None
+    return CacheMiss(reason=reason.type, tokens=reason.cache_missed_input_tokens)
 
 
 def _fields(document: dict[str, Any]) -> Fields:

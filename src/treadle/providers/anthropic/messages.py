@@ -6,14 +6,16 @@ Source: https://platform.claude.com/docs/en/api/messages, version 2026-10-21: no
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-from typing import TypeAlias
+from collections.abc import Iterable, Iterator
+from hashlib import blake2b
+from typing import NamedTuple, TypeAlias
 
 import msgspec
 
 from treadle.abilities import UNKNOWN, Abilities
 from treadle.message import MediaPart, Message, Part, ProviderPart, ReasoningPart, TextPart, ToolCall, ToolResult
-from treadle.providers.anthropic.blocks import PROVIDER
+from treadle.providers.anthropic.blocks import PREFIX, PROVIDER, program_of
+from treadle.providers.anthropic.images import ImageLimits, Images
 from treadle.providers.encoding import arguments_of, described, dumped, identifier, own_fields, raw, shown, text_in
 
 Block: TypeAlias = dict[str, object]
@@ -26,16 +28,32 @@ _REASONING = frozenset({"thinking", "redacted_thinking"})
 ID_CHARS_MAX = 128
 
 
+class Sent(NamedTuple):
+    """What of a conversation is sent."""
+
+    thinking_since: float
+    """Seconds since 1970: thinking of messages up to then is not."""
+    abandoned: frozenset[str]
+    """Calls of the API's own that are not."""
+    images: Images
+
+
 class MessageEncoder:
     """Encodes the messages of one history in order, and remembers where cache breakpoints may be put: positions in the joined bytes.
 
-    The API takes a system message only after the user's words, by itself, and only before an answer or at the end. So each is held back until
-    the next message is known; where it may not stand, the user says it.
+    Models before Opus 4.8 refuse system messages, and Sonnet 5 ignores them (see `Abilities.system_messages`). The API takes one only after
+    the user's words, by itself, and only before an answer or at the end. So each is held back until the next message is known; where it may
+    not stand, the user says it.
     """
 
-    __slots__ = ("_abilities", "_held", "_length", "_role", "asked", "end")
+    __slots__ = ("_abilities", "_digest", "_held", "_length", "_role", "_sent", "asked", "end", "has_thinking", "images", "response_id", "wire")
 
-    def __init__(self, abilities: Abilities = UNKNOWN) -> None:
+    def __init__(self, abilities: Abilities = UNKNOWN, head: bytes = b"", sent: Sent | None = None, wire: str = "") -> None:
+        """`head`: the system prompt and the tools."""
+        self.wire = wire
+        """Under which the history keeps the bytes."""
+        self._sent = sent or Sent(0, frozenset(), Images(ImageLimits.of(abilities, is_vendor=True)))
+        self.images = self._sent.images
         self.end = 0
         """Where the last block of all ends, before the brackets that close its message; 0 where it can carry no breakpoint."""
         self.asked = 0
@@ -46,20 +64,36 @@ class MessageEncoder:
         """Of the last message that was encoded."""
         self._held: list[Typed] = []
         """Blocks of a system message that may stand where it is, if an answer comes next."""
+        self.has_thinking = False
+        self.response_id = ""
+        """The provider's id of the newest answer."""
+        self._digest = blake2b(head, digest_size=8) if abilities.preserved_thinking else None
+        """Of all that a later answer's thinking depends on: everything sent so far but for thinking."""
+
+    @property
+    def prefix(self) -> str:
+        """The digest of what an answer that came now would depend on; "" where the model does not check that."""
+        if self._digest is None:
+            return ""
+        digest = self._digest.copy()
+        digest.update(self.tail()[1:])
+        return digest.hexdigest()
 
     def encode(self, message: Message, settled: bool) -> bytes:
         """b"" where nothing of the message is sent, or not yet."""
-        blocks = _sent(_blocks(shown(message, self._abilities), settled))
+        without_thinking = (settled and not self._abilities.earlier_thinking) or self._is_out_of_place(message)
+        message = self.images.fit(shown(message, self._abilities)) if message.role != "assistant" else _without(message, self._sent.abandoned)
+        blocks = _sent(_blocks(message, without_thinking))
         if not blocks:
             return b""
         role = "user" if message.role == "tool" else message.role
         if role == "system":
-            if self._role == "user":
+            if self._role == "user" and self._abilities.system_messages:
                 self._held += blocks
                 return b""
             role = "user"
         if role == "assistant":
-            self.asked = self.end
+            self.asked, self.response_id = self.end, message.response_id
         before = self._add(self._held, "system" if role == "assistant" else "user") if self._held else b""
         self._held = []
         encoded = self._add(blocks, role)
@@ -67,14 +101,61 @@ class MessageEncoder:
 
     def _add(self, blocks: list[Typed], role: str) -> bytes:
         encoded = dumped({"role": role, "content": [block for _, block in blocks]})
+        if self._digest is not None:
+            lasting = [block for kind, block in blocks if kind not in _REASONING]
+            self._digest.update(encoded if len(lasting) == len(blocks) else dumped({"role": role, "content": lasting}))
+        self.has_thinking = self.has_thinking or any(kind in _REASONING for kind, _ in blocks)
         self._role = role
         self._length += len(encoded) + (self._length > 0)
         self.end = self._length - 3 if blocks[-1][0] in _MARKABLE else 0
         return encoded
 
+    def _is_out_of_place(self, message: Message) -> bool:
+        """Whether the API would refuse its thinking: something before it is not what it was when the answer came."""
+        if message.role != "assistant":
+            return False
+        if self._sent.thinking_since and message.created_at.timestamp() <= self._sent.thinking_since:
+            return True
+        if self._digest is None:
+            return False
+        told = next((own[PREFIX] for part in message.parts if isinstance(part, ReasoningPart) and PREFIX in (own := own_fields(part, PROVIDER))), None)
+        return told is not None and bytes(told).strip(b'"').decode() != self.prefix
+
     def tail(self) -> bytes:
         """What the messages of a request end with that is held back."""
         return b"," + dumped({"role": "system", "content": [block for _, block in self._held]}) if self._held else b""
+
+
+def abandoned(messages: Iterable[Message], *, has_container: bool) -> frozenset[str]:
+    """Ids of the API's own calls that can have no result any more: the API refuses a history in which a person speaks before the result.
+
+    Without a container, programs whose calls wait for results cannot go on either.
+    """
+    waiting, programs, gone = set[str](), set[str](), set[str]()
+    for message in messages:
+        if message.role == "user":
+            gone |= waiting
+            waiting.clear()
+        for part in message.parts if message.role == "assistant" else ():
+            if isinstance(part, ToolCall):
+                programs |= {*filter(None, [program_of(own_fields(part, PROVIDER))])}
+            elif isinstance(part, ProviderPart) and part.provider == PROVIDER:
+                block = _head_of(part)
+                waiting.discard(block.tool_use_id)
+                if block.id and block.type.endswith("_tool_use"):
+                    waiting.add(block.id)
+    return frozenset(gone if has_container else gone | (waiting & programs))
+
+
+def _without(message: Message, gone: frozenset[str]) -> Message:
+    """The message without these calls of the API's own. What their programs called becomes a call of the model."""
+    if not gone:
+        return message
+    parts = [part for part in message.parts if not (isinstance(part, ProviderPart) and part.provider == PROVIDER and _head_of(part).id in gone)]
+    for i, part in enumerate(parts):
+        if isinstance(part, ToolCall) and program_of(own_fields(part, PROVIDER)) in gone:
+            parts[i] = msgspec.structs.replace(part, provider=None, provider_data=None)
+    return message.with_parts(parts)
 
 
 def _blocks(message: Message, settled: bool) -> list[Typed]:
@@ -120,9 +201,10 @@ def _assistant_block(part: Part, settled: bool) -> Typed | None:
             }
         case ReasoningPart():
             given = {} if settled else own_fields(part, PROVIDER)
+            given.pop(PREFIX, None)
             return ("thinking", {"type": "thinking", "thinking": part.text, **given}) if "signature" in given else None
         case ProviderPart(provider="anthropic"):
-            kind = _provider_kind(part)
+            kind = _head_of(part).type
             return None if settled and kind in _REASONING else (kind, raw(part.data))
         case MediaPart():
             return "text", {"type": "text", "text": described(part)}
@@ -134,18 +216,22 @@ def _text(part: TextPart) -> Typed:
     return "text", {"type": "text", "text": part.text}
 
 
-class _Kind(msgspec.Struct):
+class _Head(msgspec.Struct):
+    """Of a block that goes back as it came."""
+
     type: str = ""
+    id: str = ""
+    tool_use_id: str = ""
 
 
-_kind = msgspec.json.Decoder(_Kind)
+_head = msgspec.json.Decoder(_Head)
 
 
-def _provider_kind(part: ProviderPart) -> str:
+def _head_of(part: ProviderPart) -> _Head:
     try:
-        return _kind.decode(part.data).type
+        return _head.decode(part.data)
     except (ValueError, RecursionError):
-        return ""
+        return _Head()
 
 
 # ---------------------------------------------------------------- user
@@ -176,6 +262,11 @@ def _tool_result(part: ToolResult) -> Block:
     if part.is_error:
         block["is_error"] = True
     return block
+
+
+def sends(part: MediaPart) -> bool:
+    """True if the API takes this part in a user message."""
+    return _media(part)["type"] != "text"
 
 
 def _media(part: MediaPart) -> Block:

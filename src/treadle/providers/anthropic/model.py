@@ -6,15 +6,19 @@ network in http.py and sdk.py. No retries and no state between calls. Entry: `An
 
 from __future__ import annotations
 
-from collections.abc import AsyncGenerator, Mapping
+import re
+from collections.abc import AsyncGenerator, Mapping, Sequence
+from contextlib import aclosing
 from typing import Self
+from urllib.parse import urlsplit
 
 import msgspec
 
 from treadle.abilities import UNKNOWN, Abilities
 from treadle.config.endpoint import Endpoint
-from treadle.model import Delta, ModelRequest
-from treadle.providers.anthropic.request import RequestEncoder
+from treadle.errors import AgentError
+from treadle.model import Delta, ModelRequest, Notice
+from treadle.providers.anthropic.request import SINCE, Encoded, RequestEncoder
 from treadle.providers.anthropic.schemas import fitted
 from treadle.providers.anthropic.stream import MessagesDecoder
 from treadle.providers.connection import Connection
@@ -23,11 +27,14 @@ from treadle.providers.http import TIMEOUT_S, HttpConnection
 from treadle.providers.identity import JSON_HEADERS, Identity, in_lower_case
 from treadle.providers.refusals import Refusals
 from treadle.providers.structured import structured
+from treadle.types import Settings
 
 BASE_URL = "https://api.anthropic.com"
 API_VERSION = "2026-10-21"
 TOKEN_BETA = "oauth-2025-04-20"
 
+_NOT_ITS_OWN = re.compile(r"in `?(?:redacted_)?thinking`? block")
+"""How the API refuses thinking: what stands before it has changed, or another server has signed it."""
 _REFUSES = frozenset({"temperature"})
 _KEY_FROM = "the key: ANTHROPIC_API_KEY, or api_key in the configuration"
 _TOKEN_FROM = "the token: ANTHROPIC_AUTH_TOKEN, or auth_token in the configuration"
@@ -58,9 +65,14 @@ def connect(
 
 
 def model_over(connection: Connection, endpoint: Endpoint, model_id: str, abilities: Abilities) -> AnthropicModel:
-    bearer, name = endpoint.auth_token is not None, f"{endpoint.name}:{model_id}"
     return AnthropicModel(
-        model_id, connection=connection, preamble=endpoint.preamble, bearer=bearer, name=name, abilities=abilities, credential=endpoint.credential
+        model_id,
+        connection=connection,
+        preamble=endpoint.preamble if endpoint.auth_token is not None else "",
+        name=f"{endpoint.name}:{model_id}",
+        abilities=abilities,
+        own_host=endpoint.base_url is None or urlsplit(endpoint.base_url).hostname == urlsplit(BASE_URL).hostname,
+        credential=endpoint.credential,
     )
 
 
@@ -77,20 +89,23 @@ class AnthropicModel:
         *,
         connection: Connection,
         preamble: str = "",
-        bearer: bool = False,
         name: str | None = None,
         abilities: Abilities = UNKNOWN,
+        own_host: bool = False,
         credential: str = "",
     ) -> None:
-        """`preamble` is the first system block where a token is used (`bearer`), and is left out where a key is.
+        """`preamble` is the first system block, which only those want who identify themselves with a token.
+
+        `own_host`: Anthropic itself answers, whatever the address of the connection: it takes more images, and says why its cache was missed.
 
         `credential` says where the key or the token came from, for the message of an auth error.
         """
         self.abilities = abilities
         self._name = name or f"anthropic:{model_id}"
         self._connection = connection
-        self._encoder = RequestEncoder(model_id, preamble if bearer else "", abilities)
-        self._refusals = Refusals(credential or (_TOKEN_FROM if bearer else _KEY_FROM), request_id="request-id")
+        is_vendor = own_host or connection.base_url.startswith(BASE_URL)
+        self._encoder = RequestEncoder(model_id, preamble, abilities, is_vendor=is_vendor)
+        self._refusals = Refusals(credential or _KEY_FROM, request_id="request-id")
 
     @classmethod
     def from_client(cls, client: object, model_id: str) -> Self:
@@ -116,6 +131,10 @@ class AnthropicModel:
         """The API answers 400 to a temperature since version 2026-10-21, for any model."""
         return self.abilities.refused() | _REFUSES
 
+    def notes(self, settings: Settings) -> tuple[str, ...]:
+        """How requests differ from `settings`, because the model does not take them as they are."""
+        return self._encoder.notes(settings)
+
     def stream(self, request: ModelRequest) -> AsyncGenerator[Delta, None]:
         schema, abilities = request.settings.output_schema, self.abilities
         if schema is not None and abilities.structured_output in (None, "native") and fitted(schema) is None:
@@ -123,9 +142,34 @@ class AnthropicModel:
         return structured(self._stream, request, abilities)
 
     def _stream(self, request: ModelRequest) -> AsyncGenerator[Delta, None]:
-        body, headers = self._encoder.encode(request)
-        decoder = MessagesDecoder(self._refusals.in_stream)
-        return exchanged(self._connection, "/v1/messages", body, headers, decoder=decoder, refusals=self._refusals)
+        encoded = self._encoder.encode(request)
+        asked = self._asked(encoded)
+        asked = self._without_thinking_if_refused(request, asked) if encoded.has_thinking else asked
+        return _noted(encoded.notes, asked) if encoded.notes else asked
+
+    async def _without_thinking_if_refused(self, request: ModelRequest, asked: AsyncGenerator[Delta, None]) -> AsyncGenerator[Delta, None]:
+        """The deltas of `asked`. Where the API takes earlier thinking for another conversation's, ask once more without it, and leave it out from then on."""
+        has_begun = False
+        try:
+            async with aclosing(asked):
+                async for delta in asked:
+                    has_begun = True
+                    yield delta
+            return
+        except AgentError as e:
+            if has_begun or not _NOT_ITS_OWN.search(e.message):
+                raise
+        yield Notice("the provider takes the model's earlier thinking for that of another conversation: it is left out from here on")
+        since = {SINCE: request.messages[-1].created_at.timestamp()}
+        settings = msgspec.structs.replace(request.settings, extra={**(request.settings.extra or {}), **since})
+        again = self._asked(self._encoder.encode(msgspec.structs.replace(request, settings=settings)), since)
+        async with aclosing(again):
+            async for delta in again:
+                yield delta
+
+    def _asked(self, encoded: Encoded, wanted_back: Mapping[str, object] | None = None) -> AsyncGenerator[Delta, None]:
+        decoder = MessagesDecoder(self._refusals.in_stream, encoded.prefix, wanted_back)
+        return exchanged(self._connection, "/v1/messages", encoded.body, encoded.headers, decoder=decoder, refusals=self._refusals)
 
     async def count_tokens(self, request: ModelRequest) -> int:
         """Input tokens of the request, as the provider counts them. Raises AgentError."""
@@ -136,6 +180,14 @@ class AnthropicModel:
     async def aclose(self) -> None:
         """Closes its connection, which other models may share; a client of the SDK stays open."""
         await self._connection.aclose()
+
+
+async def _noted(notes: Sequence[str], asked: AsyncGenerator[Delta, None]) -> AsyncGenerator[Delta, None]:
+    for note in notes:
+        yield Notice(note)
+    async with aclosing(asked):
+        async for delta in asked:
+            yield delta
 
 
 class _Count(msgspec.Struct):

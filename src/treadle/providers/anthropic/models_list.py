@@ -6,9 +6,10 @@ Source: the SDK's types (2.10), GET /v1/models.
 
 from __future__ import annotations
 
+from typing import get_args
 from urllib.parse import quote
 
-from treadle.abilities import EFFORTS, Abilities, StructuredOutput
+from treadle.abilities import EFFORTS, Abilities, StructuredOutput, ThinkingType
 from treadle.config.endpoint import Endpoint
 from treadle.providers.compatible_list import compatible_list
 from treadle.providers.connection import Connection
@@ -49,6 +50,7 @@ def _abilities(entry: Fields) -> Abilities:
         output_tokens=tokens(entry, "max_tokens"),
         images=_supported(can, "image_input"),
         reasoning=_supported(can, "thinking"),
+        thinking_types=_thinking_types(mapping(can, "thinking")),
         efforts=_efforts(can),
         structured_output=_structured(_supported(can, "structured_outputs")),
     )
@@ -56,6 +58,12 @@ def _abilities(entry: Fields) -> Abilities:
 
 def _supported(can: Fields, name: str) -> bool | None:
     return flag(mapping(can, name), "supported")
+
+
+def _thinking_types(thinking: Fields) -> tuple[ThinkingType, ...] | None:
+    """None where it does not tell of all of them: what is missing may be taken."""
+    types = mapping(thinking, "types")
+    return tuple(kind for kind in get_args(ThinkingType) if _supported(types, kind)) if "disabled" in types else None
 
 
 def _efforts(can: Fields) -> tuple[Effort, ...] | None:

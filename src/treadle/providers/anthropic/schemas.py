@@ -1,23 +1,29 @@
-"""A JSON Schema for an answer in the words that Claude's API takes, which refuses a request for any other word in it.
+"""JSON Schemas for answers and strict tools in the words that Claude's API takes, which refuses a request for any other word in them.
 
-Checking the answer is whoever reads it; schemas of tools are sent as they are, since none of them is strict. Entry: `fitted`.
+The reader of an answer checks it. Schemas of tools that are not strict go as they are. Entry: `fitted`, `strict_tools`.
 Source: https://platform.claude.com/docs/en/build-with-claude/structured-outputs (2026-11), what it says of limits, and the SDK's `transform_schema` (2.10).
 """
 
 from __future__ import annotations
 
-from treadle.providers.encoding import dumped
-from treadle.providers.schema_parts import Outside, Schema, list_in, may_be, object_in
+from collections.abc import Sequence
+
+from treadle.model import ToolDefinition
+from treadle.providers.schema_parts import Outside, Schema, list_in, may_be, object_in, with_items, with_words
 
 OPTIONAL_MAX = 24
 UNIONS_MAX = 16
+STRICT_MAX = 20
+"""Strict tools in one request."""
 
 _SAYS_NOTHING = frozenset({"$schema", "$id", "$comment", "default", "examples", "deprecated", "readOnly", "writeOnly"})
+_EXAMPLES = frozenset({"default", "examples"})
 _TAKEN = frozenset({"type", "title", "description", "properties", "required", "additionalProperties", "items", "anyOf", "$defs", "definitions"})
 _WORDS = frozenset(
     {
         *("minimum", "maximum", "exclusiveMinimum", "exclusiveMaximum", "multipleOf"),
         *("minLength", "maxLength", "pattern", "format", "minItems", "maxItems", "uniqueItems", "minProperties", "maxProperties"),
+        *("prefixItems", "contentEncoding", "contentMediaType"),
     }
 )
 """The model is told these, and nobody holds it to them."""
@@ -27,27 +33,49 @@ _SIMPLE = (str, int, float, type(None))
 
 def fitted(schema: Schema) -> Schema | None:
     """Objects are closed, and bounds become words of the description. None where it cannot be said: of recursion, maps, and what is anything at all."""
+    found = _fitting(schema)
+    return None if found is None else found.root
+
+
+def strict_tools(tools: Sequence[ToolDefinition], answer: Schema | None) -> dict[str, Schema]:
+    """By name, the schemas of the tools that can be strict: as many as the limits of one request allow, the answer's schema counted first."""
+    held = dict[str, Schema]()
+    optional = unions = 0
+    if answer is not None and (first := _fitting(answer)) is not None:
+        optional, unions = first.optional, first.unions
+    for tool in tools:
+        one = _fitting(tool.parameters, exact=True)
+        if one is None or len(held) == STRICT_MAX or optional + one.optional > OPTIONAL_MAX or unions + one.unions > UNIONS_MAX:
+            continue
+        optional, unions = optional + one.optional, unions + one.unions
+        held[tool.name] = one.root
+    return held
+
+
+def _fitting(schema: Schema, *, exact: bool = False) -> _Fitting | None:
     try:
-        return _Fitting(schema).root
+        return _Fitting(schema, exact=exact)
     except (Outside, RecursionError):
         return None
 
 
 class _Fitting:
-    """Of one schema."""
+    """Of one schema. `exact`: no object that invites other properties is closed, and defaults and examples become words."""
 
-    def __init__(self, schema: Schema) -> None:
+    def __init__(self, schema: Schema, *, exact: bool = False) -> None:
         self._root = schema
-        self._optional = self._unions = 0
+        self._exact = exact
+        self.optional = self.unions = 0
         self._inside: list[str] = []
         """The definitions that are being looked into."""
         self._looked_into: set[str] = set()
         self.root = self._of(schema)
-        if self._optional > OPTIONAL_MAX or self._unions > UNIONS_MAX:
+        if self.optional > OPTIONAL_MAX or self.unions > UNIONS_MAX:
             raise Outside
 
     def _of(self, given: object) -> Schema:
-        fields = {name: value for name, value in object_in(given).items() if name not in _SAYS_NOTHING}
+        fields = {name: value for name, value in object_in(given).items() if name not in _SAYS_NOTHING - (_EXAMPLES if self._exact else set())}
+        fields = with_words(with_items(fields), [name for name in fields if name in _EXAMPLES])
         if "oneOf" in fields and "anyOf" not in fields:
             fields["anyOf"] = fields.pop("oneOf")
         if "allOf" in fields:
@@ -81,7 +109,7 @@ class _Fitting:
             fitting = {**fitting, **literals}
         if "anyOf" in fields:
             fitting["anyOf"] = [self._of(inner) for inner in list_in(fields["anyOf"])]
-        self._unions += "anyOf" in fields or isinstance(fields.get("type"), list)
+        self.unions += "anyOf" in fields or isinstance(fields.get("type"), list)
         if may_be(fields, "object"):
             fitting |= self._closed(fields)
         if "items" in fields:
@@ -90,11 +118,12 @@ class _Fitting:
 
     def _closed(self, fields: Schema) -> Schema:
         more = fields.get("additionalProperties")
-        if more not in (None, True, False) or (more is not False and "properties" not in fields):
+        is_open = self._exact and (more is True or not (more is False or fields.get("properties")))
+        if is_open or more not in (None, True, False) or (more is not False and "properties" not in fields):
             raise Outside  # names of the model's own choosing
         properties = {name: self._of(inner) for name, inner in object_in(fields.get("properties", {})).items()}
         required = [name for name in list_in(fields.get("required", [])) if name in properties]
-        self._optional += len(properties) - len(required)
+        self.optional += len(properties) - len(required)
         return {"properties": properties, "required": required, "additionalProperties": False}
 
 
@@ -105,9 +134,8 @@ def _told(fields: Schema) -> Schema:
         taken["format"] = fields["format"]
     if fields.get("minItems") in (0, 1):
         taken["minItems"] = fields["minItems"]
-    said = ", ".join(f"{name}: {dumped(value).decode()}" for name, value in fields.items() if name in _WORDS and name not in taken)
-    words = " ".join(filter(None, [str(fields.get("description") or ""), f"({said})" if said else ""]))
-    return {**taken, "description": words} if words else taken
+    described = with_words(fields, [name for name in fields if name in _WORDS and name not in taken])
+    return {**taken, "description": described["description"]} if described.get("description") else taken
 
 
 def _only(parts: object) -> Schema:

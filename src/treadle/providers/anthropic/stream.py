@@ -5,7 +5,7 @@ Reading them off the network is exchange.py's; the request is request.py's. Entr
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from typing import assert_never
 
 import msgspec
@@ -13,7 +13,7 @@ from typing_extensions import override
 
 from treadle.errors import AgentError
 from treadle.model import Delta, Notice, ResponseEnd, Restart
-from treadle.providers.anthropic.blocks import Block, open_block
+from treadle.providers.anthropic.blocks import Block, open_block, program_of
 from treadle.providers.anthropic.events import (
     BlockPiece,
     BlockStart,
@@ -28,12 +28,14 @@ from treadle.providers.anthropic.events import (
     Ping,
     Unknown,
     WireMessage,
+    cache_miss_of,
     decode_body,
     decode_event,
     decode_rare,
 )
-from treadle.providers.decoding import Decoder, text_of, tokens, verbatim
+from treadle.providers.decoding import Decoder, count_in, text_of, tokens, verbatim
 from treadle.providers.encoding import Fields
+from treadle.response_details import ResponseDetails, tier_of
 from treadle.types import StopReason, Usage
 
 _STOPS = {
@@ -43,19 +45,24 @@ _STOPS = {
     "stop_sequence": StopReason.STOP_SEQUENCE,
     "refusal": StopReason.REFUSAL,
     "pause_turn": StopReason.PAUSE,
+    "compaction": StopReason.PAUSE,  # with pause_after_compaction, beta: the conversation goes back as it is
     "model_context_window_exceeded": StopReason.CONTEXT_OVERFLOW,
 }
 
 
 class MessagesDecoder(Decoder):
-    __slots__ = ("_block", "_index", "_message")
+    __slots__ = ("_block", "_index", "_message", "_prefix", "_program_waits", "_wanted_back")
 
-    def __init__(self, reported: Callable[[bytes], AgentError]) -> None:
+    def __init__(self, reported: Callable[[bytes], AgentError], prefix: str = "", wanted_back: Mapping[str, object] | None = None) -> None:
+        """`prefix`: the digest of all that stands before the answer. `wanted_back`: what the next request is to have in `settings.extra`."""
         super().__init__(reported)
+        self._prefix, self._wanted_back = prefix, dict(wanted_back or {})
         self._block: Block | None = None
         self._index: int | None = None
         self._message: WireMessage | None = None
         """What is known of the message so far, its blocks aside."""
+        self._program_waits = False
+        """True once a call has come that a program made, which the API runs."""
 
     @override
     def take_body(self, body: bytes) -> list[Delta]:
@@ -66,8 +73,6 @@ class MessagesDecoder(Decoder):
             self.failure = self._reported(message.data)
             return deltas
         self._start_message(message, deltas)
-        for fields in message.content:
-            self._open_block(fields, deltas)
         self._stop_message(message, deltas)
         return deltas
 
@@ -138,7 +143,10 @@ class MessagesDecoder(Decoder):
         if self._message is not None:
             deltas.append(Restart())
         self._message = message
-        self._block, self._index = None, None
+        self._block, self._index, self._program_waits = None, None, False
+        for fields in message.content:  # all of it where the answer is one document; calls of a program that the server runs
+            self._open_block(fields, deltas)
+        self._close_block(deltas)
 
     def _change_message(self, event: MessageDelta) -> None:
         if (message := self._message) is None:
@@ -151,7 +159,8 @@ class MessagesDecoder(Decoder):
 
     def _open_block(self, fields: Fields, deltas: list[Delta]) -> None:
         self._close_block(deltas)
-        self._block = open_block(fields, deltas)
+        self._program_waits |= program_of(fields) is not None
+        self._block = open_block(fields, deltas, self._prefix)
 
     def _close_block(self, deltas: list[Delta]) -> None:
         if self._block is not None:
@@ -164,9 +173,21 @@ class MessagesDecoder(Decoder):
         stop = _STOPS.get(raw, StopReason.COMPLETE)
         if stop is StopReason.REFUSAL and details is not None and (words := [w for w in (details.category, details.explanation) if w]):
             deltas.append(Notice(f"the provider refused to go on: {': '.join(words)}"))
-        wanted_back = verbatim({"container": message.container.id}) if message.container else None
-        usage = _usage(message.usage or Counts())
-        self.end = ResponseEnd(stop_reason=stop, usage=usage, raw_stop_reason=raw, id=message.id, model=message.model, provider_data=wanted_back)
+        back = {**self._wanted_back, **({"container": {"id": message.container.id}} if message.container else {})}
+        wanted_back = verbatim(back) if back else None
+        counts = message.usage or Counts()
+        self.end = ResponseEnd(
+            stop_reason=stop,
+            usage=_usage(counts),
+            raw_stop_reason=raw,
+            id=message.id,
+            model=message.model,
+            provider_data=wanted_back,
+            context_tokens=_context_tokens(counts),
+            results_only=self._program_waits,
+            withdraws=stop is StopReason.REFUSAL,
+            details=_details(message, counts),
+        )
 
 
 def _overwrite(known: msgspec.Struct, said: msgspec.Struct) -> None:
@@ -174,6 +195,20 @@ def _overwrite(known: msgspec.Struct, said: msgspec.Struct) -> None:
     for name in said.__struct_fields__:
         if (value := getattr(said, name)) is not None:
             setattr(known, name, value)
+
+
+def _context_tokens(counts: Counts) -> int | None:
+    """Size of the conversation: of the last pass of the model itself, where there were several."""
+    last = next((one for one in reversed(counts.iterations or ()) if one.type == "message"), None)
+    if last is not None:
+        said = (last.input_tokens, last.output_tokens, last.cache_read_input_tokens, last.cache_creation_input_tokens)
+        return sum(map(tokens, said))
+    return 0 if any(bytes(count) not in (b"0", b"null") for count in (counts.server_tool_use or {}).values()) else None
+
+
+def _details(message: WireMessage, counts: Counts) -> ResponseDetails | None:
+    miss, tier = cache_miss_of(message), tier_of(counts.speed)
+    return ResponseDetails(cache_miss=miss, service_tier=tier) if miss is not None or tier is not None else None
 
 
 def _usage(counts: Counts) -> Usage:
@@ -184,4 +219,6 @@ def _usage(counts: Counts) -> Usage:
         cache_read_tokens=tokens(counts.cache_read_input_tokens),
         cache_write_tokens=tokens(counts.cache_creation_input_tokens),
         reasoning_tokens=tokens(details.thinking_tokens) if details else 0,
+        cache_write_1h_tokens=count_in(counts.cache_creation, "ephemeral_1h_input_tokens"),
+        web_searches=count_in(counts.server_tool_use, "web_search_requests"),
     )

@@ -112,6 +112,10 @@ class Chunk(msgspec.Struct, Generic[P], gc=False, rename="camel"):
     error: msgspec.Raw = NOTHING
 
 
+class Grounding(msgspec.Struct, rename="camel"):
+    web_search_queries: list[str] = []
+
+
 class Counts(msgspec.Struct, rename="camel"):
     """Totals so far."""
 
@@ -126,6 +130,7 @@ _rare = msgspec.json.Decoder(Chunk[Fields], strict=False)
 _array = msgspec.json.Decoder(list[msgspec.Raw])
 _string = msgspec.json.Decoder(str)
 _counts = msgspec.json.Decoder(Counts, strict=False)
+_grounding = msgspec.json.Decoder(Grounding)
 _partial = msgspec.json.Decoder(list[PartialArgument], strict=False)
 _calls = msgspec.json.Decoder(FunctionCall, strict=False)
 
@@ -206,6 +211,15 @@ def counts_of(usage: msgspec.Raw) -> Counts:
         return _counts.decode(usage)
     except (ValueError, RecursionError):
         return Counts()
+
+
+def searches_of(grounding: msgspec.Raw, *, by_query: bool) -> int:
+    """Web searches that are billed: each query, or the response that has any."""
+    try:
+        queries = len(_grounding.decode(grounding).web_search_queries)
+    except (ValueError, RecursionError):
+        return 0
+    return queries if by_query else min(queries, 1)
 
 
 def call_of(fields: Fields) -> FunctionCall:

@@ -53,7 +53,8 @@ class MessageEncoder:
             contents = [dumped({"role": "user", "parts": parts}) for parts in self._said_to_model(message) if parts]
             self.speaker = "user" if contents else self.speaker
             return b",".join(contents)
-        parts = [piece for part in self._model_parts(message, settled) for piece in part]
+        without_thoughts = settled and not self._abilities.earlier_thinking
+        parts = [piece for part in self._model_parts(message, without_thoughts) for piece in part]
         if not parts:
             return b""
         before = [] if self.speaker == "user" else [GO_ON]
@@ -171,9 +172,18 @@ def _told(part: Part) -> list[Content]:
             return []
 
 
+def sends(part: MediaPart) -> bool:
+    """True if the API takes this part in a user message."""
+    return _is_inline(part.media_type) or text_in(part) is not None
+
+
+def _is_inline(kind: str) -> bool:
+    return kind in _IMAGES or kind == "application/pdf" or kind.startswith(("audio/", "video/"))
+
+
 def _media(part: MediaPart) -> Content:
     kind = part.media_type
-    if kind in _IMAGES or kind == "application/pdf" or kind.startswith(("audio/", "video/")):
+    if _is_inline(kind):
         return _inline(part) if part.url is None else {"fileData": {"mimeType": kind, "fileUri": part.url}}
     text = text_in(part)
     return {"text": described(part) if text is None else f"{part.name or 'A file'} ({kind}):\n{text}"}

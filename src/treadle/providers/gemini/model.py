@@ -25,7 +25,7 @@ from treadle.providers.http import TIMEOUT_S, HttpConnection
 from treadle.providers.identity import JSON_HEADERS, Identity, in_lower_case
 from treadle.providers.refusals import Refusals
 from treadle.providers.structured import structured
-from treadle.types import DEFAULT_MAX_TOKENS
+from treadle.types import Settings
 
 BASE_URL = "https://generativelanguage.googleapis.com"
 API_VERSION = "v1beta"
@@ -98,11 +98,17 @@ class GeminiModel:
         """Models before 2.5 do not think, and refuse to be asked."""
         return self._refuses
 
+    def notes(self, settings: Settings) -> tuple[str, ...]:
+        """How requests differ from `settings`, because the model does not take them as they are."""
+        alone = settings.hosted_tools and is_older(self._model_id, GENERATION_OF_LEVELS)
+        hosted = ("hosted tools are left out of requests with other tools: models before Gemini 3 take one or the other",) if alone else ()
+        return (*self._encoder.notes(settings), *hosted)
+
     def stream(self, request: ModelRequest) -> AsyncGenerator[Delta, None]:
         return structured(self._stream, request, self.abilities)
 
     def _stream(self, request: ModelRequest) -> AsyncGenerator[Delta, None]:
-        requests_max = -(-(request.settings.max_tokens or DEFAULT_MAX_TOKENS) // RESPONSE_TOKENS_MAX)
+        requests_max = -(-(request.settings.max_tokens or self.abilities.output()) // RESPONSE_TOKENS_MAX)
         body, decoder = self._encoder.encode(request), ContentDecoder(self._refusals.in_stream, self._model_id, requests_max)
         return self._exchanged(body, decoder) if requests_max == 1 else self._continued(body, decoder)
 

@@ -13,23 +13,24 @@ from treadle.abilities import UNKNOWN, Abilities
 from treadle.errors import AgentError
 from treadle.history import History
 from treadle.model import ModelRequest, ToolDefinition
-from treadle.providers.encoding import Json, head, remembered, tools_in, wire_for, with_extra, with_theirs
-from treadle.providers.gemini.messages import GO_ON, MessageEncoder
-from treadle.providers.gemini.naming import GENERATION_OF_LEVELS, is_older, resource_of
+from treadle.providers.encoding import Json, checked, head, remembered, tools_in, wire_for, with_extra, with_theirs
+from treadle.providers.gemini.messages import GO_ON, MessageEncoder, sends
+from treadle.providers.gemini.naming import GENERATION_OF_LEVELS, generation_of, is_older, resource_of
 from treadle.providers.gemini.schemas import fitted
-from treadle.types import DEFAULT_MAX_TOKENS, Effort, Settings, Thinking
+from treadle.providers.gemini.thinking import fit
+from treadle.providers.hosted import wanted
+from treadle.types import ServiceTier, Settings
 
 WIRE = "gemini"
 
+HOSTED: dict[str, Json] = {"web_search": {"googleSearch": {}}, "web_fetch": {"urlContext": {}}, "code_execution": {"codeExecution": {}}}
+"""Models before Gemini 3 take these only where there are no functions. Source: ai.google.dev/gemini-api/docs/tool-combination (2026-11)."""
 _FIRST = ("systemInstruction", "tools", "cachedContent")
 """What does not change within a run stands before the contents, the rest behind them."""
 _COUNTED = frozenset({*_FIRST, "toolConfig"})
-_LEVELS: dict[Effort, str] = {"low": "LOW", "medium": "MEDIUM", "high": "HIGH", "xhigh": "XHIGH", "max": "XHIGH"}
-_BUDGETS: dict[Effort, int] = {"low": 1024, "medium": 8192, "high": 24576, "xhigh": 24576, "max": 24576}
-"""Where there are no levels. Source: the table of https://ai.google.dev/gemini-api/docs/openai, and the most that each 2.5 takes."""
-_DYNAMIC = -1
-_LEAST = {"gemini-2.5-pro": 128}
-"""These cannot be asked not to think."""
+_GENERATION_OF_LONG_ANSWERS = (4, 0)
+"""Since then an answer goes on in further responses, up to the whole window. Source: https://ai.google.dev/gemini-api/docs/long-decode (2026-11)."""
+_TIERS: dict[ServiceTier, str] = {"standard": "standard", "flex": "flex", "fast": "priority"}
 
 
 class _Frame(msgspec.Struct, frozen=True, gc=False):
@@ -45,7 +46,6 @@ class RequestEncoder:
     def __init__(self, model_id: str, abilities: Abilities = UNKNOWN) -> None:
         self._model_id = model_id
         self._abilities = abilities
-        self._levels = not is_older(model_id, GENERATION_OF_LEVELS)
         self._key = wire_for(f"{WIRE} {model_id}", abilities)
 
     def encode(self, request: ModelRequest) -> bytes:
@@ -64,7 +64,7 @@ class RequestEncoder:
     def _contents(self, history: History) -> list[bytes | bytearray]:
         """In brackets, to be joined; the user has the last word, since the API answers nobody else."""
         encoder = cast("MessageEncoder", history.memo.setdefault(self._key, (MessageEncoder(self._model_id, self._abilities),))[0])
-        contents = history.encoded(self._key, encoder.encode)
+        contents = history.encoded(self._key, checked(encoder.encode, self._abilities, self._model_id, sends))
         if not contents:
             raise AgentError("invalid", "there is no message to send: the last one must say something")
         last = b"," + GO_ON if encoder.speaker == "model" else b""
@@ -84,61 +84,62 @@ class RequestEncoder:
         fields: Json = {}
         if system := [{"text": block.text} for block in request.system if block.text]:
             fields["systemInstruction"] = {"parts": system}
-        if tools := _tools(request.tools, extra.pop("tools", None)):
+        hosted = wanted(request.settings, HOSTED) if not request.tools or not is_older(self._model_id, GENERATION_OF_LEVELS) else []
+        if tools := _tools(request.tools, [*hosted, *tools_in(extra.pop("tools", None))]):
             fields["tools"] = tools
-        if (choice := request.settings.tool_choice) is not None and request.tools:
-            fields["toolConfig"] = {"functionCallingConfig": _calling(choice)}
+        config: Json = {}
+        if request.tools and (calling := _calling(request.settings)):
+            config["functionCallingConfig"] = calling
+        if request.tools and hosted:
+            config["includeServerSideToolInvocations"] = True
+        if config:
+            fields["toolConfig"] = config
         fields["generationConfig"] = self._generation(request.settings)
+        if request.settings.service_tier is not None:
+            fields["serviceTier"] = _TIERS[request.settings.service_tier]
         return with_extra(fields, extra)
 
     def _generation(self, settings: Settings) -> Json:
-        fields: Json = {"maxOutputTokens": settings.max_tokens or DEFAULT_MAX_TOKENS}
+        fields: Json = {"maxOutputTokens": self._output(settings.max_tokens)}
         if settings.temperature is not None:
             fields["temperature"] = settings.temperature
         if settings.stop:
             fields["stopSequences"] = settings.stop
-        if settings.thinking is not None or settings.effort is not None:
-            effort = None if settings.effort is None else self._abilities.effort(settings.effort)
-            fields["thinkingConfig"] = self._thinking(settings.thinking, effort)
+        if config := fit(settings, self._abilities, self._model_id).config:
+            fields["thinkingConfig"] = config
         if settings.output_schema is not None:
             fields["responseMimeType"] = "application/json"
             fields["responseJsonSchema"] = fitted(settings.output_schema)
         return fields
 
-    def _thinking(self, thinking: Thinking | None, effort: Effort | None) -> Json:
-        """By level or by budget, never by both: the API refuses that. What was thought is told where thinking was asked for."""
-        told: Json = {} if thinking is None else {"includeThoughts": thinking is not False}
-        if self._levels:
-            level = self._level(thinking, effort)
-            return told if level is None else {**told, "thinkingLevel": level}
-        if thinking is False:
-            return {**told, "thinkingBudget": next((least for name, least in _LEAST.items() if name in self._model_id), 0)}
-        if isinstance(thinking, int) and thinking is not True:
-            return {**told, "thinkingBudget": thinking}
-        return {**told, "thinkingBudget": _DYNAMIC if effort is None else _BUDGETS[effort]}
+    def _output(self, wanted: int | None) -> int:
+        """Output tokens of the whole answer: more than the model's limit would be refused."""
+        goes_on = (generation_of(self._model_id) or (0, 0)) >= _GENERATION_OF_LONG_ANSWERS
+        if wanted is None or not goes_on:
+            return self._abilities.output(wanted)
+        return min(wanted, self._abilities.context_tokens or wanted)
 
-    def _level(self, thinking: Thinking | None, effort: Effort | None) -> str | None:
-        if thinking is False:
-            return "LOW"  # these models always think
-        if effort is None and isinstance(thinking, int) and thinking is not True:
-            fitting: list[Effort] = [name for name, budget in _BUDGETS.items() if thinking <= budget]
-            effort = fitting[0] if fitting else "high"
-        if effort in ("xhigh", "max") and not self._abilities.efforts:
-            effort = "high"  # the most that any is known to take
-        return None if effort is None else _LEVELS[effort]
+    def notes(self, settings: Settings) -> tuple[str, ...]:
+        """How requests differ from `settings`."""
+        return fit(settings, self._abilities, self._model_id).notes
 
 
-def _calling(choice: str) -> Json:
+def _calling(settings: Settings) -> Json:
+    choice = settings.tool_choice
+    if settings.strict_tools and choice in (None, "auto"):
+        return {"mode": "VALIDATED"}
+    if choice is None:
+        return {}
     if choice in ("auto", "any", "none"):
         return {"mode": choice.upper()}
     return {"mode": "ANY", "allowedFunctionNames": [choice]}
 
 
-def _tools(ours: tuple[ToolDefinition, ...], theirs: object) -> list[Json]:
-    """Our definitions, and the extras': a function of the same name adds its fields to ours, anything else (a tool of the provider) follows."""
+def _tools(ours: tuple[ToolDefinition, ...], given: list[Json]) -> list[Json]:
+    """Our definitions, and the others: a function of the same name adds its fields to ours, a tool of the provider follows, the last of its name."""
     declared: list[Json] = [{"name": t.name, "description": t.description, "parametersJsonSchema": fitted(t.parameters)} for t in ours]
-    given = tools_in(theirs)
     for tool in given:
         declared = with_theirs(declared, tool.get("functionDeclarations"))
-    others = [rest for tool in given if (rest := {name: value for name, value in tool.items() if name != "functionDeclarations"})]
+    named = {name: value for tool in given for name, value in tool.items() if name != "functionDeclarations"}
+    others = [{name: value} for name, value in named.items()]
     return [{"functionDeclarations": declared}, *others] if declared else others

@@ -31,9 +31,12 @@ from treadle.providers.gemini.chunks import (
     decode_chunk,
     decode_rare,
     is_said,
+    searches_of,
     text_of,
 )
+from treadle.providers.gemini.naming import GENERATION_OF_LEVELS, is_older
 from treadle.providers.gemini.partial import PartialArguments
+from treadle.providers.hosted import shown_call
 from treadle.providers.sse import EventSplitter
 from treadle.types import StopReason, Usage
 
@@ -233,7 +236,7 @@ class ContentDecoder(Decoder):
 
     def _take_other(self, fields: Kept, deltas: list[Delta]) -> None:
         self._close(deltas)
-        deltas.append(WholePart(ProviderPart(provider=PROVIDER, data=self._signed(fields))))
+        deltas.append(WholePart(ProviderPart(provider=PROVIDER, data=self._signed(fields), shown=_shown(fields))))
 
     def _signed(self, fields: Kept) -> JsonText:
         return verbatim({**fields, MODEL: self._model_id} if SIGNATURE in fields else fields)
@@ -311,7 +314,10 @@ class ContentDecoder(Decoder):
         self.end = self._ended(stop, raw)
 
     def _ended(self, stop: StopReason, raw: str) -> ResponseEnd:
-        return ResponseEnd(stop_reason=stop, usage=self._usage_before + self._spent(), raw_stop_reason=raw, id=self._id, model=self._model)
+        usage = self._usage_before + self._spent()
+        if "groundingMetadata" in self._beside:
+            usage += Usage(web_searches=searches_of(self._beside["groundingMetadata"], by_query=not is_older(self._model_id, GENERATION_OF_LEVELS)))
+        return ResponseEnd(stop_reason=stop, usage=usage, raw_stop_reason=raw, id=self._id, model=self._model)
 
     def _spent(self) -> Usage:
         return _usage(self._usage_passing if b"TokenCount" in bytes(self._usage_passing) else self._usage)
@@ -332,3 +338,20 @@ def _usage(said: msgspec.Raw) -> Usage:
         cache_read_tokens=cached,
         reasoning_tokens=thoughts,
     )
+
+
+def _shown(fields: Kept) -> str:
+    """For people, where it is the call of a tool that the API ran."""
+    if "executableCode" in fields:
+        return shown_call("code_execution", _field(fields["executableCode"], "code"))
+    if "toolCall" in fields:
+        name = bytes(_field(fields["toolCall"], "toolType")).strip(b'"').decode().lower()
+        return shown_call(name, _field(fields["toolCall"], "args"))
+    return ""
+
+
+def _field(value: object, name: str) -> msgspec.Raw:
+    try:
+        return msgspec.json.decode(msgspec.json.encode(value), type=Fields).get(name, msgspec.Raw(b'""'))
+    except (ValueError, RecursionError):
+        return msgspec.Raw(b'""')

@@ -16,6 +16,8 @@ import msgspec
 from treadle.providers.decoding import json_object
 from treadle.providers.encoding import Fields
 
+ABSENT = msgspec.Raw()
+
 
 class Function(msgspec.Struct, gc=False):
     name: str | None = None
@@ -27,6 +29,8 @@ class CallPiece(msgspec.Struct, gc=False):
     index: int | None = None
     id: str | None = None
     function: Function | None = None
+    custom: msgspec.Raw = ABSENT
+    """A call of a custom tool, which is never offered here."""
     extra_content: Fields | None = None
     """Google's thought signatures, among others."""
 
@@ -52,6 +56,9 @@ class Said(msgspec.Struct, gc=False):
     function_call: Function | None = None
     """How calls were told before there could be several."""
     refusal: str | None = None
+    audio: msgspec.Raw = ABSENT
+    images: msgspec.Raw = ABSENT
+    """OpenRouter's."""
 
 
 class Choice(msgspec.Struct, gc=False):
@@ -73,6 +80,11 @@ class PromptDetails(msgspec.Struct, gc=False):
     """LiteLLM's word for the same."""
 
 
+class CostDetails(msgspec.Struct, gc=False):
+    upstream_inference_cost: float | None = None
+    """What the vendor bills to a key of one's own."""
+
+
 class CompletionDetails(msgspec.Struct, gc=False):
     reasoning_tokens: int | None = None
 
@@ -89,6 +101,10 @@ class Counts(msgspec.Struct, gc=False):
     """DeepSeek's."""
     cached_tokens: int | None = None
     """Moonshot's."""
+    cost: float | None = None
+    """OpenRouter's, as are the next two."""
+    is_byok: bool | None = None
+    cost_details: CostDetails | None = None
 
 
 class GroqNotes(msgspec.Struct, gc=False):
@@ -107,6 +123,7 @@ class Chunk(msgspec.Struct, gc=False):
     """What a gateway says instead of an answer, with or without the word error; so does the next."""
     detail: str | None = None
     x_groq: GroqNotes | None = None
+    service_tier: str | None = None
 
 
 # ---------------------------------------------------------------- what comes by the thousand
@@ -120,6 +137,8 @@ class TextSaid(msgspec.Struct, gc=False):
     tool_calls: None = None
     function_call: None = None
     refusal: None = None
+    audio: None = None
+    images: None = None
 
 
 class TextChoice(msgspec.Struct, gc=False):
@@ -176,12 +195,14 @@ def _fitted(kind: type[msgspec.Struct], given: dict[str, Any]) -> msgspec.Struct
 
 
 def _fitting(value: Any, kinds: tuple[Any, ...]) -> Any:
+    if msgspec.Raw in kinds:
+        return msgspec.Raw(json.dumps(value).encode())
     if isinstance(value, str) and ContentPart not in kinds:
         return value if str in kinds else int(value) if int in kinds and _INTEGER.fullmatch(value) else None
     if isinstance(value, str):
         return ContentPart(text=value)
     if isinstance(value, int | float) and math.isfinite(value):
-        return int(value) if int in kinds else str(value) if str in kinds else None
+        return int(value) if int in kinds else float(value) if float in kinds else str(value) if str in kinds else None
     if isinstance(value, list):
         if items := _items_of(kinds):
             return [fitting for item in cast("list[Any]", value) if (fitting := _fitting(item, items)) is not None]

@@ -145,6 +145,10 @@ class MessageEncoder:
         media = [inner for inner in part.content if isinstance(inner, MediaPart) and self._can_show(inner)] if not isinstance(part.content, str) else []
         return [TextPart(text=f"From the result of {identifier(part.name)}:"), *media] if media else []
 
+    def sends(self, part: MediaPart) -> bool:
+        """True if the server takes this part in a user message."""
+        return self._can_show(part) or text_in(part) is not None
+
     def _can_show(self, part: MediaPart) -> bool:
         return self._media(part)["type"] != "text"
 

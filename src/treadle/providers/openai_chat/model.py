@@ -20,6 +20,7 @@ from treadle.providers.connection import Connection
 from treadle.providers.encoding import dumped
 from treadle.providers.estimate import estimated_tokens
 from treadle.providers.exchange import asked_once, exchanged
+from treadle.providers.hosted import left_out
 from treadle.providers.http import TIMEOUT_S, HttpConnection
 from treadle.providers.identity import JSON_HEADERS, Identity, in_lower_case
 from treadle.providers.openai_chat.request import RequestEncoder
@@ -27,12 +28,14 @@ from treadle.providers.openai_chat.servers import NAMES, OTHER, Server, server_a
 from treadle.providers.openai_chat.stream import ChatDecoder
 from treadle.providers.refusals import Refusals
 from treadle.providers.structured import mode_for, structured
+from treadle.types import Settings
 
 BASE_URL = "https://api.openai.com/v1"
 
 _PATH = "/chat/completions"
 _ROOT = "/.."
 """Servers count tokens beside what they have in common with OpenAI, whose paths begin with `/v1`."""
+_STOP = frozenset({"stop"})
 _KEY_FROM = "the key: OPENAI_API_KEY, or api_key in the configuration"
 
 _T = TypeVar("_T")
@@ -107,7 +110,15 @@ class ChatModel:
 
     @property
     def refuses(self) -> frozenset[str]:
-        return self.abilities.refused()
+        """GPT models that reason take no stop sequences."""
+        return self.abilities.refused() | (_STOP if self._server.fits_effort and self.abilities.efforts else frozenset[str]())
+
+    def notes(self, settings: Settings) -> tuple[str, ...]:
+        """How requests differ from `settings`, because the model or its server does not take them as they are."""
+        tier = settings.service_tier
+        lacks = tier is not None and tier not in self._server.tiers
+        own = (f"{self._server.name} has no tier {tier!r}: service_tier is left out",) if lacks else ()
+        return (*self._encoder.notes(settings), *left_out(settings, {}), *own)
 
     def stream(self, request: ModelRequest) -> AsyncGenerator[Delta, None]:
         as_json = self._server.json_object and request.settings.output_schema is not None and mode_for(request, self.abilities) == "prompt"
@@ -115,7 +126,7 @@ class ChatModel:
 
     def _stream(self, request: ModelRequest, *, as_json: bool) -> AsyncGenerator[Delta, None]:
         body = self._encoder.encode(request, as_json=as_json)
-        decoder = ChatDecoder(self._refusals.in_stream)
+        decoder = ChatDecoder(self._refusals.in_stream, tells_cost=self._server.tells_cost)
         return exchanged(self._connection, _PATH, body, {}, decoder=decoder, refusals=self._refusals)
 
     async def count_tokens(self, request: ModelRequest) -> int:

@@ -12,16 +12,19 @@ import msgspec
 from treadle.abilities import UNKNOWN, Abilities
 from treadle.errors import AgentError
 from treadle.history import History
+from treadle.message import Message
 from treadle.model import ModelRequest, ToolDefinition
-from treadle.providers.encoding import Json, dumped, effort_for, head, remembered, shown, wire_for, with_extra, with_theirs
+from treadle.providers.effort import fit
+from treadle.providers.encoding import Json, checked, dumped, effort_for, head, remembered, shown, wire_for, with_extra, with_theirs
 from treadle.providers.json_schema import parameters, strict
 from treadle.providers.openai_chat.messages import MessageEncoder
 from treadle.providers.openai_chat.servers import Server, ThinkingWords
-from treadle.types import DEFAULT_MAX_TOKENS, Settings
+from treadle.types import Settings
 
 WIRE = "openai-chat"
 
-_MARK = b"," + msgspec.json.encode({"cache_control": {"type": "ephemeral"}})[1:-1]
+_MARK = b',"cache_control":{"type":"ephemeral"}'
+_LONG_MARK = b',"cache_control":{"type":"ephemeral","ttl":"1h"}'
 
 
 class RequestEncoder:
@@ -45,7 +48,7 @@ class RequestEncoder:
         pieces: list[bytes | memoryview] = [first]
         view, begin = memoryview(messages), 0
         for end in sorted({end for end in (encoder.asked, encoder.end) if end}):
-            pieces += [view[begin:end], _MARK]
+            pieces += [view[begin:end], _mark_of(request.settings)]
             begin = end
         return b"".join([*pieces, view[begin:], b"]}"])
 
@@ -56,7 +59,8 @@ class RequestEncoder:
         return msgspec.Raw(b"[" + b",".join([piece for piece in (system, bytes(messages)) if piece]) + b"]")
 
     def tools(self, request: ModelRequest) -> list[Json]:
-        return [_tool(tool) for tool in request.tools]
+        strictly = request.settings.strict_tools is True and self._abilities.structured_output in (None, "native")
+        return [_tool(tool, strictly=strictly) for tool in request.tools]
 
     def _encoded(self, history: History, marking: bool) -> tuple[MessageEncoder, bytearray]:
         key = wire_for(f"{WIRE}, {self._server.name}{', marked' if marking else ''}", self._abilities)
@@ -64,7 +68,11 @@ class RequestEncoder:
         if kept is None:
             kept = history.memo[key] = (MessageEncoder(self._server, marked=marking),)
         encoder = cast("MessageEncoder", kept[0])
-        return encoder, history.encoded(key, lambda message, settled: encoder.encode(shown(message, self._abilities), settled))
+
+        def encode(message: Message, settled: bool) -> bytes:
+            return encoder.encode(shown(message, self._abilities), settled and not self._abilities.earlier_thinking)
+
+        return encoder, history.encoded(key, checked(encode, self._abilities, self._model_id, encoder.sends))
 
     def _head(self, request: ModelRequest, marking: bool, as_json: bool) -> bytes:
         """What stands before the messages of the conversation."""
@@ -76,7 +84,7 @@ class RequestEncoder:
         if not text:
             return b""
         message = dumped(MessageEncoder(self._server, marked=marking).system(text))
-        return message[: -len(b"}]}")] + _MARK + b"}]}" if marking else message
+        return message[: -len(b"}]}")] + _mark_of(request.settings) + b"}]}" if marking else message
 
     def _fields(self, request: ModelRequest, as_json: bool) -> Json:
         """All but the messages."""
@@ -87,20 +95,49 @@ class RequestEncoder:
         body: Json = {"model": self._model_id, "stream": True}
         if self._server.include_usage:
             body["stream_options"] = {"include_usage": True}
-        body |= self._settings(settings)
+        tools = with_theirs(self.tools(request), extra.pop("tools", None), _name, _joined)
+        if tools and self._server.fits_effort and self._abilities.chat_tools == "never":
+            raise AgentError("invalid", f"{self._model_id} calls tools over the Responses API only: use the provider openai, like openai:{self._model_id}")
+        body |= self._settings(settings, has_tools=bool(tools))
         if as_json:
             body["response_format"] = {"type": "json_object"}
-        if tools := with_theirs(self.tools(request), extra.pop("tools", None), _name, _joined):
+        if tools:
             body |= self._tool_fields(tools, settings.tool_choice)
         return with_extra(body, extra)
 
-    def _settings(self, settings: Settings) -> Json:
-        fields: Json = {self._server.max_tokens: settings.max_tokens or DEFAULT_MAX_TOKENS}
-        if settings.temperature is not None:
-            fields["temperature"] = settings.temperature
+    def notes(self, settings: Settings) -> tuple[str, ...]:
+        """How requests differ from `settings`."""
+        notes = fit(settings, self._abilities, self._model_id).notes if self._server.fits_effort else ()
+        if self._must_not_think(settings):
+            return (*notes, "over Chat Completions it calls tools only without thinking: where it has tools, effort is 'none'")
+        return notes
+
+    def _must_not_think(self, settings: Settings) -> bool:
+        """True if calls of tools would be refused, because the model is to think."""
+        asked = settings.effort is not None or settings.thinking not in (None, False)
+        return (
+            self._server.fits_effort
+            and self._abilities.chat_tools == "without_thinking"
+            and (asked or (settings.thinking is None and self._abilities.thinks_unasked is True))
+        )
+
+    def _settings(self, settings: Settings, *, has_tools: bool) -> Json:
+        fields: Json = {self._server.max_tokens: self._abilities.output(settings.max_tokens)}
+        if has_tools and self._must_not_think(settings):
+            settings = msgspec.structs.replace(settings, thinking=False, effort=None)
+        temperature = settings.temperature
+        if self._server.fits_effort:
+            effort, temperature, _ = fit(settings, self._abilities, self._model_id)
+            if effort is not None:
+                _put(fields, self._server.thinking.effort, effort)
+        else:
+            _think(fields, settings, self._server.thinking, self._abilities)
+        if temperature is not None:
+            fields["temperature"] = temperature
         if settings.stop:
             fields["stop"] = settings.stop
-        _think(fields, settings, self._server.thinking, self._abilities)
+        if settings.service_tier is not None and settings.service_tier in self._server.tiers:
+            fields["service_tier"] = self._server.tiers[settings.service_tier]
         if settings.output_schema is not None:
             fields["response_format"] = {"type": "json_schema", "json_schema": {"name": "answer", **_format(settings.output_schema)}}
         return fields
@@ -123,10 +160,17 @@ class RequestEncoder:
 # ---------------------------------------------------------------- settings
 
 
+def _mark_of(settings: Settings) -> bytes:
+    return _LONG_MARK if settings.cache == "1h" else _MARK
+
+
 def _think(fields: Json, settings: Settings, words: ThinkingWords, abilities: Abilities) -> None:
     thinking, effort = settings.thinking, settings.effort
-    if thinking is False:
+    if thinking is False and not (abilities.always_thinks and words.effort):
         fields |= words.off
+        return
+    if thinking is False:
+        _put(fields, words.effort, abilities.effort("low"))
         return
     if thinking is not None:
         fields |= words.on
@@ -147,8 +191,11 @@ def _put(fields: Json, path: tuple[str, ...], value: object) -> None:
     fields[last] = value
 
 
-def _tool(tool: ToolDefinition) -> Json:
-    return {"type": "function", "function": {"name": tool.name, "description": tool.description, "parameters": parameters(tool.parameters)}}
+def _tool(tool: ToolDefinition, *, strictly: bool) -> Json:
+    taken = parameters(tool.parameters)
+    fitted = strict(taken, exact=True) if strictly else None
+    held = {} if fitted is None else {"strict": True}
+    return {"type": "function", "function": {"name": tool.name, "description": tool.description, "parameters": fitted or taken, **held}}
 
 
 def _name(tool: Json) -> object:

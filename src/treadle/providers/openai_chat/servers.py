@@ -13,6 +13,7 @@ import msgspec
 
 from treadle.abilities import UNKNOWN, Abilities
 from treadle.providers.encoding import Json
+from treadle.types import ServiceTier
 
 ReasoningBack: TypeAlias = Literal["", "as_it_came", "reasoning_content", "reasoning_details"]
 """The field of an assistant message that takes its reasoning within a run; as it came: under the name that the answer had for it."""
@@ -33,6 +34,7 @@ class ThinkingWords(msgspec.Struct, frozen=True, kw_only=True):
 
 _NONE_IS_OFF = ThinkingWords(off={"reasoning_effort": "none"})
 _SWITCH = ThinkingWords(on={"thinking": {"type": "enabled"}}, off={"thinking": {"type": "disabled"}})
+_OPENAI_TIERS: dict[ServiceTier, str] = {"standard": "default", "flex": "flex", "fast": "priority"}
 _TEMPLATE = ThinkingWords(on={"chat_template_kwargs": {"enable_thinking": True}}, off={"chat_template_kwargs": {"enable_thinking": False}})
 
 
@@ -55,6 +57,8 @@ class Server(msgspec.Struct, frozen=True, kw_only=True):
     names_tool: bool = True
     """Whether it can be told which tool to call; else it is given only that one."""
     thinking: ThinkingWords = _TEMPLATE
+    fits_effort: bool = False
+    """Whether its models are GPT, so that effort.py fits effort and temperature to each of them."""
     reasoning: ReasoningBack = "as_it_came"
     reasoning_always: bool = False
     """Whether a message with calls must have the field, though there be nothing to say in it."""
@@ -77,6 +81,10 @@ class Server(msgspec.Struct, frozen=True, kw_only=True):
     """Of its models, where nothing nearer is known."""
     json_object: bool = False
     """Whether an answer that the prompt asks to be JSON can be held to that."""
+    tiers: dict[ServiceTier, str] = {}
+    """Service tiers, and its words for them."""
+    tells_cost: bool = False
+    """Whether `usage.cost` is what a response costs, in USD."""
     counts: Literal["", "messages", "template"] = ""
     """Whether its `/tokenize` takes messages, or a text to which another question has turned them."""
 
@@ -92,10 +100,12 @@ SERVERS: tuple[Server, ...] = (
         system_role="developer",
         later_system=True,
         thinking=_NONE_IS_OFF,
+        fits_effort=True,
         reasoning="",
         call_id=PLAIN_ID,
         files=True,
         audio=True,
+        tiers=_OPENAI_TIERS,
     ),
     Server(
         name="openrouter",
@@ -112,6 +122,8 @@ SERVERS: tuple[Server, ...] = (
         cached_models=("anthropic/", "~anthropic/"),
         files=True,
         audio=True,
+        tiers=_OPENAI_TIERS,
+        tells_cost=True,
     ),
     Server(
         name="deepseek",
@@ -160,6 +172,7 @@ SERVERS: tuple[Server, ...] = (
         reasoning="",
         call_id=PLAIN_ID,
         abilities=Abilities(structured_output="tool"),
+        tiers={"standard": "on_demand", "flex": "flex"},
     ),
     Server(name="xai", hosts=("api.x.ai",), max_tokens="max_completion_tokens", later_system=True, thinking=_NONE_IS_OFF, reasoning="", call_id=PLAIN_ID),
     Server(

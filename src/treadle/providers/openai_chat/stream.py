@@ -7,12 +7,13 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
+import msgspec
 from typing_extensions import override
 
 from treadle.errors import AgentError
 from treadle.message import ProviderPart
 from treadle.model import Delta, Notice, PartEnd, ReasoningDelta, ResponseEnd, TextDelta, WholePart
-from treadle.providers.decoding import Decoder, tokens, verbatim
+from treadle.providers.decoding import Decoder, left_out, tokens, verbatim
 from treadle.providers.encoding import dumped
 from treadle.providers.openai_chat.calls import PROVIDER, Calls
 from treadle.providers.openai_chat.events import (
@@ -32,7 +33,8 @@ from treadle.providers.openai_chat.events import (
     text_of,
 )
 from treadle.providers.openai_chat.reasoning import ReasoningDetails
-from treadle.types import StopReason, Usage
+from treadle.response_details import ResponseDetails, tier_of
+from treadle.types import StopReason, Usage, usd
 
 _STOPS = {
     "tool_calls": StopReason.TOOL_USE,
@@ -54,6 +56,8 @@ _FAILURES = {
     "insufficient_system_resource": "the server is overloaded",
 }
 _DONE = b"[DONE]"
+_NOTHING = frozenset({b"", b"null", b"[]", b"{}"})
+_SOMETHING = msgspec.Raw(b"1")
 
 
 class ChatDecoder(Decoder):
@@ -64,16 +68,22 @@ class ChatDecoder(Decoder):
         "_finish",
         "_held",
         "_id",
+        "_left_out",
         "_model",
         "_plain",
         "_reasoning",
         "_refused",
         "_said_something",
         "_stop_text",
+        "_tells_cost",
+        "_tier",
     )
 
-    def __init__(self, reported: Callable[[bytes], AgentError]) -> None:
+    def __init__(self, reported: Callable[[bytes], AgentError], *, tells_cost: bool = False) -> None:
+        """`tells_cost`: the server's usage holds what the response costs, in USD."""
         super().__init__(reported)
+        self._tells_cost = tells_cost
+        self._tier: str | None = None
         self._calls = Calls()
         self._details = ReasoningDetails()
         self._held: list[Delta] = []
@@ -81,6 +91,7 @@ class ChatDecoder(Decoder):
         self._reasoning = ""
         """The field under which the open reasoning part comes."""
         self._refused = False
+        self._left_out: set[str] = set()
         self._counts: Counts | None = None
         self._id = self._model = ""
         self._plain = False
@@ -139,7 +150,7 @@ class ChatDecoder(Decoder):
             self.failure = self._reported(data)
             return
         self._take_chunk(chunk, data, deltas)
-        self._plain = bool(self._id) and not self._calls and is_text(chunk)
+        self._plain = bool(self._id) and not self._calls and not self._reasoning and is_text(chunk)
 
     def _take_rare(self, data: bytes, deltas: list[Delta]) -> None:
         data = data.strip()
@@ -165,7 +176,7 @@ class ChatDecoder(Decoder):
                 self._take_choice(choice, deltas)
                 break
         if chunk.usage is not None:
-            self._counts, self.heard = chunk.usage, True
+            self._counts, self._tier, self.heard = chunk.usage, tier_of(chunk.service_tier), True
         if not self._id and (chunk.id or chunk.model):
             self._id, self._model = chunk.id or "", chunk.model or self._model
         if chunk.x_groq is not None:
@@ -189,6 +200,9 @@ class ChatDecoder(Decoder):
                 self._add_content(said.content, deltas)
             if said.tool_calls or said.function_call or said.refusal:
                 self._add_rare(said, deltas)
+            if said.audio or said.images:
+                self._leave_out("audio", said.audio, deltas)
+                self._leave_out("images", said.images, deltas)
         if choice.text:
             self._said_something = True
             self._add_text(choice.text, deltas)
@@ -213,6 +227,14 @@ class ChatDecoder(Decoder):
                 self._add_thought("content", text_of(part.thinking), deltas)
             elif part.text:
                 self._add_text(part.text, deltas)
+            elif part.type not in ("", "text", "thinking"):
+                self._leave_out(f"content of type {part.type!r}", _SOMETHING, deltas)
+
+    def _leave_out(self, what: str, said: msgspec.Raw, deltas: list[Delta]) -> None:
+        """Tell, once for each kind, of content that no part can hold."""
+        if bytes(said) not in _NOTHING and what not in self._left_out:
+            self._left_out.add(what)
+            deltas.append(left_out(what))
 
     def _add_text(self, text: str, deltas: list[Delta]) -> None:
         self._close_reasoning(deltas)
@@ -233,7 +255,9 @@ class ChatDecoder(Decoder):
     def _add_rare(self, said: Said, deltas: list[Delta]) -> None:
         self.heard = True
         pieces = said.tool_calls or ([CallPiece(function=said.function_call)] if said.function_call is not None else [])
-        if pieces:
+        for piece in pieces:
+            self._leave_out("a call of a custom tool", piece.custom, deltas)
+        if pieces := [piece for piece in pieces if bytes(piece.custom) in _NOTHING]:
             self._close_reasoning(deltas)
             self._calls.add(pieces, deltas)
             self.failure = self._calls.failure
@@ -265,7 +289,11 @@ class ChatDecoder(Decoder):
         if stop is StopReason.REFUSAL:
             deltas.append(Notice("the model refused to answer" if self._refused else f"the provider refused to go on: {self._finish}"))
         usage = _usage(self._counts or Counts())
-        self.end = ResponseEnd(stop_reason=stop, usage=usage, raw_stop_reason=self._finish or "", id=self._id, model=self._model)
+        self.end = ResponseEnd(stop_reason=stop, usage=usage, raw_stop_reason=self._finish or "", id=self._id, model=self._model, details=self._details_told())
+
+    def _details_told(self) -> ResponseDetails | None:
+        cost = _cost_usd(self._counts) if self._tells_cost and self._counts is not None else None
+        return ResponseDetails(service_tier=self._tier, cost_usd=cost) if self._tier is not None or cost is not None else None
 
     def _stop_reason(self) -> StopReason:
         if self._refused:
@@ -274,6 +302,12 @@ class ChatDecoder(Decoder):
         if stop in (StopReason.COMPLETE, StopReason.TOOL_USE):  # servers mix up the two
             stop = StopReason.TOOL_USE if self._calls else StopReason.STOP_SEQUENCE if self._stop_text else StopReason.COMPLETE
         return stop
+
+
+def _cost_usd(counts: Counts) -> float | None:
+    """What OpenRouter charges and, where the vendor's key is the caller's own, what the vendor does."""
+    own = counts.cost_details.upstream_inference_cost if counts.is_byok and counts.cost_details is not None else None
+    return usd(counts.cost, own) if counts.cost is not None and counts.cost >= 0 else None
 
 
 def _usage(counts: Counts) -> Usage:

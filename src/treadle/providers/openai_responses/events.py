@@ -10,8 +10,9 @@ from typing import TypeAlias
 
 import msgspec
 
-from treadle.providers.decoding import json_object
+from treadle.providers.decoding import json_object, text_of
 from treadle.providers.encoding import Fields, dumped
+from treadle.response_details import CacheMiss, ResponseDetails, tier_of
 
 
 class Piece(msgspec.Struct, gc=False):
@@ -56,9 +57,14 @@ class ItemDone(msgspec.Struct, tag_field="type", tag="response.output_item.done"
     output_index: int | None = None
 
 
+class WriteDetails(msgspec.Struct):
+    ttl_12h_tokens: int | None = None
+
+
 class InputDetails(msgspec.Struct):
     cached_tokens: int | None = None
     cache_write_tokens: int | None = None
+    cache_write_tokens_details: WriteDetails | None = None
 
 
 class OutputDetails(msgspec.Struct):
@@ -85,6 +91,14 @@ class WireResponse(msgspec.Struct):
     usage: msgspec.Raw = msgspec.Raw(b"null")
     incomplete_details: msgspec.Raw = msgspec.Raw(b"null")
     error: msgspec.Raw = msgspec.Raw(b"null")
+    prompt_cache_diagnostics: msgspec.Raw = msgspec.Raw(b"null")
+    service_tier: msgspec.Raw = msgspec.Raw(b"null")
+
+
+class Diagnostics(msgspec.Struct):
+    type: str = ""
+    reason: str = ""
+    comparison_reusable_tokens: int | None = None
 
 
 class Created(msgspec.Struct, tag_field="type", tag="response.created"):
@@ -207,6 +221,7 @@ _response = msgspec.json.Decoder(WireResponse, strict=False)
 _place = msgspec.json.Decoder(_Place)
 _counts = msgspec.json.Decoder(Counts | None, strict=False)
 _incomplete = msgspec.json.Decoder(Incomplete | None, strict=False)
+_diagnostics = msgspec.json.Decoder(Diagnostics | None, strict=False)
 
 decode_event = _known.decode
 """The events that make up nearly every stream, or a ValueError or RecursionError: a bare decoder, since it is called for each of them."""
@@ -275,6 +290,22 @@ def reason_of(response: WireResponse) -> str | None:
         return (_incomplete.decode(response.incomplete_details) or Incomplete()).reason
     except (ValueError, RecursionError):
         return None
+
+
+def details_of(response: WireResponse) -> ResponseDetails | None:
+    """What it says of itself beside its content; None where that is nothing."""
+    tier, miss = tier_of(_text(response.service_tier)), None
+    try:
+        found = _diagnostics.decode(response.prompt_cache_diagnostics)
+    except (ValueError, RecursionError):
+        found = None
+    if found is not None and found.type == "cache_miss":
+        miss = CacheMiss(reason=found.reason, tokens=found.comparison_reusable_tokens)
+    return ResponseDetails(service_tier=tier, cache_miss=miss) if tier is not None or miss is not None else None
+
+
+def _text(raw: msgspec.Raw) -> str:
+    return text_of({"text": raw}, "text")
 
 
 _objects = msgspec.json.Decoder(list[Fields])

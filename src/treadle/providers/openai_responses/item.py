@@ -47,6 +47,11 @@ class Item:
         return False
 
     @property
+    def is_search(self) -> bool:
+        """Whether it is a web search, which the provider bills."""
+        return False
+
+    @property
     def refused(self) -> bool:
         return False
 

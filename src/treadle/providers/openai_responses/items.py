@@ -6,6 +6,8 @@ said, `finish` tells. Calls are calls.py's, in which order items come stream.py'
 
 from __future__ import annotations
 
+import re
+
 import msgspec
 from typing_extensions import override
 
@@ -13,11 +15,15 @@ from treadle.message import ProviderPart
 from treadle.model import Delta, PartEnd, ReasoningDelta, ReasoningStart, TextDelta, TextStart, WholePart
 from treadle.providers.decoding import text_of, verbatim
 from treadle.providers.encoding import Fields
+from treadle.providers.hosted import shown_call
 from treadle.providers.openai_responses.calls import Call, CustomCall
 from treadle.providers.openai_responses.events import Piece, ReasoningPiece, RefusalPiece, SummaryPiece, TextPiece, objects_of
 from treadle.providers.openai_responses.item import NULL, PLAIN_END, PROVIDER, Item, present, same
 from treadle.providers.surrogates import mended
 
+_HOSTED = {"web_search_call": "web_search", "code_interpreter_call": "code_execution", "file_search_call": "file_search"}
+_ASKED = ("action", "code", "queries")
+"""Where the call of a hosted tool says what it did."""
 _NONE = b"[]"
 _MESSAGE: Fields = {"type": msgspec.Raw(b'"message"')}
 _REASONING: Fields = {"type": msgspec.Raw(b'"reasoning"')}
@@ -212,19 +218,32 @@ class _Reasoning(Item):
 # ---------------------------------------------------------------- anything else
 
 
+_READS_A_PAGE = re.compile(rb'"type"\s*:\s*"(open_page|find_in_page)"')
+"""Actions of a web search call that are not billed. Source: developers.openai.com, "Web search"; read 2026-11-22."""
+
+
 class _Other(Item):
     """Anything that goes back as it came, and nobody here looks into."""
 
-    __slots__ = ()
+    __slots__ = ("_is_search",)
 
     def __init__(self, fields: Fields, index: int | None) -> None:
         super().__init__(fields, index)
+        self._is_search = False
+
+    @property
+    @override
+    def is_search(self) -> bool:
+        return self._is_search
 
     @override
     def finish(self, fields: Fields, deltas: list[Delta]) -> bool:
         self.settled = True
+        self._is_search = text_of(fields, "type") == "web_search_call" and not _READS_A_PAGE.search(bytes(fields.get("action", b"")))
         if self.closed:
             return False
         self.closed = True
-        deltas.append(WholePart(ProviderPart(provider=PROVIDER, data=verbatim(fields))))
+        kind = text_of(fields, "type")
+        shown = shown_call(_HOSTED[kind], msgspec.json.encode(next((fields[name] for name in _ASKED if name in fields), None))) if kind in _HOSTED else ""
+        deltas.append(WholePart(ProviderPart(provider=PROVIDER, data=verbatim(fields), shown=shown)))
         return True

@@ -56,11 +56,13 @@ Item = Json | msgspec.Raw
 class MessageEncoder:
     """Encodes the messages of one history in order."""
 
-    __slots__ = ("_abilities", "_custom", "begin")
+    __slots__ = ("_abilities", "_custom", "begin", "response_id")
 
     def __init__(self, abilities: Abilities = UNKNOWN) -> None:
         self.begin = b""
         """The first message that was sent."""
+        self.response_id = ""
+        """The provider's id of the newest answer."""
         self._abilities = abilities
         self._custom: set[str] = set()
         """Ids of the calls of custom tools: their results are items of another type."""
@@ -70,7 +72,8 @@ class MessageEncoder:
         message = shown(message, self._abilities)
         match message.role:
             case "assistant":
-                items = self._said(message.parts, settled)
+                self.response_id = message.response_id
+                items = self._said(message.parts, settled and not self._abilities.earlier_thinking)
             case "system":
                 texts = [part.text for part in message.parts if isinstance(part, TextPart) and part.text]
                 items = [{"role": "system", "content": "\n\n".join(texts)}] if texts else []
@@ -216,6 +219,11 @@ def _short(content: list[Json]) -> object:
     if not content:
         return ""
     return content[0]["text"] if len(content) == 1 and content[0]["type"] == "input_text" else content
+
+
+def sends(part: MediaPart) -> bool:
+    """True if the API takes this part in a user message."""
+    return part.media_type in _IMAGES or part.media_type in _DOCUMENTS or text_in(part) is not None
 
 
 def _media(part: MediaPart) -> Json:

@@ -22,6 +22,7 @@ from treadle.providers.openai_responses.request import RequestEncoder
 from treadle.providers.openai_responses.stream import ResponsesDecoder
 from treadle.providers.refusals import Refusals
 from treadle.providers.structured import structured
+from treadle.types import Settings
 
 BASE_URL = "https://api.openai.com/v1"
 
@@ -94,6 +95,10 @@ class OpenAIResponsesModel:
     def refuses(self) -> frozenset[str]:
         """The API has no word for stop sequences."""
         return self.abilities.refused() | _REFUSES
+
+    def notes(self, settings: Settings) -> tuple[str, ...]:
+        """How requests differ from `settings`, because the model does not take them as they are."""
+        return self._encoder.notes(settings)
 
     def stream(self, request: ModelRequest) -> AsyncGenerator[Delta, None]:
         schema = request.settings.output_schema

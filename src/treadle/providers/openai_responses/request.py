@@ -15,10 +15,12 @@ from treadle.abilities import UNKNOWN, Abilities
 from treadle.errors import AgentError
 from treadle.history import History
 from treadle.model import ModelRequest, ToolDefinition
-from treadle.providers.encoding import Json, dumped, effort_for, head, remembered, wire_for, with_extra, with_theirs
+from treadle.providers.effort import fit
+from treadle.providers.encoding import Json, checked, dumped, head, remembered, wire_for, with_extra, with_theirs
+from treadle.providers.hosted import wanted
 from treadle.providers.json_schema import parameters, strict
-from treadle.providers.openai_responses.messages import MessageEncoder
-from treadle.types import DEFAULT_MAX_TOKENS, Settings
+from treadle.providers.openai_responses.messages import MessageEncoder, sends
+from treadle.types import ServiceTier, Settings
 
 WIRE = "openai"
 OUTPUT_TOKENS_MIN = 16
@@ -26,10 +28,18 @@ OUTPUT_TOKENS_MIN = 16
 
 _ENCRYPTED = "reasoning.encrypted_content"
 _ANSWER = "answer"
+_HOSTED: dict[str, Json] = {
+    "web_search": {"type": "web_search"},
+    "web_fetch": {"type": "web_search"},  # which opens pages too
+    "code_execution": {"type": "code_interpreter", "container": {"type": "auto"}},
+}
+"""Source: the guides "Web search" and "Code Interpreter", and the types of the SDK 3.54."""
 _COUNTED = frozenset({"model", "instructions", "tools", "tool_choice", "parallel_tool_calls", "reasoning", "text", "truncation"})
 """What counting tokens takes, beside the input."""
-_LEAST_IS_MINIMAL = re.compile(r"gpt-5(-mini|-nano)?(-\d{4}-\d{2}-\d{2})?")
-_ALWAYS_THINKS = re.compile(r"o\d|.*-(pro|codex)\b")
+_TAKES_CACHE_OPTIONS = re.compile(r"gpt-(5\.[6-9]|[6-9])")
+"""Earlier models answer with 400. Source: SDK 3.52 and developers.openai.com, "Prompt cache diagnostics"; read 2026-11-22."""
+_TIERS: dict[ServiceTier, str] = {"standard": "default", "flex": "flex", "fast": "priority"}
+_OWN_ID = "resp_"
 
 
 class RequestEncoder:
@@ -39,18 +49,28 @@ class RequestEncoder:
         self._model_id = model_id
         self._abilities = abilities
         self._cache_keys = cache_keys
+        self._takes_cache_options = cache_keys and _TAKES_CACHE_OPTIONS.match(model_id) is not None
         self._wire = wire_for(WIRE, abilities)
 
     def encode(self, request: ModelRequest) -> bytes:
         """The body. Raises AgentError(invalid) for extras that cannot be sent."""
         history = request.messages if isinstance(request.messages, History) else History(request.messages)
         encoder = self._encoder_of(history)
-        items = history.encoded(self._wire, encoder.encode)
+        items = history.encoded(self._wire, checked(encoder.encode, self._abilities, self._model_id, sends))
         if not items:
             raise AgentError("invalid", "there is no message to send: the last one must say something")
         said = (self, request.tools, request.system, request.settings)
         first = remembered(history, f"{self._wire} {self._model_id}", said, lambda: self._head(request, encoder.begin))
-        return b"".join([first, items, b"]}"])
+        return b"".join([first, items, b"]", self._cache_options(request.settings, encoder.response_id), b"}"])
+
+    def _cache_options(self, settings: Settings, response_id: str) -> bytes:
+        """Behind the input, since it changes with every request: for how long to keep it, and the response to compare with if the cache is missed."""
+        if not self._takes_cache_options or settings.cache is False or (settings.extra and "prompt_cache_options" in settings.extra):
+            return b""
+        options: Json = {"ttl": "12h"} if settings.cache == "1h" else {}
+        if response_id.startswith(_OWN_ID):
+            options["comparison_response_id"] = response_id
+        return b',"prompt_cache_options":' + dumped(options) if options else b""
 
     def encode_count(self, request: ModelRequest) -> bytes:
         """The same, for counting its tokens."""
@@ -76,7 +96,8 @@ class RequestEncoder:
         extra = dict(request.settings.extra or {})
         if "input" in extra:
             raise AgentError("invalid", "settings.extra must not hold 'input': the history is the request's own")
-        tools = with_theirs([_tool(tool) for tool in request.tools], extra.pop("tools", None), join=_joined)
+        ours = [_tool(tool, strictly=request.settings.strict_tools is not False) for tool in request.tools]
+        tools = with_theirs([*ours, *wanted(request.settings, _HOSTED)], extra.pop("tools", None), _key, _joined)
         body: Json = {"model": self._model_id, "stream": True, "store": False}
         if include := _include(extra.pop("include", None), encrypted=self._abilities.reasoning is not False):
             body["include"] = include
@@ -87,10 +108,13 @@ class RequestEncoder:
         return with_extra({**body, **self._settings(request.settings, tools)}, extra)
 
     def _settings(self, settings: Settings, tools: list[Json]) -> Json:
-        fields: Json = {"max_output_tokens": max(OUTPUT_TOKENS_MIN, settings.max_tokens or DEFAULT_MAX_TOKENS)}
-        if settings.temperature is not None:
-            fields["temperature"] = settings.temperature
-        if reasoning := self._reasoning(settings):
+        fields: Json = {"max_output_tokens": max(OUTPUT_TOKENS_MIN, self._abilities.output(settings.max_tokens))}
+        effort, temperature, _ = fit(settings, self._abilities, self._model_id)
+        if temperature is not None:
+            fields["temperature"] = temperature
+        if settings.service_tier is not None:
+            fields["service_tier"] = _TIERS[settings.service_tier]
+        if reasoning := self._reasoning(settings, effort):
             fields["reasoning"] = reasoning
         if settings.output_schema is not None:
             fields["text"] = {"format": _format(settings.output_schema)}
@@ -98,28 +122,15 @@ class RequestEncoder:
             fields["tool_choice"] = _tool_choice(settings.tool_choice, tools)
         return fields
 
-    def _reasoning(self, settings: Settings) -> Json:
-        thinking = settings.thinking
-        if self._abilities.reasoning is False:
-            return {}
-        if thinking is False:
-            return {"effort": self._least_effort()}
-        fields: Json = {}
-        if settings.effort is not None:
-            fields["effort"] = self._abilities.effort(settings.effort)
-        elif isinstance(thinking, int) and thinking is not True:
-            fields["effort"] = self._abilities.effort(effort_for(thinking))
-        if thinking is not None:
+    def _reasoning(self, settings: Settings, effort: str | None) -> Json:
+        fields: Json = {} if effort is None else {"effort": effort}
+        if settings.thinking not in (None, False) and settings.show_thinking is not False and self._abilities.reasoning is not False:
             fields["summary"] = "auto"  # without it nothing of the thinking can be seen
         return fields
 
-    def _least_effort(self) -> str:
-        """How a model is told not to think, or to think as little as it can."""
-        if _LEAST_IS_MINIMAL.fullmatch(self._model_id):
-            return "minimal"
-        if _ALWAYS_THINKS.match(self._model_id):
-            return self._abilities.effort("low")
-        return "none"
+    def notes(self, settings: Settings) -> tuple[str, ...]:
+        """How requests differ from `settings`."""
+        return fit(settings, self._abilities, self._model_id).notes
 
 
 def _include(theirs: object, *, encrypted: bool) -> list[object]:
@@ -132,13 +143,19 @@ def _include(theirs: object, *, encrypted: bool) -> list[object]:
 
 def _joined(ours: Json, theirs: Json) -> Json:
     """One of another type takes the place of ours."""
-    return ours | theirs if theirs.get("type", "function") == "function" else {"description": ours["description"], **theirs}
+    return ours | theirs if theirs.get("type", "function") in ("function", ours["type"]) else {"description": ours["description"], **theirs}
 
 
-def _tool(tool: ToolDefinition) -> Json:
-    """Strict where its schema is in the strict subset as it stands: the API would else change what is optional."""
-    fitted = parameters(tool.parameters)
-    return {"type": "function", "name": tool.name, "description": tool.description, "parameters": fitted, "strict": strict(fitted) == fitted}
+def _key(tool: Json) -> object:
+    """What tells a tool from others: its name; of a hosted tool, its type."""
+    return tool["name"] if "name" in tool else ("hosted", tool.get("type"))
+
+
+def _tool(tool: ToolDefinition, *, strictly: bool) -> Json:
+    """Strict where the subset expresses its schema exactly: the API would else make optional parameters required."""
+    taken = parameters(tool.parameters)
+    fitted = strict(taken, exact=True) if strictly else None
+    return {"type": "function", "name": tool.name, "description": tool.description, "parameters": fitted or taken, "strict": fitted is not None}
 
 
 def _format(schema: Json) -> Json:

@@ -37,6 +37,7 @@ from treadle.providers.openai_responses.events import (
     decode_body,
     decode_event,
     decode_rare,
+    details_of,
     item_id_of,
     reason_of,
 )
@@ -252,14 +253,18 @@ class ResponsesDecoder(Decoder):
         began = self._response or response
         self.end = ResponseEnd(
             stop_reason=stop,
-            usage=_usage(counts_of(response)),
+            usage=_usage(counts_of(response), self._searches()),
             raw_stop_reason=raw,
             id=response.id or began.id or "",
             model=response.model or began.model or "",
+            details=details_of(response),
         )
 
+    def _searches(self) -> int:
+        return sum(item.is_search for item in self._items)
 
-def _usage(counts: Counts) -> Usage:
+
+def _usage(counts: Counts, searches: int) -> Usage:
     into, out = counts.input_tokens_details or InputDetails(), counts.output_tokens_details or OutputDetails()
     read, written = tokens(into.cached_tokens), tokens(into.cache_write_tokens)
     return Usage(
@@ -268,4 +273,6 @@ def _usage(counts: Counts) -> Usage:
         cache_read_tokens=read,
         cache_write_tokens=written,
         reasoning_tokens=tokens(out.reasoning_tokens),
+        cache_write_1h_tokens=tokens(into.cache_write_tokens_details.ttl_12h_tokens) if into.cache_write_tokens_details else 0,
+        web_searches=searches,
     )

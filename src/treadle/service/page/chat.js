@@ -56,6 +56,7 @@ export class Chat extends EventTarget {
 
   /** Puts words into the field, to be sent or changed. */
   suggest(text) {
+    if (this.#input.disabled) return;
     this.#input.value = text;
     this.#typed();
     this.focus();
@@ -102,8 +103,9 @@ export class Chat extends EventTarget {
   /** A stored one, or a new one for null; false where another was asked for meanwhile. Raises Problem, and leaves what is open as it is then. */
   async open(conversationId) {
     const wanted = (this.#wanted = Symbol());
-    const stored = conversationId === null ? { messages: [], run_id: null } : await session.json(`/conversations/${encodeURIComponent(conversationId)}`);
+    const stored = conversationId === null ? { messages: [], run_id: null } : await this.#load(conversationId, wanted);
     if (this.#wanted !== wanted) return false;
+    this.#enable(true);
     this.#reading?.abort();
     this.#end();
     this.conversationId = conversationId;
@@ -111,6 +113,21 @@ export class Chat extends EventTarget {
     this.#input.value = sessionStorage.getItem(this.#draftKey()) ?? "";
     if (stored.run_id) this.#resume(stored.run_id);
     return true;
+  }
+
+  /** Nothing can be typed or sent meanwhile: it would be lost with what is open now. */
+  async #load(conversationId, wanted) {
+    this.#enable(false);
+    try {
+      return await session.json(`/conversations/${encodeURIComponent(conversationId)}`);
+    } catch (problem) {
+      if (this.#wanted === wanted) this.#enable(true);
+      throw problem;
+    }
+  }
+
+  #enable(isReady) {
+    for (const part of [this.#input, byId("send")]) part.disabled = !isReady;
   }
 
   #show(messages) {
@@ -218,7 +235,7 @@ export class Chat extends EventTarget {
       if (this.#isUnwanted) this.stop();
     }
     if (type === "tool_call_start") reply.stepBegins(data.call_id, data.name);
-    else if (type === "tool_call_end") reply.stepEnds(data.call_id, data.name, data.result, data.is_error);
+    else if (type === "tool_call_end") reply.stepEnds(data.call_id, data.name, data.result, data.is_error, data.exit_code);
     else if (type === "text_delta") reply.add(data.text);
     else if (type === "retry") reply.say("");
     else if (type === "run_end") reply.say(data.text);

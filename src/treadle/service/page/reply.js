@@ -22,7 +22,7 @@ export class Reply {
   /** One that was given before; `tool_calls` as the server keeps them. */
   static of({ content, tool_calls: calls = [] }) {
     const reply = new Reply();
-    for (const call of calls) reply.#steps.append(past(did(call.tool_name, call.result)));
+    for (const call of calls) reply.#append(past(did(call.tool_name, call.result)));
     reply.say(content);
     return reply;
   }
@@ -42,11 +42,23 @@ export class Reply {
     this.#steps.append(this.#byCall.get(callId));
   }
 
-  stepEnds(callId, tool, result, isError) {
+  stepEnds(callId, tool, result, isError, exitCode) {
     this.stepBegins(callId, tool);
-    const over = past(did(tool, result, isError));
-    this.#byCall.get(callId).replaceWith(over);
-    this.#byCall.set(callId, over);
+    const over = past(did(tool, result, isError, exitCode));
+    this.#byCall.get(callId).remove();
+    this.#byCall.set(callId, this.#append(over));
+  }
+
+  /** A step that is over; the same one again only counts. */
+  #append(over) {
+    const last = this.#steps.lastElementChild;
+    if (last === null || last.dataset.text !== over.dataset.text || last.className !== over.className) {
+      this.#steps.append(over);
+      return over;
+    }
+    last.dataset.times = Number(last.dataset.times ?? 1) + 1;
+    last.textContent = `${last.dataset.text} (${last.dataset.times} times)`;
+    return last;
   }
 
   add(text) {
@@ -74,5 +86,9 @@ export class Reply {
   }
 }
 
-const past = ({ text, isDone }) => step(text, isDone ? "over" : "instead");
+function past({ text, state }) {
+  const over = step(text, state);
+  over.dataset.text = text;
+  return over;
+}
 const step = (text, state) => element("li", { className: `step ${state}` }, text);

@@ -20,11 +20,12 @@ const INSTEAD = {
 
 export const doing = (tool) => DOING[tool]?.[0] ?? "Working…";
 
-/** `result` is what the tool returned, as an object or as JSON: {text, isDone}. */
-export function did(tool, result, isError = false) {
+/** `result` is the tool's, as an object or as JSON; `exitCode` is that of a command: {text, state}, which is `over`, `instead` or `failed`. */
+export function did(tool, result, isError = false, exitCode = 0) {
+  if (exitCode) return { text: `${tool}: exit ${exitCode}`, state: "failed" };
   const code = codeOf(result) ?? (isError ? "failed" : null);
-  if (code !== null) return { text: INSTEAD[code] ?? INSTEAD.failed, isDone: false };
-  return { text: DOING[tool]?.[1] ?? "Done", isDone: true };
+  if (code !== null) return { text: INSTEAD[code] ?? INSTEAD.failed, state: code === "failed" ? "failed" : "instead" };
+  return { text: DOING[tool]?.[1] ?? "Done", state: "over" };
 }
 
 function codeOf(result) {

@@ -14,7 +14,7 @@ from treadle.tasks.language.fitting import fitting
 from treadle.tasks.language.understanding import CALLS_MOST
 from treadle.tasks.language.wishes import Add, Change, Every, Filter, Named, Show, Simple, Understood, Wish
 from treadle.tasks.language.wording import key_of
-from treadle.tasks.matching import folded
+from treadle.tasks.matching import folded, meant
 
 
 class Call(msgspec.Struct, frozen=True):
@@ -55,7 +55,7 @@ def _look(wish: Wish) -> Filter | None:
     match wish:
         case Change(target=Every(filter=wanted)):
             return wanted
-        case Change(target=Named(parts=parts, verb=verb), later=later, unsure=unsure) if parts or verb or unsure or later:
+        case Change(target=Named(parts=parts, verb=verb)) if parts or verb or wish.unsure or wish.later or wish.answers or wish.otherwise is not None:
             return _EVERYTHING
         case Add(bare=True):
             return _EVERYTHING
@@ -87,8 +87,10 @@ def _calls(wish: Wish, seen: Mapping[Filter, Sequence[Known]]) -> Iterator[Call]
             yield listing(wanted)
         case Simple(tool):
             yield Call(tool, {})
-        case Change(doing, target, fields, later, unsure):
-            for task in _meant(target, seen, unsure=unsure):
+        case Change(target=Named() as named, otherwise=Add() as new) if not fitting(named, seen.get(_EVERYTHING, ())):
+            yield _added(new, seen)
+        case Change(doing, target, fields, later, unsure, answers):
+            for task in _answer(target, seen) if answers and isinstance(target, Named) else _meant(target, seen, unsure=unsure):
                 put_off = _put_off(task, later, seen) if later else {}
                 yield Call(f"{doing}_task", {"task": task, **dict(fields), **put_off})
         case _:
@@ -118,6 +120,13 @@ def _meant(target: Named | Every, seen: Mapping[Filter, Sequence[Known]], *, uns
     if len(found) == 1:
         return [found[0].id]
     return [target.words if found else target.whole] if found or not unsure else []
+
+
+def _answer(target: Named, seen: Mapping[Filter, Sequence[Known]]) -> list[str]:
+    """As `_meant`; nothing where a part of several names no task."""
+    titles = [task.title for task in seen.get(_EVERYTHING, ())]
+    is_one = not target.parts or bool(meant(target.words, titles))
+    return _meant(target, seen, unsure=False) if is_one or all(meant(part, titles) for part in target.parts) else []
 
 
 def _put_off(task: str, later: int, seen: Mapping[Filter, Sequence[Known]]) -> dict[str, str]:

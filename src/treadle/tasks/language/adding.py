@@ -15,6 +15,7 @@ from treadle.tasks.language.phrases import Phrases, known
 from treadle.tasks.language.verbs import ACTIONS
 from treadle.tasks.language.wishes import Add, Missing
 from treadle.tasks.language.wording import Word, Words, keys_of, phrase
+from treadle.tasks.unsupported import leading_occasion
 
 _LEVEL = "high|medium|low|urgent|important|quick|simple|small|top|normal|critical|new|another|extra|big"
 _TASK = "tsk|task|tasks|todo|todos|to-do|to-dos|item|items|entry|entries|reminder|reminders|taks|tsak|tasl|thing|things"
@@ -136,7 +137,7 @@ def _titled(text: str, asides: Asides, today: date, whole: Words, *, listed: boo
 
 
 def _title(text: str, words: Words) -> str:
-    return phrase(text, _without_article(trimmed(words) or words)).strip(" -\u2013—:;,")
+    return leading_occasion(phrase(text, _without_article(trimmed(words) or words)).strip(" -\u2013—:;,"))
 
 
 def _separate(text: str, pieces: list[list[Word]], shared: Add, today: date) -> list[Add]:

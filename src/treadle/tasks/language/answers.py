@@ -17,7 +17,7 @@ from treadle.tasks.language.phrases import known
 from treadle.tasks.language.targets import target_of
 from treadle.tasks.language.values import level_of
 from treadle.tasks.language.verbs import closed, head_at, opened
-from treadle.tasks.language.wishes import Change, Every, Filter, Missing, Named, Show, Wish
+from treadle.tasks.language.wishes import Change, Every, Filter, Missing, Named, Show, Simple, Wish
 from treadle.tasks.language.wording import Words, key_of, keys_of, phrase
 
 _LEADS = known("""the i mean meant want its it's it is was to one about for that as with on by make set called please no sorry my task""")
@@ -27,8 +27,13 @@ _WORDS = 30
 """Of an answer that chooses; what is longer is something new."""
 
 
-def answered(text: str, words: Words, today: date, talk: Conversation, before: Sequence[Wish | Missing]) -> tuple[Wish | Missing, ...] | None:
-    """The wishes of the message that was asked about, with its gap filled; None where this is no answer."""
+def answered(
+    text: str, words: Words, today: date, talk: Conversation, before: Sequence[Wish | Missing], anew: Sequence[Wish | Missing]
+) -> tuple[Wish | Missing, ...] | None:
+    """The wishes of the message that was asked about, with its gap filled; None where this is no answer.
+
+    `anew`: the wishes of this message if it is read as a new one. One that changes tasks by itself is no answer to "which task?".
+    """
     if not before:
         return None
     if talk.asked == "which":
@@ -43,7 +48,9 @@ def answered(text: str, words: Words, today: date, talk: Conversation, before: S
     gap = next((wish for wish in before if isinstance(wish, Missing)), None)
     if gap is None or gap.wants == "any":
         return None
-    filled = _filled(text, rest, today, talk, gap)
+    if gap.wants == "task" and any(isinstance(wish, (Change, Simple)) for wish in anew):
+        return None
+    filled = _filled(text, rest, today, talk, gap, anew)
     return None if filled is None else tuple(part for wish in before for part in (filled if wish is gap else (wish,)))
 
 
@@ -102,16 +109,11 @@ def _named_again(text: str, words: Words, today: date, talk: Conversation, befor
     return _aimed(before, (target,), talk.about) if isinstance(target, Named) else None
 
 
-def _filled(text: str, words: Words, today: date, talk: Conversation, gap: Missing) -> tuple[Wish | Missing, ...] | None:
+def _filled(text: str, words: Words, today: date, talk: Conversation, gap: Missing, anew: Sequence[Wish | Missing]) -> tuple[Wish | Missing, ...] | None:
     keys = keys_of(words)
     head = head_at(keys, 0)
     if gap.wants == "title":
-        if head is not None and head.kind in ("add", "remind", "show", "undo", "search") and head.sure:
-            return None
-        if "look for" in gap.what:
-            return (Show(Filter("all", None, phrase(text, words))),)
-        result = added(text, words, today, talk)
-        return None if isinstance(result, Missing) else tuple(result)
+        return _title(text, words, today, talk, gap, anew)
     if head is not None and head.sure:
         return None
     if gap.wants == "task" and gap.doing is not None:
@@ -120,8 +122,26 @@ def _filled(text: str, words: Words, today: date, talk: Conversation, gap: Missi
         target = target_of(text, words, today, talk)
         if isinstance(target, Missing) or (isinstance(target, Every) and target.filter.empty):
             return None
-        return tuple(Change(gap.doing, one, gap.fields) for one in (target if isinstance(target, tuple) else (target,)))
+        return tuple(Change(gap.doing, one, gap.fields, answers=True) for one in (target if isinstance(target, tuple) else (target,)))
     return _value(text, words, today, gap)
+
+
+def _title(text: str, words: Words, today: date, talk: Conversation, gap: Missing, anew: Sequence[Wish | Missing]) -> tuple[Wish | Missing, ...] | None:
+    """The title that was asked for. A command is meant as one, unless it lacks something, or the list holds nothing that it names."""
+    head = head_at(keys_of(words), 0)
+    is_change = head is not None and head.kind in ("complete", "delete", "update")
+    is_sure = head is not None and head.sure
+    if is_sure and not is_change:
+        return None
+    if "look for" in gap.what:
+        return None if is_sure else (Show(Filter("all", None, phrase(text, words))),)
+    result = added(text, words, today, talk)
+    if isinstance(result, Missing):
+        return None
+    if is_change and len(anew) == 1 and isinstance(change := anew[0], Change) and isinstance(change.target, Named):
+        return (msgspec.structs.replace(change, otherwise=result[0]),)
+    is_whole = bool(anew) and not any(isinstance(wish, Missing) for wish in anew)
+    return None if is_change and is_sure and is_whole else tuple(result)
 
 
 def _value(text: str, words: Words, today: date, gap: Missing) -> tuple[Wish | Missing, ...] | None:

@@ -12,6 +12,7 @@ from datetime import date, timedelta
 from treadle.tasks.language.dates import coming, corrected, day_at, holiday_at, monday_of, month_of, months_on, number_at
 from treadle.tasks.language.phrases import Phrases
 
+_SATURDAY = 5
 _EARLIEST, _LATEST = date(2000, 1, 1), date(9999, 12, 31)
 _SPECIAL = Phrases(
     {
@@ -79,8 +80,10 @@ def _named(name: str, today: date) -> tuple[date, date]:
     monday = monday_of(today)
     match name.removeprefix("next "):
         case "week":
-            first = monday + timedelta(days=7 if name == "next week" else 0)
-            return first, first + timedelta(days=6)
+            if name == "next week":
+                return monday + timedelta(days=7), monday + timedelta(days=13)
+            is_over = today.weekday() >= _SATURDAY  # a week that ends today or tomorrow holds nothing of what is meant
+            return monday, today + timedelta(days=6) if is_over else monday + timedelta(days=6)
         case "weekend":
             first = monday + timedelta(days=12 if name == "next weekend" else 5)
             return first, first + timedelta(days=1)

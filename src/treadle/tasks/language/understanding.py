@@ -53,7 +53,8 @@ def understood(text: str, today: date, *, said: Sequence[Speech] = ()) -> Unders
         return _asking(undone)
     if (small := said_alone(keys_of(words))) is not None:
         return Understood((small,))
-    if talk.asked and (answer := answered(text, words, today, talk, _again(talk, today))) is not None:
+    anew = _wishes(text, words, today, Conversation.of(said)) if talk.asked else []
+    if talk.asked and (answer := answered(text, words, today, talk, _again(talk, today), anew)) is not None:
         return _asking(list(answer))
     return _asking(_wishes(text, words, today, talk))
 
@@ -64,7 +65,7 @@ def _again(talk: Conversation, today: date) -> tuple[Wish | Missing, ...]:
         return ()
     earlier = Conversation.of(talk.earlier)
     words = words_of(talk.before)
-    if earlier.asked and (answer := answered(talk.before, words, today, earlier, ())) is not None:
+    if earlier.asked and (answer := answered(talk.before, words, today, earlier, (), ())) is not None:
         return answer
     if earlier.asked and earlier.before and len(talk.earlier) < 40:
         before = understood(talk.before, today, said=talk.earlier[-6:])

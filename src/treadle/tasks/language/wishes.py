@@ -70,6 +70,10 @@ class Change(msgspec.Struct, frozen=True):
     """Days by which the due date is put off."""
     unsure: bool = False
     """Meant only where there is such a task: nothing is done otherwise."""
+    answers: bool = False
+    """The answer to "which task?", which counts only if all of it names tasks: nothing is done otherwise."""
+    otherwise: Add | None = None
+    """Done instead where the list holds no such task: "delete old photos" may be a command, or the title that was asked for."""
 
 
 class Simple(msgspec.Struct, frozen=True):

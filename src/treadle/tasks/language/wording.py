@@ -23,6 +23,8 @@ _TRAILING = ",;.!?:)]}>…*~。,、"
 _STOPS = {",": ",", "、": ",", ":": ":", "?": "?", ";": "\n", ".": ".", "!": ".", "…": ".", "。": "."}
 _ARROWS = known("-> => --> → ⇒ ➜")
 _SHORT = known("""dr mr mrs ms st vs eg ie approx jan feb mar apr jun jul aug sep sept oct nov dec prof inc ltd no nr""")
+_BRACKETS = {"(": ")", "[": "]", "{": "}", "<": ">"}
+_OPENERS = {close: opener for opener, close in _BRACKETS.items()}
 _RUN = re.compile(r"\S+")
 _JOINED = re.compile(r"[^,;]+[,;]?")
 _COLON = re.compile(r"(?i)(todo|to-do|tasks?|add|new|reminder|note|notes|description|due|priority|title):(?=[^\s:/])")
@@ -163,17 +165,22 @@ def _end_line(text: str, place: int, words: list[Word]) -> None:
 
 def phrase(text: str, words: Words) -> str:
     """What the words say, as it was written: quoted text without its quotes where it stands alone, spaces as one."""
-    if len(words) == 1:
+    if len(words) == 1 and words[0].quoted:
         return words[0].text
     pieces: list[str] = []
     first = 0
     for i, word in enumerate(words):
         if i + 1 == len(words) or words[i + 1].place != word.place + 1:
-            pieces.append(" ".join(text[words[first].start : _closed(text, words[first].start, word.end)].split()))
+            start, end = _with_brackets(text, words[first].start, word.end)
+            pieces.append(" ".join(text[start:end].split()))
             first = i + 1
     return " ".join(pieces)
 
 
-def _closed(text: str, start: int, end: int) -> int:
-    """Up to the parenthesis that closes the one within."""
-    return end + 1 if text[end : end + 1] == ")" and text.count("(", start, end) > text.count(")", start, end) else end
+def _with_brackets(text: str, start: int, end: int) -> tuple[int, int]:
+    """From the bracket before that is closed within, up to the one that closes a bracket within: "<b>" is not "b"."""
+    while start and (close := _BRACKETS.get(text[start - 1])) is not None and close in text[start : end + 1]:
+        start -= 1
+    while end < len(text) and (opener := _OPENERS.get(text[end])) is not None and text.count(opener, start, end) > text.count(text[end], start, end):
+        end += 1
+    return start, end

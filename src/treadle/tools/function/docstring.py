@@ -1,6 +1,7 @@
-"""A docstring taken apart: what is said of each parameter, and everything else.
+"""A docstring taken apart: the description of each parameter, and the text for the model.
 
 Google, NumPy and reST forms are read side by side; types and defaults in a docstring are ignored, the signature knows them better.
+Sections for programmers (returns, raises, examples, notes and the like) are left out.
 Entry: `read_docstring`.
 """
 
@@ -14,11 +15,15 @@ from typing import Final, TypeAlias
 
 _GOOGLE: Final = re.compile(r"(args|arguments|params|parameters|keyword args|keyword arguments|other args|other parameters):", re.IGNORECASE)
 _NUMPY: Final = re.compile(r"(parameters|other parameters|keyword arguments)", re.IGNORECASE)
+_LEFT_OUT: Final = r"returns?|yields?|receives?|raises?|except(?:ion)?s?|warns|attributes|methods|examples?|notes|see also|references|todos?"
+_GOOGLE_LEFT_OUT: Final = re.compile(rf"(?:{_LEFT_OUT}):", re.IGNORECASE)
+_INLINE_LEFT_OUT: Final = re.compile(r"(?:returns|yields|raises):\s.*", re.IGNORECASE)
+_NUMPY_LEFT_OUT: Final = re.compile(_LEFT_OUT, re.IGNORECASE)
+_REST_LEFT_OUT: Final = re.compile(r"[:@](?:type|returns?|rtype|yields?|ytype|raises?|except(?:ion)?|[ic]?var|vartype)\b[^:]*:.*")
 _RULE: Final = re.compile(r"-{3,}|={3,}")
 _GOOGLE_ENTRY: Final = re.compile(r"`{0,2}\*{0,2}(\w+)`{0,2}\s*(?:\(.*?\)\s*)?:(?!:)\s*(.*)")
 _NUMPY_ENTRY: Final = re.compile(r"((?:\*{0,2}\w+\s*,\s*)*\*{0,2}\w+)\s*(?::.*)?")
 _REST: Final = re.compile(r"[:@](?:param|parameter|arg|argument|key|keyword)\s+(?:[^:]*?\s)?\\?\*{0,2}(\w+)\s*:\s*(.*)")
-_REST_TYPE: Final = re.compile(r"[:@]type\s+\w+\s*:.*")
 _REST_ANY: Final = re.compile(r"[:@]\w+[^:]*:")
 _ITEM: Final = re.compile(r"[-*+•]\s|\d+[.)]\s")
 
@@ -30,7 +35,7 @@ _Entry: TypeAlias = tuple[list[str], str]
 @dataclass(frozen=True, slots=True)
 class Docstring:
     text: str
-    """All of it but what stands about parameters, for the tool's description."""
+    """The tool's description: all of it but parameters and what is written for programmers; those too if nothing else is there."""
     parameters: dict[str, str]
 
 
@@ -48,22 +53,21 @@ class _Reader:
         self.names = names
         self.said: dict[str, list[str]] = {}
         self.kept: list[str] = []
+        self.left_out: list[str] = []
         self.at = 0
         while self.at < len(lines):
-            if not (self._take_google() or self._take_numpy() or self._take_rest()):
+            if not (self._take_google() or self._take_numpy() or self._take_rest() or self._leave_out()):
                 self.kept.append(lines[self.at])
                 self.at += 1
 
     def text(self) -> str:
-        return re.sub(r"\n{3,}", "\n\n", "\n".join(line.rstrip() for line in self.kept)).strip()
+        return _joined(self.kept) or _joined(self.left_out)
 
     def _take_google(self) -> bool:
         """A header, and entries that stand deeper: `name (type): words`."""
-        header = self.lines[self.at]
-        start, indent = self.at + 1, _indent(header) if self.at else -1  # below a first line, cleandoc leaves no indentation
-        if not _GOOGLE.fullmatch(header.strip()):
+        if not _GOOGLE.fullmatch(self.lines[self.at].strip()):
             return False
-        end = next((i for i in range(start, len(self.lines)) if self.lines[i].strip() and _indent(self.lines[i]) <= indent), len(self.lines))
+        start, end = self.at + 1, self._end_of_google()
         deeper = next((_indent(line) for line in self.lines[start:end] if line.strip()), 0)
         return self._take_entries(start, end, deeper, _google_entry)
 
@@ -72,10 +76,20 @@ class _Reader:
         header = self.lines[self.at]
         if not (_NUMPY.fullmatch(header.strip()) and _RULE.fullmatch(self._line(self.at + 1).strip())):
             return False
+        return self._take_entries(self.at + 2, self._end_of_numpy(), _indent(header), _numpy_entry)
+
+    def _end_of_google(self) -> int:
+        """The next line that stands no deeper than the header."""
+        indent = _indent(self.lines[self.at]) if self.at else -1  # below a first line, cleandoc leaves no indentation
+        rest = range(self.at + 1, len(self.lines))
+        return next((i for i in rest if self.lines[i].strip() and _indent(self.lines[i]) <= indent), len(self.lines))
+
+    def _end_of_numpy(self) -> int:
+        """The next header with a rule below it."""
         end = self.at + 2
         while end < len(self.lines) and not _RULE.fullmatch(self._line(end + 1).strip()):
             end += 1
-        return self._take_entries(self.at + 2, end, _indent(header), _numpy_entry)
+        return end
 
     def _take_entries(self, start: int, end: int, indent: int, read: Callable[[str], _Entry | None]) -> bool:
         """False, and nothing is taken, where no line names a parameter: then it was no such section."""
@@ -100,24 +114,37 @@ class _Reader:
         line = self.lines[self.at].strip()
         match = _REST.match(line)
         if match is None:
-            if _REST_TYPE.match(line):
-                self.at += 1
-                return True
             return False
-        indent = _indent(self.lines[self.at])
-        field = [match[2]]
-        self.at += 1
-        while self.at < len(self.lines) and self._belongs(self.lines[self.at], indent):
-            field.append(self.lines[self.at])
-            self.at += 1
+        field = [match[2], *self._field()[1:]]
         if match[1] in self.names:
             self.said[match[1]] = field
         return True
 
+    def _field(self) -> list[str]:
+        """The lines of the field that begins at `at`, which are consumed."""
+        start, indent = self.at, _indent(self.lines[self.at])
+        self.at += 1
+        while self.at < len(self.lines) and self._belongs(self.lines[self.at], indent):
+            self.at += 1
+        return self.lines[start : self.at]
+
+    def _leave_out(self) -> bool:
+        """A section or field that is written for programmers."""
+        line, start = self.lines[self.at].strip(), self.at
+        if _REST_LEFT_OUT.fullmatch(line):
+            self.left_out += self._field()
+            return True
+        if _NUMPY_LEFT_OUT.fullmatch(line) and _RULE.fullmatch(self._line(start + 1).strip()):
+            self.at = self._end_of_numpy()
+        elif _GOOGLE_LEFT_OUT.fullmatch(line) or (start and not self._line(start - 1).strip() and _INLINE_LEFT_OUT.fullmatch(line)):
+            self.at = self._end_of_google()
+        self.left_out += self.lines[start : self.at]
+        return self.at > start
+
     def _belongs(self, line: str, indent: int) -> bool:
         if not line.strip():
             return self.at + 1 < len(self.lines) and _indent(self.lines[self.at + 1]) > indent
-        return _indent(line) > indent or not _REST_ANY.match(line.strip())
+        return _indent(line) > indent or not (_REST_ANY.match(line.strip()) or _GOOGLE_LEFT_OUT.fullmatch(line.strip()))
 
     def _line(self, i: int) -> str:
         return self.lines[i] if i < len(self.lines) else ""
@@ -135,6 +162,10 @@ def _numpy_entry(line: str) -> _Entry | None:
 
 def _indent(line: str) -> int:
     return len(line) - len(line.lstrip())
+
+
+def _joined(lines: list[str]) -> str:
+    return re.sub(r"\n{3,}", "\n\n", "\n".join(line.rstrip() for line in lines)).strip()
 
 
 def _flowing(lines: list[str]) -> str:

@@ -83,6 +83,8 @@ class Connection:
         self.traffic = Traffic()
         self._server, self._environment, self._ask, self._era = server, environment, ask, era
         self._client: Client | None = None
+        self._scope: anyio.CancelScope | None = None
+        """Of a connection that is being made."""
         self._calls: set[_Call] = set()
         self._silences = 0
 
@@ -95,8 +97,9 @@ class Connection:
     async def run(self) -> None:
         try:
             with anyio.CancelScope(deadline=anyio.current_time() + self._server.start_timeout_s) as scope:
+                self._scope = scope
                 async with self._made() as client:
-                    self._client, scope.deadline = client, math.inf
+                    self._client, self._scope, scope.deadline = client, None, math.inf
                     self.settled.set()
                     await self.traffic.over.wait()
                     scope.deadline = anyio.current_time() + CLOSE_S
@@ -104,7 +107,7 @@ class Connection:
         except Exception as e:  # noqa: BLE001  the edge of a task: the SDK's groups raise what any of their tasks does
             self.reason = self._why(e)
         finally:
-            self._client = None
+            self._client = self._scope = None
             self.reason = self._server.redactor.text(self.reason)
             self.traffic.end(self.reason)
             self.settled.set()
@@ -138,6 +141,8 @@ class Connection:
     def end(self, reason: str) -> None:
         """It ends soon; `over` tells when."""
         self.traffic.end(reason)
+        if self._scope is not None:
+            self._scope.cancel()
 
     # ------------------------------------------------------------ what is asked of it
 

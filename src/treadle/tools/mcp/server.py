@@ -25,6 +25,7 @@ if TYPE_CHECKING:
     import httpx2
 
 TIMEOUT_S = 60.0
+WAIT_S = 10.0
 START_TIMEOUT_S = 30.0
 """Long, because `npx -y` downloads a server before it starts it."""
 
@@ -51,6 +52,8 @@ class Settings(Protocol):
     def trust_hints(self) -> bool: ...
     @property
     def timeout_s(self) -> float: ...
+    @property
+    def wait_s(self) -> float: ...
 
 
 class McpServer(msgspec.Struct, frozen=True, kw_only=True, eq=False, dict=True):
@@ -79,6 +82,8 @@ class McpServer(msgspec.Struct, frozen=True, kw_only=True, eq=False, dict=True):
     """Of one call, without the time in which a person is asked something."""
     start_timeout_s: float = START_TIMEOUT_S
     """From its start until it has said what it is."""
+    wait_s: float = WAIT_S
+    """How long a run waits for its tools before the first request; they join later if it takes longer. Counts against the run's limit of seconds."""
     trust_hints: bool = False
     """Whether its readOnlyHint and idempotentHint count: such a call is then run unasked, or run again after a crash."""
     protocol: Literal["auto", "legacy"] = "auto"
@@ -100,6 +105,7 @@ class McpServer(msgspec.Struct, frozen=True, kw_only=True, eq=False, dict=True):
             headers=settings.headers,
             tools=settings.tools,
             timeout_s=settings.timeout_s,
+            wait_s=settings.wait_s,
             trust_hints=settings.trust_hints,
         )
 
@@ -118,7 +124,7 @@ class McpServer(msgspec.Struct, frozen=True, kw_only=True, eq=False, dict=True):
             return "env and cwd are for a server with a command"
         if any("\0" in word for word in (*self.command, *self.env, *revealed(self.env).values())):
             return "no program takes a NUL character in its arguments or environment"
-        return None if self.timeout_s > 0 and self.start_timeout_s > 0 else "timeout_s and start_timeout_s must be more than 0"
+        return None if min(self.timeout_s, self.start_timeout_s, self.wait_s) > 0 else "timeout_s, start_timeout_s and wait_s must be more than 0"
 
     def _mixed_up(self) -> str | None:
         """What a type checker would say, where there is none: it would fail much later, and say something else."""

@@ -8,6 +8,8 @@ from __future__ import annotations
 import contextvars
 import importlib
 import importlib.util
+import logging
+import math
 from collections.abc import Callable, Collection, Hashable, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Self
@@ -19,6 +21,7 @@ from anyio.abc import TaskGroup
 from treadle.environment import child_environment
 from treadle.errors import AgentError
 from treadle.tools.mcp.failures import Unreachable
+from treadle.tools.mcp.joining import Joining
 from treadle.tools.mcp.listing import Offered
 from treadle.tools.mcp.pins import ACCEPT, Pins
 from treadle.tools.mcp.questions import Ask
@@ -29,10 +32,9 @@ from treadle.tools.mcp.upkeep import Standing, Upkeep
 if TYPE_CHECKING:
     from treadle.tools.mcp.connection import Connection, Era
 
-INSTALL = "pip install 'treadle[mcp]'"
-LEFT_OUT = "; its tools are not there in this run"
-"""What the warning about a server that cannot be used ends with."""
+logger = logging.getLogger("treadle")
 
+INSTALL = "pip install 'treadle[mcp]'"
 Warn = Callable[[str], None]
 
 
@@ -94,23 +96,24 @@ class McpServers:
         if not servers:
             return []
         self._check()
-        found: dict[McpServer, list[McpTool]] = {}
-        missed: dict[McpServer, str] = {}
-        async with anyio.create_task_group() as asking:
-            for server in dict.fromkeys(servers):
-                asking.start_soon(self._ask_one, server, found, missed, warn)
-        for server, why in missed.items():
+        joining = await self.join(servers, taken=taken, within_s=math.inf)
+        for server, why in joining.missed.items():
             if server.name in required:
                 raise AgentError("tool", f"{why}; this run needs it")
-            warn(why + LEFT_OUT)
-        names, tools = set(taken), list[McpTool]()
-        for tool in (tool for server in dict.fromkeys(servers) for tool in found.get(server, [])):
-            if tool.name in names:
-                warn(f"the MCP server {tool.server!r}: its tool {tool.name!r} is not offered, because another tool has that name: rename the server")
-                continue
-            names.add(tool.name)
-            tools.append(tool)
+        tools, notes = joining.take()
+        for note in notes:
+            warn(note)
         return tools
+
+    async def join(self, servers: Sequence[McpServer], *, taken: Collection[str] = (), within_s: float) -> Joining:
+        """Ask all servers at once, and wait for their answers at most `within_s` seconds. Later answers still arrive in what this returns."""
+        self._check()
+        assert self._group is not None, "it was checked"
+        joining = Joining(servers, taken)
+        for server in dict.fromkeys(servers):
+            self._group.start_soon(self._ask_one, server, joining)
+        await joining.wait(within_s)
+        return joining
 
     def standing(self, servers: Sequence[McpServer]) -> list[Standing]:
         """How it is with each, in their order, without asking any. Blocks while it reads which tools have changed."""
@@ -139,17 +142,22 @@ class McpServers:
         if self._group is None or self._closed:
             raise AgentError("invalid", "MCP servers live as long as a runtime that is open: use `async with Runtime.open(…) as rt:`")
 
-    async def _ask_one(self, server: McpServer, found: dict[McpServer, list[McpTool]], missed: dict[McpServer, str], warn: Warn) -> None:
+    async def _ask_one(self, server: McpServer, joining: Joining) -> None:
         upkeep = self._upkeeps.get(server.process) or self._upkeeps.setdefault(server.process, Upkeep(server, self._connect))
+        notes = list[str]()
         try:
             listing = await upkeep.listing(server, fresh=True)
-            offered = await self._unchanged(server, [*listing.tools.values()], warn)
+            offered = await self._unchanged(server, [*listing.tools.values()], notes.append)
         except (Unreachable, AgentError) as e:
-            missed[server] = str(e)
-            return
-        for note in listing.notes:
-            warn(note)
-        found[server] = [McpTool(tool, server, upkeep) for tool in offered]
+            joining.missed[server] = str(e)
+        except Exception as e:  # the edge of a task: no run may end another one's
+            logger.exception("the MCP server %r could not be asked for its tools", server.name)
+            joining.missed[server] = f"the MCP server {server.name!r} cannot be used: {type(e).__name__}"
+        else:
+            joining.found[server] = [McpTool(tool, server, upkeep) for tool in offered]
+            notes += listing.notes
+        joining.notes += notes
+        joining.settle()
 
     async def _unchanged(self, server: McpServer, offered: list[Offered], warn: Warn) -> list[Offered]:
         if self.pins is None:

@@ -60,6 +60,7 @@ def colleagues(config: Config, cwd: Path) -> list[Colleague]:
     from treadle.definitions import Catalog  # noqa: PLC0415  it brings the library for YAML
 
     catalog = Catalog(config, cwd)
+    catalog.admit_all()  # shown to a person, and to no model
     found: list[Colleague] = []
     for name in catalog.names():
         place = _place(catalog.found.files[name].path, cwd) if name in catalog.found.files else ""
@@ -71,6 +72,8 @@ def colleagues(config: Config, cwd: Path) -> list[Colleague]:
             found.append(Colleague(one_line(name), place, "", one_line(e.message.splitlines()[0], 400), is_wrong=True))
             continue
         note = f"cannot be handed work: it needs {', '.join(agent.needs)}" if agent.needs else ""
+        if catalog.is_untrusted(name):
+            note = "cannot be handed work: its project is not trusted"
         found.append(Colleague(one_line(name), place, one_line(agent.description, DESCRIPTION_CHARS), note))
     return found
 

@@ -109,7 +109,8 @@ def _written(part: Part) -> Iterator[str]:
             yield f"**{one_line(part.name)}**"
             yield from ("", *_fenced(_clean(part.arguments_json), "json"), "")
         case ToolResult():
-            how = " (nobody knows whether it took effect)" if part.unknown else " (did not work)" if part.is_error else ""
+            failure = f" (exit {part.exit_code})" if part.exit_code else " (failed)" if part.is_error else ""
+            how = " (unknown whether it took effect)" if part.unknown else failure
             yield f"Result of **{one_line(part.name)}**{how}"
             yield from ("", *_fenced(_clean(part.text).strip("\n"), ""), "")
         case MediaPart():

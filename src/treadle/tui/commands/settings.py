@@ -22,7 +22,7 @@ MODES: Final[dict[Mode, tuple[str, str]]] = {
     "plan": ("reading, inside the project", "changes are refused, the rest is asked about"),
     "ask": ("reading, inside the project", "everything else is asked about"),
     "accept-edits": ("reading and editing files, inside the project", "everything else is asked about"),
-    "full": ("everything, commands and the network too", "only what your rules deny, or want asked, is not run"),
+    "full": ("everything, with the hosts that permissions.network allows", "only what your rules deny, or want asked, is not run"),
 }
 """What each runs unasked, and the rest of it."""
 VALUE_CHARS: Final = 60
@@ -70,7 +70,8 @@ def mode_of(given: str) -> Mode:
 
 async def _is_meant(desk: Desk) -> bool:
     sandbox = "" if desk.status.confined else " There is NO SANDBOX."
-    question = f"Mode full: every call runs without asking, commands and the network too.{sandbox} What your rules deny stays denied. Switch it on?"
+    what = "every call runs without asking, and commands reach the hosts that permissions.network allows"
+    question = f"Mode full: {what}.{sandbox} What your rules deny stays denied. Switch it on?"
     return await confirm(desk.screen, question, yes="Run everything unasked", no="No", danger=True)
 
 

@@ -1,8 +1,8 @@
-"""Which addresses of the internet a tool may connect to: those that mean the same everywhere, and none behind them.
+"""Which addresses of the internet a tool or a confined command may connect to: those that mean the same everywhere, and none behind them.
 
 Ours and not `ipaddress.is_global`, since what that says changes with the version of Python, and it takes multicast for global. Networks
 are from the IANA registries of special-purpose addresses (2026-11), and where clouds answer for a machine. Not here: asking for the
-addresses of a name (web.py). Entry: `why_private`.
+addresses of a name (tools/web.py, sandboxes/proxy.py). Entry: `why_private`.
 """
 
 from __future__ import annotations

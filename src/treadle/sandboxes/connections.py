@@ -1,0 +1,81 @@
+"""The connections of all proxies of this process: how they are accepted, and how many there may be, so that descriptors are left for everything else.
+
+Each takes two descriptors. Proxies share them fairly: one that has more than its share loses some to one that has less. Entry: `accept`, `Shares`.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import socket
+import sys
+from collections.abc import Callable, Generator
+from contextlib import contextmanager, suppress
+from typing import Protocol
+
+import anyio
+
+AGAIN_S = 0.2
+"""Before a proxy accepts again where the process has no descriptor left."""
+LEAST = 16
+
+
+class Connection(Protocol):
+    moved_at: float
+
+    def abort(self) -> None: ...
+
+
+class Shares:
+    """What each proxy has. Used in the one thread of all proxies."""
+
+    def __init__(self) -> None:
+        self._of_all: list[set[Connection]] = []
+
+    @contextmanager
+    def sharing(self, connections: set[Connection]) -> Generator[None]:
+        """Inside, these count."""
+        self._of_all.append(connections)
+        try:
+            yield
+        finally:
+            self._of_all[:] = [each for each in self._of_all if each is not connections]
+
+    def is_full(self, own: set[Connection], most: int) -> bool:
+        """Whether a proxy may have no more. Where it may, and all together have too many, another one loses the one that was idle longest."""
+        if len(own) >= most:
+            return True
+        if sum(map(len, self._of_all)) >= connections_max():
+            largest = max(self._of_all, key=len)
+            if len(largest) <= len(own):
+                return True
+            idle = min(largest, key=lambda connection: connection.moved_at)
+            largest.discard(idle)
+            idle.abort()
+        return False
+
+
+SHARES = Shares()
+
+
+def connections_max() -> int:
+    """Of all proxies together: half of the descriptors that the process may have, at two for each."""
+    if sys.platform == "win32":
+        return 128
+    import resource  # noqa: PLC0415  not on Windows
+
+    soft, _ = resource.getrlimit(resource.RLIMIT_NOFILE)
+    return 4096 if soft == resource.RLIM_INFINITY else min(max(soft // 4, LEAST), 4096)
+
+
+async def accept(listening: socket.socket, make: Callable[[], asyncio.Protocol]) -> None:
+    """Accept one connection after the other, until cancelled. `asyncio.Server` accepts a whole backlog at once, and logs each failure."""
+    loop = asyncio.get_running_loop()
+    listening.setblocking(False)
+    while True:
+        try:
+            accepted, _ = await loop.sock_accept(listening)
+        except OSError:
+            await anyio.sleep(AGAIN_S)
+            continue
+        with suppress(OSError):
+            await loop.connect_accepted_socket(make, accepted)

@@ -1,0 +1,131 @@
+"""Limits on guessing passwords. A wrong password slows down the address it came from, and that address for that account; no other address.
+
+No limit applies to an account as such: anyone could then lock its owner out. Guesses from many addresses are bounded by the cost of hashing
+(passwords.py), where networks take turns. An IPv6 address counts as its /64, and as its /48, which one customer may have as a whole. Addresses are
+those after `service.proxies` (border.py). Counted in this process, in bounded memory. Entry: `Attempts`.
+"""
+
+from __future__ import annotations
+
+from collections import Counter, OrderedDict
+from collections.abc import Callable, Generator, Iterable
+from contextlib import contextmanager
+from typing import Final, TypeAlias
+
+from treadle.service.problems import too_many
+from treadle.service.windows import Window, network_of, wider_network_of
+
+Count: TypeAlias = tuple[Window, str]
+"""A window, and the key that an attempt has in it."""
+MINUTE_S: Final = 60.0
+ATTEMPTS_PER_MINUTE = 20
+"""Of one address: to sign in, to register, to change a password."""
+WRONG_OF_ACCOUNT = 10
+"""Wrong passwords of one address for one account, in `ACCOUNT_S` seconds."""
+ACCOUNT_S: Final = 300.0
+HOUR_S: Final = 3600.0
+ACCOUNTS_PART: Final = 5
+"""Of the accounts that all may make in an hour, one neighbourhood takes at most a fifth: nobody uses them up alone."""
+ACCOUNTS_LEAST: Final = 10
+WIDE_TIMES: Final = 3
+"""The /48 of an IPv6 address may do so many times what the /64 may."""
+AT_ONCE = 8
+"""Attempts of one address under way at the same time."""
+TRUSTED_MOST: Final = 10_000
+"""Pairs of address and account that are remembered for having signed in."""
+
+
+class Attempt:
+    """One attempt under way. Set `succeeded` before it ends if the password was right."""
+
+    def __init__(self, *, trusted: bool) -> None:
+        self.trusted = trusted
+        """True if this address has signed in to this account since the process started."""
+        self.succeeded = False
+
+
+class Attempts:
+    """Every method raises Problem(429), whose Retry-After is the earliest time at which the attempt would be let through."""
+
+    def __init__(self, refused: Callable[[str], None], *, accounts_per_hour: int = 100) -> None:
+        """`refused` counts a refusal for the metrics. `accounts_per_hour`: those of all, of which one address takes a part."""
+        self._refused = refused
+        self._of_address = Window(ATTEMPTS_PER_MINUTE, MINUTE_S)
+        self._new_accounts = Window(max(ACCOUNTS_LEAST, accounts_per_hour // ACCOUNTS_PART), HOUR_S)
+        self._of_pair = Window(WRONG_OF_ACCOUNT, ACCOUNT_S)
+        self._of_wide = Window(WIDE_TIMES * ATTEMPTS_PER_MINUTE, MINUTE_S)
+        self._of_wide_pair = Window(WIDE_TIMES * WRONG_OF_ACCOUNT, ACCOUNT_S)
+        self._under_way: Counter[str] = Counter()
+        self._trusted: OrderedDict[str, None] = OrderedDict()
+        """Least recently used first."""
+
+    def registration(self, address: str) -> None:
+        """Count an attempt to make an account."""
+        wide, attempts = wider_network_of(address), self._attempts(address)
+        self._check(max(self._new_accounts.wait_s(wide), _wait_s(attempts)))
+        _take([*attempts, (self._new_accounts, wide)])
+
+    @contextmanager
+    def password(self, address: str, account: str) -> Generator[Attempt]:
+        """Count an attempt with a password. `account`: the name typed, or the account's id.
+
+        Both counts are taken before the password is checked, so that concurrent guesses cannot pass the limit. The pair's is given back if
+        the password was right.
+        """
+        network = network_of(address)
+        pair = f"{network} {account}"
+        attempts, wrong = self._attempts(address), [(self._of_pair, pair)]
+        if _is_wide(address):
+            wrong.append((self._of_wide_pair, f"{wider_network_of(address)} {account}"))
+        self._check(_wait_s([*attempts, *wrong]))
+        if self._under_way[network] >= AT_ONCE:
+            self._check(1)
+        _take([*attempts, *wrong])
+        self._under_way[network] += 1
+        attempt = Attempt(trusted=pair in self._trusted)
+        try:
+            yield attempt
+        except BaseException:  # the password was not checked
+            _give_back(wrong)
+            raise
+        finally:
+            self._under_way[network] -= 1
+            if not self._under_way[network]:
+                del self._under_way[network]
+            if attempt.succeeded:
+                _give_back(wrong)
+                self._trust(pair)
+
+    def _attempts(self, address: str) -> list[Count]:
+        counts = [(self._of_address, network_of(address))]
+        return [*counts, (self._of_wide, wider_network_of(address))] if _is_wide(address) else counts
+
+    def _trust(self, pair: str) -> None:
+        self._trusted[pair] = None
+        self._trusted.move_to_end(pair)
+        if len(self._trusted) > TRUSTED_MOST:
+            self._trusted.popitem(last=False)
+
+    def _check(self, wait_s: float) -> None:
+        if wait_s:
+            self._refused("attempts")
+            raise too_many("That is too many attempts from your address: wait a little.", wait_s)
+
+
+def _is_wide(address: str) -> bool:
+    """True for IPv6. The neighbours of an IPv4 address are other customers: nothing of theirs counts for it."""
+    return "/" in network_of(address)
+
+
+def _wait_s(counts: Iterable[Count]) -> float:
+    return max(window.wait_s(key) for window, key in counts)
+
+
+def _take(counts: Iterable[Count]) -> None:
+    for window, key in counts:
+        window.take(key)
+
+
+def _give_back(counts: Iterable[Count]) -> None:
+    for window, key in counts:
+        window.give_back(key)

@@ -1,0 +1,94 @@
+"""Deleting a conversation: its rows, and what its runs wrote to the journal. Entry: `forget`, `keep_scrubbed`.
+
+The journal goes first. A crash in between leaves a conversation that can be deleted again, and never text that nothing names any more.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Collection
+from functools import partial
+from typing import Final
+
+import anyio
+from sqlmodel import Session
+
+from treadle.database.scope import Scope
+from treadle.database.tables import ServedRun
+from treadle.errors import AgentError
+from treadle.service.answering import busy
+from treadle.service.conversation_store import ConversationStore
+from treadle.service.problems import not_found
+from treadle.service.queueing import BEGINS_S
+from treadle.service.running import info_of
+from treadle.service.state import Service
+from treadle.types import now
+
+logger = logging.getLogger("treadle.service")
+
+SCRUB_S: Final = 2.0
+"""After which the log of the database is emptied again, where a reader prevented it."""
+ROUNDS: Final = 3
+"""How often messages that arrive meanwhile are deleted too."""
+
+
+async def forget(service: Service, scope: Scope, conversation_id: str) -> None:
+    """Cancel runs of this conversation that are under way, then delete it from the journal and the database. Durable when it returns.
+
+    Raises Problem: 404 for a conversation that is not this person's, 409 where another process is about to begin a run of it, or keeps
+    adding messages. Raises AgentError(busy) where the process that drives a run does not answer.
+    """
+    gone: set[str] = set()
+    for _ in range(ROUNDS):
+        runs = await service.database.read(scope, partial(_runs, scope, conversation_id))
+        for run in runs:
+            if run.finished_at is None:
+                await _end(service, run)
+        new = {run.run_id for run in runs} - gone
+        await service.runtime.journal.remove(new)
+        gone |= new
+        if await service.database.run(scope, partial(_delete, scope, conversation_id, gone)):
+            await service.database.scrub()
+            return
+    raise busy()
+
+
+async def keep_scrubbed(service: Service) -> None:
+    """Until the service ends, empty the log of the database again where a reader prevented that."""
+    while not service.stopping.is_set():
+        if service.database.owes_log:
+            try:
+                await service.database.scrub(wait_s=0)
+            except AgentError as e:
+                logger.warning("deleted text may remain in the log of the database for now: %s", e.message)
+        with anyio.move_on_after(SCRUB_S):
+            await service.stopping.wait()
+
+
+def _runs(scope: Scope, conversation_id: str, session: Session) -> list[ServedRun]:
+    store = ConversationStore(session, scope)
+    if store.get(conversation_id) is None:
+        raise not_found()
+    return store.runs_of(conversation_id)
+
+
+def _delete(scope: Scope, conversation_id: str, gone: Collection[str], session: Session) -> bool:
+    """False, and nothing is deleted, where a message has come whose run is not among `gone`."""
+    store = ConversationStore(session, scope)
+    if store.get(conversation_id, lock=True) is None:
+        raise not_found()
+    if any(run.run_id not in gone for run in store.runs_of(conversation_id)):
+        return False
+    return store.delete(conversation_id)
+
+
+async def _end(service: Service, run: ServedRun) -> None:
+    """Cancel the run, and wait until nothing more is written of it here."""
+    if (live := service.live.get(run.run_id)) is not None:
+        await live.begun.wait()
+    if await info_of(service, run.run_id) is not None:
+        await service.runtime.kill(run.run_id)
+    elif live is None and (now() - run.created_at).total_seconds() <= BEGINS_S:
+        raise busy()
+    if live is not None:
+        await live.over.wait()

@@ -1,0 +1,76 @@
+"""Streams that are open, by the login that opened them. A stream ends when its login does, in whatever process that happened.
+
+One query looks up all logins with open streams: at once when a login ends here, else every `LOOK_S` seconds. So it covers signing out, a
+changed password, a second use of a refresh token, an expired login, and rows that an operator deletes. Entry: `OpenStreams`.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Generator, Sequence
+from contextlib import contextmanager
+from functools import partial
+from typing import Final
+
+import anyio
+from sqlmodel import Session, col, select
+
+from treadle.database.database import Database
+from treadle.database.tables import Login
+from treadle.errors import AgentError
+from treadle.types import now
+
+logger = logging.getLogger("treadle.service")
+
+LOOK_S: Final = 2.0
+"""A stream outlives its login by at most this, plus the time of one query, where the login ended in another process."""
+AT_ONCE: Final = 500
+"""Logins in one query."""
+
+
+class OpenStreams:
+    """Usable from any task of one event loop."""
+
+    def __init__(self, database: Database) -> None:
+        self._database = database
+        self._open: dict[str, set[anyio.CancelScope]] = {}
+
+    @contextmanager
+    def opened(self, login_id: str, cut: anyio.CancelScope) -> Generator[None]:
+        """Cancel `cut` when the login ends, until the block does."""
+        scopes = self._open.setdefault(login_id, set())
+        scopes.add(cut)
+        try:
+            yield
+        finally:
+            scopes.discard(cut)
+            if not scopes:
+                self._open.pop(login_id, None)
+
+    async def look(self) -> None:
+        """End the streams of logins that have ended. Raises AgentError(network) where the database does not answer."""
+        asked = [*self._open]
+        if not asked:
+            return
+        alive = await self._database.read_unscoped(partial(_alive, asked))
+        for login_id in asked:
+            if login_id not in alive:
+                for cut in tuple(self._open.get(login_id, ())):
+                    cut.cancel()
+
+    async def watch(self) -> None:
+        """Look again and again, until cancelled."""
+        while True:
+            await anyio.sleep(LOOK_S)
+            try:
+                await self.look()
+            except AgentError as e:
+                logger.warning("logins of open streams cannot be looked up now: %s", e.message)
+
+
+def _alive(login_ids: Sequence[str], session: Session) -> set[str]:
+    found: set[str] = set()
+    for at in range(0, len(login_ids), AT_ONCE):
+        good = col(Login.id).in_(login_ids[at : at + AT_ONCE]), col(Login.revoked_at).is_(None), col(Login.expires_at) > now()
+        found.update(session.exec(select(Login.id).where(*good)))
+    return found

@@ -1,0 +1,83 @@
+"""What runs have reserved of the limits on all users, kept while they are under way and settled when they are over. Entry: `watch`.
+
+A share does not expire while its run may still use it. Runs that are not driven here are looked up in the journal: queued ones, and those whose process
+died.
+"""
+
+from __future__ import annotations
+
+import logging
+from functools import partial
+from typing import TYPE_CHECKING, Final
+
+import anyio
+
+from treadle.errors import AgentError, ErrorKind
+from treadle.journal import RunInfo, RunStatus
+from treadle.service.limits import Spending, taken
+from treadle.service.resuming import of_whom, settle
+from treadle.service.totals import RESERVED_S
+from treadle.types import now
+
+if TYPE_CHECKING:
+    from treadle.service.state import Service
+
+logger = logging.getLogger("treadle.service")
+
+LOOK_S: Final = 60.0
+"""How often shares are looked at."""
+UNSEEN_S: Final = 3 * LOOK_S
+"""A share that was renewed more recently is seen to by another process."""
+
+
+async def watch(service: Service) -> None:
+    """Look at shares until the service ends."""
+    while not service.stopping.is_set():
+        try:
+            await look(service)
+        except AgentError as e:
+            logger.warning("shares of runs cannot be looked at now: %s", e.message)
+        except Exception:  # the edge of a task: the next look may find the cause gone
+            logger.exception("shares of runs cannot be looked at now")
+        with anyio.move_on_after(LOOK_S):
+            await service.stopping.wait()
+
+
+async def look(service: Service) -> None:
+    """Renew the shares of runs that are driven here, and renew or settle each share that no other process sees to."""
+    totals = service.limits.totals
+    for run_id, expires_at in await service.database.read_unscoped(partial(totals.unseen, since_s=LOOK_S / 2)):
+        if service.live.get(run_id) is not None:
+            await service.database.run_unscoped(partial(totals.renew, run_id=run_id))
+            continue
+        left_s = (expires_at - now()).total_seconds()
+        if left_s > RESERVED_S - UNSEEN_S:
+            continue
+        info = await _info(service, run_id)
+        if info is not None and info.status in ("queued", "running") and info.parked is None:
+            await service.database.run_unscoped(partial(totals.renew, run_id=run_id))
+        elif info is not None and (info.status != "stopped" or left_s <= 0):
+            await _settle(service, run_id, info.status)
+        elif left_s <= 0:  # until then another process, with another journal, may drive it
+            await service.database.run_unscoped(partial(totals.settle, run_id=run_id, tokens=0, cost_usd=0.0))
+
+
+async def _settle(service: Service, run_id: str, status: RunStatus) -> None:
+    """Count what a run has taken that is over, or waits for a person, and free its share."""
+    if (scope := await of_whom(service, run_id)) is None:
+        await service.database.run_unscoped(partial(service.limits.totals.settle, run_id=run_id, tokens=0, cost_usd=0.0))
+        return
+    if status == "finished" and await settle(service, scope, run_id) is not None:
+        return  # its reply is being stored, and what it has taken with it
+    spending = Spending()
+    spending.count(*await taken(service.runtime.journal, run_id))
+    await service.database.run(scope, partial(service.limits.count, scope=scope, spending=spending, run_id=run_id))
+
+
+async def _info(service: Service, run_id: str) -> RunInfo | None:
+    try:
+        return await service.runtime.journal.info(run_id)
+    except AgentError as e:
+        if e.kind is ErrorKind.INVALID:
+            return None
+        raise

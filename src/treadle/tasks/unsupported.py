@@ -1,0 +1,31 @@
+"""Wishes that a task list cannot honour, recognised in a title: repetition and times of day. Entry: `unsupported_in`, `leading_occasion`."""
+
+from __future__ import annotations
+
+import re
+from typing import Final
+
+_DAY: Final = (
+    r"(?:day|weekday|weekend|week|fortnight|month|quarter|year|hour|morning|noon|afternoon|evening|night"
+    r"|mon(?:day)?|tue(?:s|sday)?|wed(?:nesday)?|thu(?:rs|rsday)?|fri(?:day)?|sat(?:urday)?|sun(?:day)?)s?"
+)
+_REPETITION: Final = (
+    rf"(?:every|each)\s+(?:single\s+|other\s+|second\s+|third\s+|\d+\s+|two\s+|three\s+)?{_DAY}(?:\s*(?:,|and|&)\s*{_DAY})*"
+    r"|on\s+(?:mon|tues|wednes|thurs|fri|satur|sun)days"
+    r"|(?:once|twice|\d+\s+times)\s+(?:a|per|every)\s+\w+"
+)
+_TIME: Final = r"at\s+(?:\d{1,2}(?:[:.]\d{2})?(?:\s*(?:am|pm|o'?clock|h))?|noon|midnight)(?![\w/-])|\d{1,2}(?:[:.]\d{2})?\s*(?:am|pm)|\d{1,2}:\d{2}"
+_REPEATS: Final = re.compile(rf"\b(?:{_REPETITION})\b|\b(?:daily|weekly|monthly|yearly|annually)\s*$", re.IGNORECASE)
+_TIMED: Final = re.compile(rf"\b(?:{_TIME})\b", re.IGNORECASE)
+_OCCASION: Final = re.compile(rf"(?:(?:{_REPETITION}|daily|weekly|monthly|yearly|{_TIME})\b[\s,]*)+(?=to\s)", re.IGNORECASE)
+
+
+def unsupported_in(title: str) -> list[str]:
+    """Of `repetition` and `time`, those that the title asks for."""
+    return [name for name, wish in (("repetition", _REPEATS), ("time", _TIMED)) if wish.search(title)]
+
+
+def leading_occasion(title: str) -> str:
+    """The title with an occasion at its beginning moved to its end: "every monday to call mum" is "call mum every monday"."""
+    found = _OCCASION.match(title)
+    return title if found is None else f"{title[found.end() :].removeprefix('to').strip()} {found[0].strip(' ,')}"

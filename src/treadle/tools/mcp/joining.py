@@ -1,0 +1,70 @@
+"""The servers that one run asks for tools: which have answered, and which join the run later. Entry: `Joining`."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Sequence
+
+import anyio
+
+from treadle.tools.mcp.server import McpServer
+from treadle.tools.mcp.tool import McpTool
+
+LEFT_OUT = "; its tools are not there in this run"
+"""The end of the warning about a server that cannot be used."""
+
+
+class Joining:
+    """Filled by the tasks that ask the servers, and emptied by the run. Used in one event loop."""
+
+    def __init__(self, servers: Sequence[McpServer], taken: Collection[str]) -> None:
+        """`taken`: names of the run's own tools."""
+        self.found: dict[McpServer, list[McpTool]] = {}
+        self.missed: dict[McpServer, str] = {}
+        """Why a server cannot be used."""
+        self.notes: list[str] = []
+        """Messages for people, not taken yet."""
+        self._names = {*taken}
+        self._open = list(dict.fromkeys(servers))
+        """Servers whose answer the run has not taken, in their order."""
+        self._late = False
+        self._settled = anyio.Event()
+
+    def settle(self) -> None:
+        """Call this when a server has answered or failed."""
+        if all(server in self.found or server in self.missed for server in self._open):
+            self._settled.set()
+
+    async def wait(self, within_s: float) -> None:
+        """Wait until every server has answered or failed, at most `within_s` seconds."""
+        with anyio.move_on_after(within_s):
+            await self._settled.wait()
+
+    def take(self) -> tuple[list[McpTool], list[str]]:
+        """The tools that have come since the last call, and what to tell people. At the first call, that includes the servers that are late."""
+        tools = list[McpTool]()
+        for server in [one for one in self._open if one in self.found or one in self.missed]:
+            self._open.remove(server)
+            tools += self._of(server)
+        if not self._late:
+            self._late = True
+            self.notes += [
+                f"the MCP server {one.name!r} has not answered yet: the run begins without its tools, which join at a later turn" for one in self._open
+            ]
+        notes, self.notes = self.notes, []
+        return tools, notes
+
+    def _of(self, server: McpServer) -> list[McpTool]:
+        if (why := self.missed.get(server)) is not None:
+            self.notes.append(why + LEFT_OUT)
+            return []
+        tools = list[McpTool]()
+        for tool in self.found[server]:
+            if tool.name in self._names:
+                note = f"its tool {tool.name!r} is not offered, because another tool has that name: rename the server"
+                self.notes.append(f"the MCP server {tool.server!r}: {note}")
+            else:
+                self._names.add(tool.name)
+                tools.append(tool)
+        if self._late:
+            self.notes.append(f"the MCP server {server.name!r} has answered: its tools are there from this turn on ({len(tools)})")
+        return tools

@@ -1,0 +1,215 @@
+"""One server that is four vendors: it refuses what their rules refuse, signs its thinking, and prices what a cache could read.
+
+Answers come from a script: a text, a call, or several parts. Entry: `Vendor`, `vendor`.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import AsyncGenerator, Callable, Sequence
+from contextlib import asynccontextmanager
+from dataclasses import dataclass, field
+from typing import Any
+
+from tests.caching.pricing import Bill, Cache
+from tests.providers.loopback import GONE, Answer, Server, document, listening
+from tests.providers.speech import ANSWER_ID, Call, Reasoning, Said, Speech, Text
+from tests.providers.speeches import anthropic as claude_words
+from tests.providers.speeches import gemini as gemini_words
+from tests.providers.speeches import openai_chat as chat_words
+from tests.providers.speeches import openai_responses as responses_words
+from tests.vendors import claude, gpt
+from tests.vendors import gemini as google
+from tests.vendors.rules import Asked, Json, Rules
+from treadle.abilities import Abilities
+from treadle.model import Model
+from treadle.providers.anthropic.model import AnthropicModel
+from treadle.providers.connection import Connection
+from treadle.providers.gemini import GeminiModel
+from treadle.providers.known_models import known
+from treadle.providers.openai_chat import ChatModel
+from treadle.providers.openai_chat.servers import server_at
+from treadle.providers.openai_responses import OpenAIResponsesModel
+from treadle.types import StopReason
+
+RULES: dict[str, Rules] = {"anthropic": claude.CLAUDE, "openai": gpt.RESPONSES, "openai-chat": gpt.CHAT, "gemini": google.GEMINI}
+SPEECHES: dict[str, Speech] = {
+    "anthropic": claude_words.AnthropicSpeech(),
+    "openai": responses_words.OpenAIResponsesSpeech(),
+    "openai-chat": chat_words.ChatSpeech(),
+    "gemini": gemini_words.GeminiSpeech(),
+}
+PLACEHOLDERS = {"anthropic": '"sig=="', "openai": '"enc=="', "openai-chat": "", "gemini": '"c2lnbmF0dXJl"'}
+"""Signatures in the speeches' answers."""
+_AT = re.compile(r"/v1/messages|/responses|/v1/chat/completions|/models/([^/:]+):streamGenerateContent")
+_WIRES = {"/v1/messages": "anthropic", "/responses": "openai", "/v1/chat/completions": "openai-chat"}
+
+Ready = str | Said | Sequence[Said | str] | Answer
+Reply = Ready | Callable[[Json], Ready]
+"""What the model says, or what it says to a request."""
+
+
+def think(text: str = "Hm.") -> Reasoning:
+    return Reasoning((text,))
+
+
+def call(name: str, /, call_id: str = "", **arguments: Any) -> Call:
+    return Call(call_id, name, (json.dumps(arguments),))
+
+
+def wire_of(target: str) -> str:
+    found = _AT.search(target)
+    assert found is not None, target
+    return _WIRES.get(found[0], "gemini")
+
+
+def model_of(wire: str, model_id: str, connection: Connection, abilities: Abilities | None = None) -> Model:
+    """As an endpoint of the vendor itself would make it."""
+    own = known(wire, None, model_id) if abilities is None else abilities
+    match wire:
+        case "anthropic":
+            return AnthropicModel(model_id, connection=connection, abilities=own)
+        case "openai":
+            return OpenAIResponsesModel(model_id, connection=connection, abilities=own, own_host=True)
+        case "openai-chat":
+            return ChatModel(model_id, connection=connection, abilities=own, server=server_at("https://api.openai.com/v1"))
+        case _:
+            return GeminiModel(model_id, connection=connection, abilities=own)
+
+
+@dataclass
+class Refused:
+    model: str
+    rule: str
+    complaint: str
+
+
+@dataclass
+class Vendor(Server):
+    """Answers any number of conversations; `script` is used up in order."""
+
+    script: list[Reply] = field(default_factory=list[Reply])
+
+    def __post_init__(self) -> None:
+        super().__init__("http")
+        self.bodies: list[Json] = []
+        """The requests that were answered."""
+        self.bills: list[Bill] = []
+        self.refused: list[Refused] = []
+        self.issued: dict[str, object] = {}
+        self._caches = {wire: Cache(wire) for wire in RULES}
+        self._connections: dict[str, Connection] = {}
+        self._answers = 0
+
+    def model(self, wire: str, model_id: str, abilities: Abilities | None = None) -> Model:
+        if wire not in self._connections:
+            self._connections[wire] = SPEECHES[wire].connection(self.url, timeout_s=10)
+        return model_of(wire, model_id, self._connections[wire], abilities)
+
+    async def aclose(self) -> None:
+        for connection in self._connections.values():
+            await connection.aclose()
+
+    @asynccontextmanager
+    async def listening(self) -> AsyncGenerator[None]:
+        async with listening(self.handle) as port:
+            self.port = port
+            try:
+                yield
+            finally:
+                await self.aclose()
+
+    async def handle(self, stream: Any) -> None:
+        self.answers = _Each(self)  # pyright: ignore[reportAttributeAccessIssue]  an answer for each request, made when it has come
+        try:
+            await super().handle(stream)
+        except GONE:
+            return
+
+    def answer(self) -> Answer:
+        seen = self.seen[-1]
+        wire, body = wire_of(seen.target), json.loads(seen.body)
+        model = body.get("model") or (_AT.search(seen.target) or [""])[1]
+        if broken := RULES[wire].broken(Asked(model, body, self.issued)):
+            self.refused.append(Refused(model, *broken[0]))
+            return document(SPEECHES[wire].error(400, broken[0][1]), status=400)
+        self.bodies.append(body)
+        reply = self.reply(wire)
+        if callable(reply):
+            reply = reply(body)
+        if isinstance(reply, Answer):
+            return reply
+        self._answers += 1
+        bill = self._caches[wire].price(seen.body)
+        self.bills.append(bill)
+        return self._said(wire, body, bill, reply)
+
+    def reply(self, wire: str) -> Reply:
+        return self.script.pop(0)
+
+    def _said(self, wire: str, body: Json, bill: Bill, reply: Ready) -> Answer:
+        parts, end = self._parts(reply)
+        frames = b"".join(SPEECHES[wire].frames(*parts, end=end)).decode()
+        for placeholder, value in (*self._signed(wire, body, parts), *usage(wire, bill), (f'"{ANSWER_ID}"', f'"answer_{self._answers}"')):
+            frames = frames.replace(placeholder, value)
+        return Answer(steps=(frames.encode(),))
+
+    def _parts(self, reply: Ready) -> tuple[list[Said], StopReason]:
+        assert not isinstance(reply, Answer), "such a one is sent as it is"
+        said = [reply] if isinstance(reply, Text | Reasoning | Call | str) else reply
+        parts = [Text((part,)) if isinstance(part, str) else part for part in said]
+        named = [Call(part.id or f"call_{self._answers}_{i}", part.name, part.pieces) if isinstance(part, Call) else part for i, part in enumerate(parts)]
+        return named, StopReason.TOOL_USE if any(isinstance(part, Call) for part in named) else StopReason.COMPLETE
+
+    def _signed(self, wire: str, body: Json, parts: Sequence[Said]) -> list[tuple[str, str]]:
+        """The signature of this answer, and what it is for, in the vendor's memory."""
+        match wire:
+            case "anthropic":
+                signature = claude.signature(body, self._answers)
+                self.issued[signature] = claude.prefix(body, len(body["messages"]))
+            case "gemini":
+                signature = f"c2lnbmVk{self._answers:04}"
+                first = next((part for part in parts if isinstance(part, Call)), None)
+                call = {} if first is None else {"functionCall": {"name": first.name, "args": json.loads("".join(first.pieces) or "{}")}}
+                self.issued[signature] = google.signed_for(call) if first is not None else ""
+            case _:
+                signature = f"encrypted-{self._answers}"
+                self.issued[signature] = True
+        return [(PLACEHOLDERS[wire], json.dumps(signature))] if PLACEHOLDERS[wire] else []
+
+
+class _Each:
+    def __init__(self, server: Vendor) -> None:
+        self._server = server
+
+    def pop(self, _: int) -> Answer:
+        return self._server.answer()
+
+
+def usage(wire: str, bill: Bill) -> list[tuple[str, str]]:
+    """Words of the speech's usage, and what stands in their place: a token for four bytes, cached by prefix.
+
+    Source: "Prompt caching" of each vendor: Claude reads and writes at breakpoints, the others read the longest prefix that they have seen.
+    """
+    size, read = bill.size // 4, (bill.marked if wire == "anthropic" else bill.read) // 4
+    match wire:
+        case "anthropic":
+            told: Json = {"input_tokens": 0, "cache_read_input_tokens": read, "cache_creation_input_tokens": size - read, "output_tokens": 1}
+            return [(json.dumps(claude_words.USAGE), json.dumps(told))]
+        case "openai":
+            told = {**responses_words.USAGE, "input_tokens": size, "input_tokens_details": {"cached_tokens": read}, "total_tokens": size + 7}
+            return [(json.dumps(responses_words.USAGE), json.dumps(told))]
+        case "openai-chat":
+            told = {**chat_words.USAGE, "prompt_tokens": size, "prompt_tokens_details": {"cached_tokens": read}, "total_tokens": size + 7}
+            return [(json.dumps(chat_words.USAGE), json.dumps(told))]
+        case _:
+            told = {**gemini_words.COUNTS, "promptTokenCount": size, "cachedContentTokenCount": read, "totalTokenCount": size + 7}
+            return [(json.dumps(gemini_words.COUNTS), json.dumps(told))]
+
+
+@asynccontextmanager
+async def vendor(*script: Reply) -> AsyncGenerator[Vendor]:
+    server = Vendor(list(script))
+    async with server.listening():
+        yield server
