@@ -326,6 +326,54 @@ async def test_who_follows_a_run_that_comes_to_be_driven_here_is_told_all_of_it_
         await reader.leave()
 
 
+async def test_who_reads_the_journal_slowly_misses_nothing_that_a_quicker_reader_has_read(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The quicker one has the run followed from where its own reading ended."""
+    places = Places(*in_folder(tmp_path))
+    async with at_hand(places) as (service, ada), work(places) as elsewhere, anyio.create_task_group() as group:
+        run_id = new_id("run")
+        await service.database.run(ada.scope, lambda session: ConversationStore(session, ada.scope).add_run(run_id, "walker"))
+        row = await service.database.read(ada.scope, lambda session: ConversationStore(session, ada.scope).run(run_id))
+        walker = elsewhere.agents.get("walker")
+        assert walker is not None
+        assert row is not None
+        read, has_read, go = service.runtime.events, anyio.Event(), anyio.Event()
+
+        async def slow(run_id: str) -> list[Any]:
+            events = await read(run_id)
+            if not has_read.is_set():
+                has_read.set()
+                await go.wait()
+            return events
+
+        async def steps(least: int) -> None:
+            while sum(isinstance(event, ToolCallEnd) for event in await read(run_id)) < least:
+                await anyio.sleep(0.01)
+
+        told: dict[str, list[tuple[str, str]]] = {}
+
+        async def follow(name: str) -> None:
+            reader = await ada.follow(run_id)
+            told[name] = [*reader.before]
+            while (frames := await reader.read()) is not None:
+                told[name] += named(frames)
+            await reader.leave()
+
+        with anyio.fail_after(30):
+            group.start_soon(partial(elsewhere.run, walker, "walk 8", run_id=run_id, user_id=ada.user_id))
+            while await info_of_status(service, run_id) is None:
+                await anyio.sleep(0.01)
+            monkeypatch.setattr(service.runtime, "events", slow)
+            async with anyio.create_task_group() as readers:
+                readers.start_soon(follow, "slow")
+                await has_read.wait()
+                await steps(2)
+                readers.start_soon(follow, "quick")
+                await steps(4)
+                go.set()
+        whole = [(event.run_id, event.id) for event in await events_so_far(service, ada.scope, row)]
+        assert told["quick"] == told["slow"] == whole
+
+
 async def info_of_status(service: Service, run_id: str) -> str | None:
     info = await info_of(service, run_id)
     return None if info is None else info.status

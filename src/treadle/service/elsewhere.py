@@ -1,7 +1,9 @@
 """Runs that are read here and driven elsewhere: by another replica, by a worker, or by nobody yet. One follower for each, shared by all its readers.
 
 A reader has read the journal up to somewhere before it watches, and passes over what it has: however followers and drivers of this process take turns,
-it is given everything once. Not here: following itself (following.py of the library), who reads (fan_out.py). Entry: `Elsewhere`.
+it is given everything once. A follower begins behind what its first reader has read; a reader that has read less reads again (`Reader.begins`).
+
+Not here: following itself (following.py of the library), who reads (fan_out.py). Entry: `Elsewhere`.
 """
 
 from __future__ import annotations
@@ -56,6 +58,8 @@ class Elsewhere:
         if run.run_id in self._watched or self._service.live.get(run.run_id) is not None:
             return
         watch = self._watched[run.run_id] = _Watch(self._service, scope, run, after)
+        if after is not None:
+            self._service.live.channels.begin(run.run_id, after)
         self._service.live.spawn(partial(self._told, watch))
 
     def stop(self, run_id: str) -> None:

@@ -44,11 +44,13 @@ class Frame:
 class Reader:
     """One open stream. Told by `put` and `beat`, in any task of the event loop; read by one."""
 
-    __slots__ = ("_beats", "_closed", "_news", "_over", "_quiet", "_seen", "_waiting", "slot")
+    __slots__ = ("_beats", "_closed", "_news", "_over", "_quiet", "_seen", "_waiting", "begins", "slot")
 
     def __init__(self, slot: int = 0) -> None:
         self.slot = slot
         """In which second of fifteen it is looked after."""
+        self.begins: Position = (0, -1)
+        """Live events begin behind this one: what the reader has read in the journal must go up to it."""
         self._waiting: deque[Frame] = deque()
         self._seen: dict[str, Position] = {}
         self._news: anyio.Event | None = None
@@ -168,6 +170,11 @@ class Channels:
         """Whoever reads this now. Never waits."""
         for reader in self._readers.get(key, ()):
             reader.put(frame)
+
+    def begin(self, key: str, after: Position) -> None:
+        """What is told from now on begins behind `after`, for all who read this now."""
+        for reader in self._readers.get(key, ()):
+            reader.begins = max(reader.begins, after)
 
     def is_read(self, key: str) -> bool:
         return key in self._readers

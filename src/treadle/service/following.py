@@ -52,6 +52,8 @@ async def follow(service: Service, scope: Scope, run: ServedRun, after: Position
     try:
         reply = await _reply(service, scope, run)  # before the journal is read: where it is there, the journal is whole
         events = await events_so_far(service, scope, run)
+        while (_last(run.run_id, events) or (0, -1)) < reader.begins:  # another reader has read more since, and is told what comes behind that
+            events = await events_so_far(service, scope, run)
         frames = _frames(events, run.run_id, after)
         _pass_over(reader, events)
         if reply is not None or _is_over(run, events):

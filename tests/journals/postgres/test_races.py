@@ -208,6 +208,22 @@ async def test_an_entry_that_comes_while_its_run_is_pruned_goes_with_it(journals
     assert look("select count(*) from treadle.entries") == look("select count(*) from treadle.runs") == [(0,)]
 
 
+async def test_messages_that_are_counted_while_a_run_is_pruned_are_counted_again(journals: Sequence[Journal], look: Look, postgres_url: str) -> None:
+    journals[0].sessions.create(session_id="ada")
+    journals[0].sessions.add_message("ada", message("stays"))
+    for minute in range(2):
+        await says(journals[0], f"run_{minute}", "hello", "you", session="ada", minute=minute)
+    await journals[0].prune(at(1), apply=True)
+    assert look("select messages from treadle.sessions") == [(None,)]
+    async with anyio.create_task_group() as group:
+        with held(postgres_url, "select 1 from treadle.sessions for update"):
+            group.start_soon(lambda: journals[0].prune(at(5), apply=True))
+            await until_wait(look, 1)
+            group.start_soon(anyio.to_thread.run_sync, journals[1].sessions.list)
+            await until_wait(look, 2)
+    assert [info.message_count for info in journals[2].sessions.list()] == [len(journals[2].sessions.get_messages("ada"))] == [1]
+
+
 # ---------------------------------------------------------------- everything at once
 
 

@@ -36,10 +36,14 @@ def remove_session(db: Cursor, session: int) -> None:
 
 
 def sweep(db: Cursor) -> None:
-    """Takes away what is left of deleted sessions, but what runs that stay were forked from, with all that was said before it."""
+    """Takes away what is left of deleted sessions, but what runs that stay were forked from, with all that was said before it.
+
+    The last step of every removal: forks may have lost messages that came before the run they were forked from, so their sessions are counted again.
+    """
     changed = True
     while changed:
         changed = any([_sweep_one(db, session) for (session,) in db.execute("select num from sessions where id is null").fetchall()])
+    db.execute("update sessions set messages = null where messages is not null and num in (select session from runs where fork_of is not null)")
 
 
 def _sweep_one(db: Cursor, session: int) -> bool:

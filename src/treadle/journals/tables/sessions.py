@@ -23,6 +23,7 @@ from treadle.types import new_id, now
 
 INDEXED_AT_ONCE = 50
 """Runs that one transaction adds to what a search finds."""
+_UP_TO = "select count(*) from runs where num <= ?"
 
 
 class TableSessions:
@@ -71,21 +72,29 @@ class TableSessions:
             return True
 
     def list(self) -> list[SessionInfo]:
-        def read(db: Cursor) -> tuple[list[SessionInfo], list[tuple[Any, ...]]]:
+        def read(db: Cursor) -> tuple[list[SessionInfo], list[tuple[Any, ...]], tuple[int, int]]:
             infos = self._infos(db, "where id is not null order by changed desc")
-            return infos, db.execute("select id, changed from sessions where messages is null and id is not null").fetchall()
+            uncounted = db.execute("select id, changed from sessions where messages is null and id is not null").fetchall()
+            last = db.execute("select coalesce(max(num), 0) from runs").get
+            return infos, uncounted, (last, db.execute(_UP_TO, (last,)).get)
 
-        infos, uncounted = self._reading.read_now(read)
+        infos, uncounted, runs = self._reading.read_now(read)
         if uncounted:
-            self._keep_counts({info.id: info.message_count for info in infos}, dict(uncounted))
+            counts = {info.id: info.message_count for info in infos}
+            self._keep_counts([(counts[session_id], session_id, changed) for session_id, changed in uncounted], runs)
         return infos
 
-    def _keep_counts(self, counts: dict[str, int], changed: dict[str, int]) -> None:
-        """Of sessions that did not change meanwhile, so that they are not folded for every list."""
+    def _keep_counts(self, counts: Sequence[tuple[int, str, int]], runs: tuple[int, int]) -> None:
+        """Store the number of messages of each session that has not changed since they were counted, unless a run was removed.
+
+        `runs`: the last number of a run, and how many runs there were up to it. Removing a run changes what is in view of its session, and of sessions
+        that were forked from later runs, without moving them up in the list.
+        """
 
         def work(db: Cursor) -> None:
-            rows = [(counts[session_id], session_id, last) for session_id, last in changed.items()]
-            db.executemany("update sessions set messages = ? where id = ? and changed = ?", rows)
+            hold_runs(db, shared=True)
+            if db.execute(_UP_TO, (runs[0],)).get == runs[1]:
+                db.executemany("update sessions set messages = ? where id = ? and changed = ?", counts)
 
         with contextlib.suppress(AgentError):  # then they are counted again
             self._writing.write_now(work)
