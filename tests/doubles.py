@@ -243,6 +243,9 @@ class _WatchedWriter:
         self._journal.note(entries)
         return first
 
+    async def verify(self) -> None:
+        await self._writer.verify()
+
     async def release(self, *, waiting: bool = False) -> None:
         await self._writer.release(waiting=waiting)
 

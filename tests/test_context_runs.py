@@ -15,7 +15,7 @@ import anyio
 import pytest
 
 import treadle
-from tests.doubles import PlayedModel, agent, asks, call, check_events, check_history, fails, gives, label, open_runtime, says, text
+from tests.doubles import PlayedModel, agent, asks, call, check_events, check_history, fails, gives, hook, label, open_runtime, says, text
 from tests.providers.loopback import Answer, Seen, Server, document, listening, sse
 from tests.providers.speeches.openai_chat import chunk
 from treadle import Agent, Runtime, events, tool
@@ -443,6 +443,35 @@ async def test_hooks_are_told_and_may_leave_the_history_as_it_is(stops: bool, tm
         result = await rt.run(replace(agent(model, gives("look")), hooks=[hook]), "go")
     assert result.outcome is (Outcome.CONTEXT_OVERFLOW if stops else Outcome.COMPLETED)
     assert (hook.before, [receipt["kind"] for receipt in hook.after]) == (1, [] if stops else ["summary"])
+
+
+class Looks:
+    """Reads the end of the journal when a hook is asked."""
+
+    def __init__(self, runtime: Runtime) -> None:
+        self._journal, self.seen = runtime.journal, list[str]()
+
+    async def __call__(self, run: HookedRun, *_: object) -> None:
+        self.seen.append(label((await self._journal.read(run.run_id))[-1].entry))
+
+
+async def test_results_are_in_the_journal_before_a_hook_of_the_model_is_asked() -> None:
+    """Else a process that dies meanwhile would not know the outcome of calls that had ended long before."""
+    async with Runtime() as rt:
+        looks = Looks(rt)
+        await rt.run(replace(agent(ScriptedModel(rambling(says("done"), turns=2)), gives("look")), hooks=[hook(before_model=looks)]), "go")
+    assert looks.seen == ["run.started", "tool.finished:c0:ok", "tool.finished:c1:ok"]
+
+
+async def test_results_are_in_the_journal_before_room_is_made(tmp_path: Path) -> None:
+    async with Runtime(config=small(says("They rambled."), path=tmp_path / "small.json")) as rt:
+        looks, model = Looks(rt), ScriptedModel(rambling(says("done"), turns=3))
+        session = rt.session("s", agent=replace(agent(model, gives("look")), hooks=[hook(before_compaction=looks)]))
+        async with session.stream("go") as stream:
+            async for event in stream:
+                if isinstance(event, events.TurnStart) and event.turn == 3:
+                    assert session.compact() is True
+    assert looks.seen == ["tool.finished:c2:ok"]
 
 
 # ---------------------------------------------------------------- on demand

@@ -518,6 +518,9 @@ class Replaced:
     async def append(self, entries: Sequence[Entry], *, put_back: Place | None = None) -> int:
         return await self.writer.append(entries, put_back=put_back)
 
+    async def verify(self) -> None:
+        await self.writer.verify()
+
 
 async def _when(event: anyio.Event, what: Callable[[], object]) -> None:
     await event.wait()

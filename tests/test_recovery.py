@@ -331,6 +331,23 @@ async def test_a_probe_is_asked_what_happened(answer: Any, times: int, text: str
     assert ("the mail server is down" in caplog.text) == isinstance(answer, ValueError)
 
 
+async def test_a_call_that_did_not_happen_is_not_made_where_the_run_was_taken_over_while_its_probe_was_asked() -> None:
+    effects = Effects()
+
+    async def looks(ctx: ToolContext[None], arguments: Any) -> Any:
+        await rt.journal.take_over(run_id, force=True)
+        return DidNotHappen()
+
+    tool = effects.tool("send", looks=looks)
+    rt, run_id = await lost_call(tool)
+    async with rt.resume_stream(run_id, agent([*ONE], tool)) as stream:
+        async for _ in stream:
+            pass
+    assert (stream.result.outcome, effects.done) == ("error", [])
+    assert stream.result.error is not None
+    assert stream.result.error.kind == "busy"
+
+
 @pytest.mark.parametrize("on_unknown", ["tell", "wait", "fail"])
 async def test_a_probe_is_asked_first_whatever_is_to_become_of_what_it_cannot_tell(on_unknown: Any) -> None:
     effects = Effects()

@@ -5,8 +5,8 @@ How a single call is run is execution.py's; what the results mean for the run is
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Iterator, Mapping, Sequence
-from typing import Any, Literal, Protocol
+from collections.abc import Awaitable, Callable, Iterator, Mapping, Sequence
+from typing import Any, Literal, Protocol, TypeAlias
 
 import anyio
 from anyio.lowlevel import checkpoint_if_cancelled
@@ -92,6 +92,10 @@ class Append(Protocol):
     def __call__(self, *entries: Entry, hold: bool = False) -> Awaitable[None]: ...
 
 
+Verify: TypeAlias = Callable[[], Awaitable[None]]
+"""Raise AgentError(busy) unless the run is still this driver's."""
+
+
 class OpenCalls:
     """The open calls of one response. Each but the held ones has its result once `execute` has returned, all once `cut` has."""
 
@@ -163,35 +167,39 @@ class OpenCalls:
             polls=getattr(ready.tool, "polls", False) is True,
         )
 
-    async def execute(self, runner: Runner, append: Append) -> None:
+    async def execute(self, runner: Runner, append: Append, verify: Verify) -> None:
         """Runs what is ready. Each result is appended as it comes; the last of each stage rides with what follows.
+
+        `verify` is awaited before a `once` call runs again under a start that it already has.
 
         Cancellation: stops the calls; `cut` then closes those that have no result.
         """
         for stage in self._stages():
             if len(stage) == 1:
-                await self._run(stage[0], runner, append)
+                await self._run(stage[0], runner, append, verify)
                 continue
             limiter = anyio.Semaphore(MAX_PARALLEL)
             async with anyio.create_task_group() as group:
                 for ready in stage:
-                    group.start_soon(self._run_limited, ready, runner, append, limiter, group.cancel_scope)
+                    group.start_soon(self._run_limited, ready, runner, append, verify, limiter, group.cancel_scope)
             if self._failed is not None:
                 raise self._failed
 
-    async def _run_limited(self, ready: Ready, runner: Runner, append: Append, limiter: anyio.Semaphore, scope: anyio.CancelScope) -> None:
+    async def _run_limited(self, ready: Ready, runner: Runner, append: Append, verify: Verify, limiter: anyio.Semaphore, scope: anyio.CancelScope) -> None:
         async with limiter:
             try:
-                await self._run(ready, runner, append)
+                await self._run(ready, runner, append, verify)
             except Exception as e:  # noqa: BLE001  the journal refused: told to the loop as it is, not wrapped into a group
                 self._failed = e
                 scope.cancel()
 
-    async def _run(self, ready: Ready, runner: Runner, append: Append) -> None:
+    async def _run(self, ready: Ready, runner: Runner, append: Append, verify: Verify) -> None:
         call_id = ready.call.id
         if call_id not in self._open:
             await append(self._start(ready), hold=True)
             await self._flush(append)
+        elif ready.started and ready.tool.effect == "once":
+            await verify()  # its probe may have taken longer than a lease
         await checkpoint_if_cancelled()  # from here on it may have happened
         self._here[call_id] = True
         finished = await runner.execute(ready)

@@ -110,16 +110,17 @@ class RunWriter(Protocol):
         """All or nothing, in order; gives the sequence of the first. When it returns, they are durable.
 
         `put_back`: in the same transaction, release the run and queue it there, as `RunQueue.put_back` does. Not with run.finished or tool.late.
-
         After run.finished it takes nothing but tool.late. Raises AgentError(busy) where another driver has taken the run over, and
         AgentError(agent) where the entries cannot be stored; then nothing was appended. Cancellation: none. An append that began is
         finished, also while its caller is being cancelled (`uninterrupted`); the journal sees to it where it waits.
         """
         ...
 
+    async def verify(self) -> None:
+        """Ask the store whether the run is still this driver's, for an effect that no append precedes. Raises AgentError(busy) where it may not be."""
+
     async def release(self, *, waiting: bool = False) -> None:
         """Lets go of the run, which then is finished, `waiting` for a person, or stopped. Idempotent. Raises nothing for a lost journal."""
-        ...
 
 
 class Journal(Protocol):

@@ -254,7 +254,7 @@ class Run:
         await self.pen.append(*self._calls.opening())
         if prepared:
             self._ledger.expect(len(prepared))
-            await self._calls.execute(self._toolbox, self.pen.append)
+            await self._calls.execute(self._toolbox, self.pen.append, self.pen.writer.verify)
             self._ledger.forget_calls()
 
     def _admit(self, calls: Sequence[ToolCall], stop: StopReason, last: Outcome | None) -> Sequence[Ready | Refused | Held]:

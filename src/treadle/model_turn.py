@@ -111,6 +111,7 @@ class ModelTurn:
     async def _hooked(self, last: Outcome | None) -> BeforeModelSaid:
         """What hooks say before the model is asked; what they add is in the history then."""
         state = self._state
+        await self._append()  # a hook may take its time, and what is known by now must not be lost meanwhile
         said = await self._hooks.before_model(self._plan.hooked, self._request(self._plan.output_tokens, last))
         if said.add and not (state.attempt and state.history[-1].text == said.add):  # the driver before had added it
             await self._append(InputAdded(at=now(), message=Message.user(said.add), by="hook"), hold=True)

@@ -49,6 +49,7 @@ class RunRoom:
         plan, forced, self.wanted = self._plan, forced or self.wanted, False
         if not self._compactor.is_needed(plan.max_tokens, forced=forced):
             return False
+        await self._append()  # hooks and summaries may take their time, and what is known by now must not be lost meanwhile
         if plan.hooks.has("before_compaction") and not await plan.hooks.before_compaction(plan.hooked):
             return False
         try:

@@ -258,6 +258,19 @@ async def test_a_run_whose_prompt_is_long_is_gone_on_with(journal: Journal) -> N
     assert (await entries_of(journal))[0] == started(text=prompt)
 
 
+async def test_a_driver_can_verify_that_the_run_is_still_its_own(journal: Journal) -> None:
+    first = await journal.begin(started())
+    await first.verify()
+    second = await journal.take_over("run_1", force=True)
+    with refuses("busy", "run_1 is not held"):
+        await first.verify()
+    await second.verify()
+    await second.release()
+    with refuses("busy", "run_1 is not held"):
+        await second.verify()
+    assert await entries_of(journal) == [started()]
+
+
 @pytest.mark.parametrize("force", [False, True])
 async def test_the_driver_before_is_fenced_off(journal: Journal, force: bool) -> None:
     first = await journal.begin(started())

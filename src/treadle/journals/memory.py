@@ -82,7 +82,7 @@ class MemoryWriter:
     async def append(self, entries: Sequence[Entry], *, put_back: Place | None = None) -> int:
         run = self._run
         if run.fence != self.fence or not (run.held or all(isinstance(entry, ToolLate) for entry in entries)):
-            raise AgentError("busy", f"run {self.run_id} is not held by this driver any more: nothing was appended")
+            raise self._not_held()
         finished = run.finished
         if finished:
             run.entries, run.packed = run.unpacked(), None
@@ -96,6 +96,13 @@ class MemoryWriter:
             self._notifier.tell(QUEUE)
         self._notifier.tell(self._topic)
         return first
+
+    async def verify(self) -> None:
+        if self._run.fence != self.fence or not self._run.held:
+            raise self._not_held()
+
+    def _not_held(self) -> AgentError:
+        return AgentError("busy", f"run {self.run_id} is not held by this driver any more: nothing was appended")
 
     async def release(self, *, waiting: bool = False) -> None:
         if self._run.held and self._run.fence == self.fence:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import threading
-from collections.abc import AsyncIterator, Callable
+from collections.abc import AsyncIterator, Callable, Sequence
 
 import anyio
 import pytest
@@ -16,7 +16,8 @@ pytest.importorskip("psycopg", reason="needs psycopg: pip install 'treadle[postg
 
 import psycopg
 
-from treadle.journals.postgres import PostgresJournal, workers
+from treadle.journals.postgres import PostgresJournal, lane, workers
+from treadle.journals.postgres.appending import Append
 from treadle.journals.postgres.connections import Readers, Server
 from treadle.journals.postgres.workers import Workers
 
@@ -123,6 +124,58 @@ async def test_no_once_call_begins_where_the_lease_cannot_be_renewed(journal: Po
         await writer.append([begun("c")])
     assert await entries_of(journal, after=1) == []
     look("alter table treadle.workers drop constraint full_up")
+
+
+async def test_no_once_call_begins_where_the_run_was_taken_before_a_lease_that_ran_out_was_renewed(
+    journal: PostgresJournal, other: PostgresJournal, look: Look, clock: Clock, postgres_url: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The start stands, its answer comes late: meanwhile the lease ran out, the run was taken, and the lease was renewed."""
+    writer, workers = await journal.begin(started()), journal._driven.workers  # pyright: ignore[reportPrivateUsage]
+    append = journal._writer.append  # pyright: ignore[reportPrivateUsage]
+
+    async def late(appended: object) -> int:
+        first = await append(appended)  # pyright: ignore[reportArgumentType]  as it came
+        clock.ahead_s = 3601
+        look(EXPIRE)
+        await (await other.take_over("run_1")).append([resumed(2)])
+        with psycopg.connect(postgres_url, autocommit=True) as db:
+            workers._renew(db, workers.register())  # pyright: ignore[reportPrivateUsage]  as its thread does
+        assert workers.holds()
+        return first
+
+    monkeypatch.setattr(journal._writer, "append", late)  # pyright: ignore[reportPrivateUsage]
+    with refuses("busy", "not held by this driver"):
+        await writer.append([begun("c")])
+    assert await entries_of(journal, after=1) == [begun("c"), resumed(2)]
+
+
+async def test_no_once_call_begins_where_the_run_was_taken_by_force_while_the_answer_to_its_start_was_lost(
+    journal: PostgresJournal, look: Look, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    writer, append_all, calls = await journal.begin(started()), lane.append_all, list[bool]()
+
+    def lost(db: psycopg.Connection, appends: Sequence[Append]) -> set[int]:
+        stood = append_all(db, appends)
+        if not calls:
+            calls.append(True)
+            look("update treadle.runs set fence = fence + 1, owner = null")
+            db.close()
+            raise psycopg.OperationalError("the connection was lost")
+        return stood
+
+    monkeypatch.setattr(lane, "append_all", lost)
+    with refuses("busy", "not held by this driver"):
+        await writer.append([begun("c")])
+    assert await entries_of(journal, after=1) == [begun("c")], "its start stands"
+
+
+async def test_a_lease_that_lapsed_is_asked_about_once(journal: PostgresJournal, look: Look, clock: Clock) -> None:
+    writer = await journal.begin(started())
+    clock.ahead_s = 3601
+    await writer.append([begun("a")])
+    before = look("select seen_at_us from treadle.workers")
+    await writer.append([begun("b")])
+    assert look("select seen_at_us from treadle.workers") == before
 
 
 async def test_who_takes_a_run_over_keeps_its_driver_from_renewing_until_that_is_done(journal: PostgresJournal, look: Look, postgres_url: str) -> None:

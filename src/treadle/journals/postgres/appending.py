@@ -57,10 +57,14 @@ _APPEND_PIECES: Final[LiteralString] = (
 class Mark(Hold):
     """What a driver holds. Belongs to one of the writer's threads at a time."""
 
-    __slots__ = ("lost",)
+    __slots__ = ("doubtful", "lapses", "lost")
 
-    def __init__(self, run_id: str, num: int, *, fence: int, head: int, owner: str) -> None:
+    def __init__(self, run_id: str, num: int, *, fence: int, head: int, owner: str, lapses: int) -> None:
         super().__init__(run_id, num, fence=fence, head=head, owner=owner)
+        self.lapses = lapses
+        """How often the driver's lease had lapsed when the run was last seen to be its own."""
+        self.doubtful = False
+        """An append was found to stand after its answer was lost: another driver may have taken the run over since."""
         self.lost = False
         """The last append failed because of the server, and nobody may know whether it stands: only another driver goes on."""
 

@@ -94,13 +94,28 @@ class PostgresRun:
             self._home.ready()
         return first
 
-    async def _be_sure(self) -> None:
-        """Nobody has taken the run over, nor will without force as long as the lease holds that was just looked at. Raises AgentError(busy)."""
-        if self._workers.holds():
-            return
-        mark = self._mark
+    async def verify(self) -> None:
+        try:
+            await self._ask()
+        except AgentError as e:
+            if e.kind == "busy":
+                self._home.let_go(self.num, self._released(waiting=False))
+            raise
 
-        def work(db: Cursor) -> Callable[[], None] | None:
+    async def _be_sure(self) -> None:
+        """Nobody has taken the run over, nor will without force as long as the lease holds that was just looked at. Raises AgentError(busy).
+
+        A lease that has held without a gap since the run was last seen to be this driver's needs no question.
+        """
+        mark = self._mark
+        if not (self._workers.holds() and self._workers.lapses == mark.lapses and not mark.doubtful):
+            await self._ask()
+
+    async def _ask(self) -> None:
+        """Renew the lease and look at the run's row, in one transaction. Raises AgentError(busy)."""
+        mark, lapses = self._mark, self._workers.lapses
+
+        def work(db: Cursor) -> Callable[[], bool] | None:
             renewed = self._workers.renew(db)
             return renewed if db.execute(_MINE, (mark.num, mark.fence, mark.owner)).fetchone() is not None else None
 
@@ -111,7 +126,7 @@ class PostgresRun:
             raise AgentError("busy", reason) from e
         if renewed is None:
             raise mark.not_held()
-        renewed()
+        mark.lapses, mark.doubtful = lapses + renewed(), False
 
     async def _write(self, append: Append, write: Callable[[Cursor], None]) -> int:
         mark = append.mark
@@ -161,7 +176,7 @@ async def begin(writer: Writer, workers: Workers, started: RunStarted, home: Hom
     """Makes the run with its first entry, and its session where there is none. Raises AgentError(busy)."""
     check_id(started.run_id)
     worker, row = await _me(workers), row_of(started)
-    mark = Mark(started.run_id, 0, fence=1, head=0, owner=worker)
+    mark = Mark(started.run_id, 0, fence=1, head=0, owner=worker, lapses=workers.lapses)
     first = Append(mark, 0, (row,))
 
     def work(db: Cursor) -> int:
@@ -182,8 +197,8 @@ async def begin(writer: Writer, workers: Workers, started: RunStarted, home: Hom
 
 async def take_over(writer: Writer, workers: Workers, run_id: str, home: Home, *, force: bool) -> PostgresRun:
     """Holds a run that nobody drives, under a new fence. Raises AgentError(busy | invalid)."""
-    worker = await _me(workers)
-    fence_next = 0
+    worker, fence_next = await _me(workers), 0
+    lapses = workers.lapses
 
     def work(db: Cursor) -> PostgresRun:
         nonlocal fence_next
@@ -207,7 +222,7 @@ async def take_over(writer: Writer, workers: Workers, run_id: str, home: Home, *
         fence, head = cast("tuple[int, int]", db.execute("select fence, head from runs where num = ?", (run.num,)).fetchone())
         ((_, data),) = bodies(db, run.num, to=1)
         started = cast("RunStarted", read_stored(data, run.schema))
-        return PostgresRun(writer, workers, started, Mark(run_id, run.num, fence=fence, head=head, owner=worker), home, begun=False)
+        return PostgresRun(writer, workers, started, Mark(run_id, run.num, fence=fence, head=head, owner=worker, lapses=lapses), home, begun=False)
 
     def stood(db: Cursor) -> PostgresRun | None:
         """Nobody else of this process takes it meanwhile: they wait for this one."""

@@ -175,6 +175,7 @@ class Lane:
         """Whether the checks refused what an earlier try, lost on its way back, had already appended. Raises psycopg.Error."""
         for pending in refused:
             stands = self._again(pending.append.stands, patience)
+            pending.append.mark.doubtful = True
             self._settle(pending, done=stands)
             if not stands:
                 pending.error = pending.append.mark.not_held()

@@ -59,10 +59,14 @@ class Workers:
         self.lease_s = lease_s
         self.renewals_missed = 0
         """Renewals that failed or came late, since it registered."""
+        self.lapses = 0
+        """How often the lease was renewed when it no longer surely held: another worker may have taken runs over in between."""
         self._server = server
         self._look = look
         self._lock = threading.Lock()
         """Two threads that begin their first run at once are one worker."""
+        self._counting = threading.Lock()
+        """Guards `_until` and `lapses` while both change."""
         self._until = 0.0
         self._gone = threading.Event()
         self._thread: threading.Thread | None = None
@@ -107,8 +111,8 @@ class Workers:
         """Whether the lease surely holds now."""
         return clock() < self._until
 
-    def renew(self, db: Cursor) -> Callable[[], None]:
-        """In a transaction of the caller's, who calls what it gives once that is committed. Raises psycopg.Error."""
+    def renew(self, db: Cursor) -> Callable[[], bool]:
+        """In a transaction of the caller's, who calls what it gives once that is committed: whether the lease had lapsed. Raises psycopg.Error."""
         assert self.me is not None, "it is registered"
         sent = clock()
         db.execute(_RENEW.replace("%s", "?"), self._row(self.me))
@@ -186,15 +190,20 @@ class Workers:
         db.execute(_RENEW, self._row(me))
         self._renewed(sent)
 
-    def _renewed(self, sent: float) -> None:
-        self._until = max(self._until, sent + self.lease_s)
+    def _renewed(self, sent: float) -> bool:
+        """Whether the lease had lapsed. Called by the thread that renews it and by those that write."""
+        with self._counting:
+            lapsed = clock() >= self._until
+            self.lapses += lapsed
+            self._until = max(self._until, sent + self.lease_s)
+            return lapsed
 
     def _row(self, me: str) -> tuple[object, ...]:
         return (me, socket.gethostname(), os.getpid(), identity(), int(self.lease_s * 1_000_000))
 
     def abandon(self) -> None:
         """In a forked child: the lease is the parent's, and its thread is not there."""
-        self._lock, self._gone = threading.Lock(), threading.Event()
+        self._lock, self._counting, self._gone = threading.Lock(), threading.Lock(), threading.Event()
         self._gone.set()
         abandoned(self._db)
         self.me = self._thread = self._db = None

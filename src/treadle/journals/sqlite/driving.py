@@ -25,6 +25,7 @@ from treadle.types import now
 
 _ADVANCE = "update runs set head = head + ?, updated_at_us = ? where num = ? and fence = ? and head = ? and owner = ?"
 _RELEASE = f"update runs set owner = null, waiting = ?, {LET_GO}, ready_at_us = ? where num = ? and fence = ? and owner = ?"
+_MINE = "select 1 from runs where num = ? and fence = ? and owner = ?"
 
 
 class LetGo(Protocol):
@@ -95,6 +96,16 @@ class SqliteRun:
         if put_back is not None:
             self.tell(QUEUE)
         return first
+
+    async def verify(self) -> None:
+        hold = self._hold
+
+        def work(db: Cursor) -> bool:
+            return db.execute(_MINE, (hold.num, hold.fence, hold.owner)).fetchone() is not None
+
+        if not await self._writer.write(work):
+            self._let_go(self.num)
+            raise hold.not_held()
 
     async def release(self, *, waiting: bool = False) -> None:
         if self._over:
