@@ -75,8 +75,8 @@ class TableSessions:
         def read(db: Cursor) -> tuple[list[SessionInfo], list[tuple[Any, ...]], tuple[int, int]]:
             infos = self._infos(db, "where id is not null order by changed desc")
             uncounted = db.execute("select id, changed from sessions where messages is null and id is not null").fetchall()
-            last = db.execute("select coalesce(max(num), 0) from runs").get
-            return infos, uncounted, (last, db.execute(_UP_TO, (last,)).get)
+            last = db.execute("select coalesce(max(num), 0) from runs").get if uncounted else 0
+            return infos, uncounted, (last, db.execute(_UP_TO, (last,)).get if uncounted else 0)
 
         infos, uncounted, runs = self._reading.read_now(read)
         if uncounted:
