@@ -21,7 +21,7 @@ from treadle.agent import Agent
 from treadle.config import Config
 from treadle.entries import Entry, Record, RunStarted, ToolFinished, ToolStarted
 from treadle.events import Event
-from treadle.journal import RunWriter, uninterrupted
+from treadle.journal import RunWriter
 from treadle.journals.memory import MemoryJournal
 from treadle.message import Message
 from treadle.model import ArgumentsDelta, Delta, Model, ModelRequest, PartEnd, ResponseEnd, TextDelta, ToolCallStart, ToolDefinition
@@ -33,6 +33,7 @@ from treadle.session import RunOptions
 from treadle.testing import FakeClock, ScriptedModel
 from treadle.tooling import MAX_OUTPUT_CHARS, ProbeAnswer, Touched
 from treadle.types import Effect, StopReason, Usage
+from treadle.uninterrupted import uninterrupted
 
 USED = {"input_tokens": 10, "output_tokens": 5}
 

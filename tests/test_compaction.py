@@ -16,7 +16,7 @@ from hypothesis import strategies as st
 from tests.doubles import check_history, fails, says
 from tests.journals.runs import begun, started, steers
 from treadle.compaction import Compactor, Made, Room, Summariser
-from treadle.context import Cleared, Summary, last_turn, read_receipt, size_of
+from treadle.context import Cleared, Summary, last_turn, read_receipt
 from treadle.entries import Entry, Fork, ModelRequested, ModelResponded, ToolFinished
 from treadle.errors import AgentError
 from treadle.history import History
@@ -25,6 +25,7 @@ from treadle.model import Delta, ModelRequest
 from treadle.prices import UNKNOWN, Known, Pricing, Rates, flat
 from treadle.retry import RetryPolicy
 from treadle.run_state import RunState
+from treadle.size import size_of
 from treadle.summary import CUT_HERE, message_of, transcript
 from treadle.testing import FakeClock, ScriptedModel
 from treadle.todos import TOOL, Todo, standing

@@ -20,10 +20,8 @@ from tests.test_run_state import check_state
 from treadle.cli.story import Note, Story
 from treadle.context import (
     AGAIN,
-    BYTES_PER_TOKEN,
     HEAD_CHARS,
     LINES,
-    MESSAGE_TOKENS,
     RAN,
     TOO_LONG,
     Cleared,
@@ -37,7 +35,6 @@ from treadle.context import (
     newest,
     old_results,
     read_receipt,
-    size_of,
 )
 from treadle.entries import Compaction, Entry, Record, RunStarted
 from treadle.errors import AgentError
@@ -46,6 +43,7 @@ from treadle.journals.memory import MemoryJournal
 from treadle.json_text import encode_json
 from treadle.message import MediaPart, Message, Part, ProviderPart, ReasoningPart, TextPart, ToolCall, ToolResult
 from treadle.run_state import RunState
+from treadle.size import BYTES_PER_TOKEN, MESSAGE_TOKENS, size_of
 from treadle.todos import Todo, in_one_line, standing
 from treadle.types import Usage
 from treadle.window import Window, first_words, window

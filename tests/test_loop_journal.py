@@ -32,10 +32,10 @@ from treadle import ToolContext, calls, events, loop
 from treadle.entries import Entry, ModelResponded, RunFinished, RunStarted, ToolFinished
 from treadle.errors import AgentError, ErrorKind
 from treadle.events import Event
-from treadle.journal import uninterrupted
 from treadle.result import RunResult
 from treadle.session import RunOptions
 from treadle.types import Limits
+from treadle.uninterrupted import uninterrupted
 
 
 def notes(journal: WatchedJournal, name: str, **more: Any) -> PlainTool:

@@ -12,9 +12,9 @@ from decimal import Decimal
 from typing import NamedTuple, TypeAlias
 
 from treadle.account import CALLS, KINDS, PER_DOLLAR, TOKENS, TURNS, USD, Account, units
-from treadle.context import BYTES_PER_TOKEN
 from treadle.metrics import RunTotals
 from treadle.prices import Dearest
+from treadle.size import BYTES_PER_TOKEN
 from treadle.types import Limits, Outcome, Reserved, Usage, usd
 
 LEAST_SAID = 256

@@ -13,6 +13,7 @@ from anyio.lowlevel import checkpoint_if_cancelled
 from msgspec import Struct, structs
 
 from treadle.entries import ApprovalAnswered, ApprovalAsked, Entry, ToolFinished, ToolStarted
+from treadle.journal import Append
 from treadle.message import JsonText, ToolCall, ToolResult
 from treadle.run_state import RunState
 from treadle.tooling import Tool, failure
@@ -84,12 +85,6 @@ class Runner(Protocol):
     """What runs a single call (execution.py)."""
 
     async def execute(self, ready: Ready) -> ToolFinished | Deferred: ...
-
-
-class Append(Protocol):
-    """The loop's append. `hold` lets the entry ride with the next append, which follows at once."""
-
-    def __call__(self, *entries: Entry, hold: bool = False) -> Awaitable[None]: ...
 
 
 Verify: TypeAlias = Callable[[], Awaitable[None]]

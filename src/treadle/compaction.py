@@ -13,7 +13,7 @@ from typing import NamedTuple, TypeAlias
 import msgspec
 
 from treadle.clock import Clock
-from treadle.context import Cleared, Cut, Receipt, Spent, Summary, last_turn, long_results, newest, old_results, size_of
+from treadle.context import Cleared, Cut, Receipt, Spent, Summary, last_turn, long_results, newest, old_results
 from treadle.entries import Compaction
 from treadle.errors import AgentError
 from treadle.json_text import encode_json
@@ -22,6 +22,7 @@ from treadle.model import Model, ModelResponse, Switch
 from treadle.prices import Pricing, needed
 from treadle.retry import Attempt, RetryPolicy, ask
 from treadle.run_state import RunState
+from treadle.size import size_of
 from treadle.summary import CUT_HERE, message_of, request_for
 from treadle.todos import standing
 from treadle.tracing import UNTRACED, ModelSpan, Traced

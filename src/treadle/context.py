@@ -7,22 +7,16 @@ Entry: `newest`, `old_results`, `Cleared`, `Summary`, `read_receipt`.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from typing import NamedTuple, TypeAlias
+from typing import TypeAlias
 
 import msgspec
 
 from treadle.errors import AgentError
 from treadle.json_text import JsonText, decode_json
-from treadle.message import MediaPart, Message, Part, ProviderPart, ReasoningPart, TextPart, ToolCall, ToolResult
+from treadle.message import MediaPart, Message, Part, TextPart, ToolResult
+from treadle.size import BYTES_PER_TOKEN, result_size, size_of
 from treadle.types import Usage, Value, new_id, now
 from treadle.window import Kept, Window, kept_of
-
-BYTES_PER_TOKEN = 3
-"""Fewer than any tokenizer needs for prose or code on average: what is not counted yet is rather over- than underestimated."""
-MEDIA_TOKENS = 1500
-"""Of one image or page: what vendors count for a picture of about a million pixels."""
-MESSAGE_TOKENS = 4
-"""What stands around one."""
 
 HEAD_CHARS = 300
 """Of a cleared result that cannot be had again."""
@@ -39,60 +33,6 @@ UNSEEN = "[{name} ({kind}) is not shown: the provider refused it, or one that ca
 WITHDRAWN = "refused"
 """Begins the id of a message that stands for an exchange which the provider refused."""
 REFUSED = "[The provider refused to go on with a request here. The request, and what led to the refusal, left the conversation.]"
-
-
-# ---------------------------------------------------------------- sizes
-
-
-class Size(NamedTuple):
-    size_bytes: int
-    media: int = 0
-
-    @property
-    def tokens(self) -> int:
-        """Rather too many than too few for prose and code; pictures are counted by the piece, whatever they weigh."""
-        return tokens_in(self.size_bytes) + self.media * MEDIA_TOKENS
-
-
-def tokens_in(size_bytes: int) -> int:
-    return -(-size_bytes // BYTES_PER_TOKEN)
-
-
-def size_of(messages: Iterable[Message]) -> Size:
-    size_bytes = media = 0
-    for message in messages:
-        size_bytes += MESSAGE_TOKENS * BYTES_PER_TOKEN
-        for part in message.parts:
-            inner, pictures = _part_size(part)
-            size_bytes, media = size_bytes + inner, media + pictures
-    return Size(size_bytes, media)
-
-
-def _part_size(part: Part) -> Size:
-    match part:
-        case TextPart() | ReasoningPart():
-            return Size(text_bytes(part.text))
-        case ToolCall():
-            return Size(text_bytes(part.name) + text_bytes(part.arguments_json))
-        case ToolResult():
-            return _result_size(part)
-        case ProviderPart():
-            return Size(text_bytes(part.data))
-        case MediaPart():
-            return Size(0, 1)
-        case _:
-            return Size(0)
-
-
-def _result_size(result: ToolResult) -> Size:
-    if isinstance(result.content, str):
-        return Size(text_bytes(result.content))
-    said = sum(text_bytes(part.text) for part in result.content if isinstance(part, TextPart))
-    return Size(said, sum(isinstance(part, MediaPart) for part in result.content))
-
-
-def text_bytes(text: str) -> int:
-    return len(text) if text.isascii() else len(text.encode("utf-8", "surrogatepass"))
 
 
 # ---------------------------------------------------------------- receipts
@@ -345,4 +285,4 @@ def _worth(cuts: Iterable[tuple[Cut, ToolResult]]) -> tuple[Cut, ...]:
 
 
 def _weight(result: ToolResult) -> int:
-    return _result_size(result).tokens * BYTES_PER_TOKEN
+    return result_size(result).tokens * BYTES_PER_TOKEN

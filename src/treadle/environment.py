@@ -1,11 +1,12 @@
 """The environment that child processes of tools get, without credentials; and where we look for programs of our own.
 
-Entry: `child_environment`, `for_a_shell`, `path_outside`.
+Entry: `child_environment`, `for_a_shell`, `path_outside`, `find_shell`.
 """
 
 from __future__ import annotations
 
 import os
+import shutil
 from collections.abc import Collection, Mapping
 from pathlib import Path
 
@@ -35,6 +36,11 @@ READ_BY_SHELLS = frozenset(
 )  # fmt: skip
 """Variables that change how a shell, or a program that the policy lets look at files, reads its command line (bash(1), grep(1), ripgrep's
 guide, less(1)): with one of them a command would do something else than the policy has judged."""
+
+
+def find_shell(path: str) -> str:
+    """Return the shell that runs commands: bash, from /bin or a folder of `path`; sh if there is none."""
+    return "/bin/bash" if os.access("/bin/bash", os.X_OK) else shutil.which("bash", path=path) or "/bin/sh"
 
 
 def child_environment(secrets: Collection[str], environment: Mapping[str, str] | None = None) -> dict[str, str]:

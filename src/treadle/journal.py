@@ -5,12 +5,9 @@ The entries stand in entries.py, the places to keep them in journals/. Entry: `J
 
 from __future__ import annotations
 
-import asyncio
-from collections.abc import Callable, Collection, Sequence
+from collections.abc import Awaitable, Callable, Collection, Sequence
 from datetime import date
-from typing import Literal, Protocol, TypeAlias, TypeVar
-
-import anyio
+from typing import Literal, Protocol, TypeAlias
 
 from treadle.costs import By, Costs, Spent
 from treadle.entries import Entry, Fork, Record, RunStarted, ToolFinished, ToolLate, ToolStarted, read_entry
@@ -22,8 +19,6 @@ from treadle.run_queue import Place, RunQueue
 from treadle.run_state import RunState
 from treadle.session_store import Sessions, is_id, title_of
 from treadle.types import Mode, Outcome, Spending, Time, Usage, Value
-
-T = TypeVar("T")
 
 RunStatus: TypeAlias = Literal["queued", "running", "waiting", "stopped", "finished"]
 """queued: it waits for a worker, also after one that drove it died; running: a living process drives it; waiting: for a person's approval; stopped: its
@@ -95,6 +90,12 @@ class Freed(Value, frozen=True, kw_only=True):
     """Of their entries; what they share with runs that stay is not counted."""
 
 
+class Append(Protocol):
+    """Append entries to one run: state first, then the journal, then subscribers. `hold` delays them to the next append, which follows at once."""
+
+    def __call__(self, *entries: Entry, hold: bool = False) -> Awaitable[None]: ...
+
+
 class RunWriter(Protocol):
     """The one driver of one run: as long as it holds the run, only it can append."""
 
@@ -112,7 +113,7 @@ class RunWriter(Protocol):
         `put_back`: in the same transaction, release the run and queue it there, as `RunQueue.put_back` does. Not with run.finished or tool.late.
         After run.finished it takes nothing but tool.late. Raises AgentError(busy) where another driver has taken the run over, and
         AgentError(agent) where the entries cannot be stored; then nothing was appended. Cancellation: none. An append that began is
-        finished, also while its caller is being cancelled (`uninterrupted`); the journal sees to it where it waits.
+        finished, also while its caller is being cancelled (`uninterrupted.py`); the journal sees to it where it waits.
         """
         ...
 
@@ -342,19 +343,3 @@ def unknown_run(run_id: str, known: Collection[str]) -> AgentError:
 
         near = get_close_matches(run_id, list(known)[-1000:], n=3)
     return AgentError("invalid", f"there is no run {run_id!r} here. " + (f"Did you mean {' or '.join(near)}?" if near else "`treadle runs list` shows them"))
-
-
-async def uninterrupted(future: asyncio.Future[T]) -> T:
-    """Its result, however the awaiting task is being cancelled meanwhile; the cancellation comes at the next await."""
-    task, cancels = asyncio.current_task(), 0
-    assert task is not None, "there is a task that awaits"
-    with anyio.CancelScope(shield=True):
-        while not future.done():
-            try:
-                await asyncio.wait((future,))
-            except asyncio.CancelledError:
-                cancels += 1
-    for _ in range(cancels):
-        task.uncancel()
-        task.cancel()
-    return future.result()

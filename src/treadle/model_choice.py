@@ -20,7 +20,7 @@ from treadle.model import Model
 from treadle.price_list import Prices
 from treadle.prices import Pricing, needed
 from treadle.providers.fallback import FallbackModel
-from treadle.registry import Models, used_up
+from treadle.registry import Models
 from treadle.run_state import RunState
 from treadle.types import Limits
 
@@ -109,7 +109,7 @@ class ModelChoice:
             return name, self._models.described(name)
         if self._models.plays(name, scope=scope):
             run_id = asker.run_id if asker.state is not None else None
-            place = await used_up(self._journal, name, run_id, asker.session_id, asker.fork)
+            place = await _used_up(self._journal, name, run_id, asker.session_id, asker.fork)
         found = self._models.get(name, scope=scope, place=place)
         return (found.name if name.startswith("record:") else name), found
 
@@ -137,6 +137,36 @@ def _place(model: Model, state: RunState | None) -> None:
     """A script that was made anew goes on where the run left it."""
     if state is not None and isinstance(place := getattr(model, "place", None), int):
         model.place = max(place, state.used_up.get(model.name, 0))  # pyright: ignore[reportAttributeAccessIssue]  it has one
+
+
+async def _used_up(journal: Journal, name: str, run_id: str | None, session_id: str | None, fork: Fork | None) -> int:
+    """Return how many entries of a script or tape earlier runs of the conversation used, the runs it was forked from included."""
+    before = [] if run_id is None else [run_id]
+    if session_id is not None and journal.sessions.get(session_id) is not None:
+        before = [info.run_id for info in await journal.runs(session_id=session_id)]
+    used = 0 if fork is None else await _used_at(journal, name, fork)
+    for run in before:
+        state = await journal.load(run)
+        used += state.used_up.get(name, 0)
+        if state.started is not None and state.started.fork is not None:
+            used += await _used_at(journal, name, state.started.fork)
+    return used
+
+
+async def _used_at(journal: Journal, name: str, fork: Fork) -> int:
+    state = RunState()
+    for record in (await journal.read(fork.run_id))[: fork.seq]:
+        state.apply(record.entry)
+    started = state.started
+    assert started is not None, "a run begins with run.started"
+    used = state.used_up.get(name, 0)
+    if started.fork is not None:
+        return used + await _used_at(journal, name, started.fork)
+    if started.session_id is None:
+        return used
+    older = [info.run_id for info in await journal.runs(session_id=started.session_id) if info.started_at < started.at]
+    states = [await journal.load(run_id) for run_id in older]
+    return used + sum(before.used_up.get(name, 0) for before in states)
 
 
 def missed_small(config: Config, own: str, error: AgentError) -> str:

@@ -10,7 +10,6 @@ from collections.abc import Sequence
 import msgspec
 
 from treadle.budget import LIMIT_NAMES, Left
-from treadle.calls import Append
 from treadle.clock import Clock
 from treadle.context import Cleared, with_images
 from treadle.entries import Compaction, InputAdded, ModelRequested, ModelResponded, responded, switched
@@ -18,6 +17,7 @@ from treadle.errors import AgentError, ErrorKind
 from treadle.events import LimitWarning, Retry
 from treadle.feed import Feed
 from treadle.hooks.chain import BeforeModelSaid
+from treadle.journal import Append
 from treadle.json_text import encode_json
 from treadle.message import Message, Part, ProviderPart, ReasoningPart, TextPart, ToolCall
 from treadle.model import (

@@ -20,11 +20,11 @@ from treadle.config import Config, Provider
 from treadle.config.endpoint import on_this_machine
 from treadle.config.keys import VENDORS
 from treadle.config.readers import ALIASES
-from treadle.journal import uninterrupted
 from treadle.model import Delta
 from treadle.prices import UNKNOWN, Known, Listen, Pricing, Rate, Rates, Step, Tariff, configured, flat
 from treadle.response_details import ResponseDetails
 from treadle.types import Time, Usage
+from treadle.uninterrupted import uninterrupted
 
 if TYPE_CHECKING:
     from genai_prices.data_snapshot import DataSnapshot

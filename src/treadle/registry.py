@@ -8,11 +8,8 @@ from typing import TYPE_CHECKING
 
 from treadle.abilities import UNKNOWN, Abilities
 from treadle.config import Config, Endpoint
-from treadle.entries import Fork
 from treadle.errors import AgentError, ErrorKind
-from treadle.journal import Journal
 from treadle.model import Model
-from treadle.run_state import RunState
 
 if TYPE_CHECKING:
     from treadle.providers.http import HttpConnection
@@ -144,33 +141,3 @@ def _player(kind: str, path: Path, clean: Callable[[str], str], place: int) -> M
     player = ScriptedModel.from_file(path) if kind == "script" else TapeModel(path, clean=clean)
     player.place = place
     return player
-
-
-async def used_up(journal: Journal, name: str, run_id: str | None, session_id: str | None, fork: Fork | None) -> int:
-    """How much of a script or a tape the conversation has used up before: its runs, and what they were forked from."""
-    before = [] if run_id is None else [run_id]
-    if session_id is not None and journal.sessions.get(session_id) is not None:
-        before = [info.run_id for info in await journal.runs(session_id=session_id)]
-    used = 0 if fork is None else await _used_at(journal, name, fork)
-    for run in before:
-        state = await journal.load(run)
-        used += state.used_up.get(name, 0)
-        if state.started is not None and state.started.fork is not None:
-            used += await _used_at(journal, name, state.started.fork)
-    return used
-
-
-async def _used_at(journal: Journal, name: str, fork: Fork) -> int:
-    state = RunState()
-    for record in (await journal.read(fork.run_id))[: fork.seq]:
-        state.apply(record.entry)
-    started = state.started
-    assert started is not None, "a run begins with run.started"
-    used = state.used_up.get(name, 0)
-    if started.fork is not None:
-        return used + await _used_at(journal, name, started.fork)
-    if started.session_id is None:
-        return used
-    older = [info.run_id for info in await journal.runs(session_id=started.session_id) if info.started_at < started.at]
-    states = [await journal.load(run_id) for run_id in older]
-    return used + sum(before.used_up.get(name, 0) for before in states)

@@ -8,15 +8,16 @@ from __future__ import annotations
 from collections.abc import AsyncGenerator, Callable
 from contextlib import aclosing
 
-from treadle.calls import Append
 from treadle.clock import Clock
 from treadle.compaction import Compactor, Summariser
-from treadle.context import text_bytes, tokens_in, withdrawn
+from treadle.context import withdrawn
 from treadle.entries import Compaction
+from treadle.journal import Append
 from treadle.json_text import decode_json, encode_json
 from treadle.model import ToolDefinition
 from treadle.plan import Plan
 from treadle.retry import RetryPolicy
+from treadle.size import text_bytes, tokens_in
 from treadle.tracing import Traced
 from treadle.types import StopReason, now
 

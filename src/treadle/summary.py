@@ -7,10 +7,10 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 
-from treadle.context import BYTES_PER_TOKEN, text_bytes
 from treadle.json_text import encode_json
 from treadle.message import SUMMARY, MediaPart, Message, Part, ReasoningPart, TextPart, ToolCall, ToolResult
 from treadle.model import ModelRequest
+from treadle.size import BYTES_PER_TOKEN, text_bytes
 from treadle.todos import Todo, in_one_line
 from treadle.types import Settings, SystemBlock, new_id, now
 

@@ -24,6 +24,7 @@ from treadle.environment import child_environment
 from treadle.execution import Toolbox
 from treadle.feed import Feed
 from treadle.grants import Grants
+from treadle.guarded_paths import is_secret
 from treadle.plan import Plan
 from treadle.policy import Permissions, permissions_of, withholds
 from treadle.redaction import Redactor
@@ -239,6 +240,7 @@ class _Contexts:
             spill=self._spill.write,
             seen_files=self._shared.seen_files,
             kept=self._shared.kept,
+            is_secret=is_secret,
             is_cancelled=lambda: scope.cancel_called,
         )
 

@@ -132,6 +132,8 @@ class ToolContext(msgspec.Struct, Generic[DepsOut], frozen=True, kw_only=True):
     """Path as the call names it -> where it led when the call was judged: that place is opened, and no link on the way to it is followed."""
     withheld: Callable[[str], bool] | None = None
     """Whether a rule of the user's keeps a file (absolute, without links) from being read: a search over a folder leaves it out. None: none does."""
+    is_secret: Callable[[str], bool] = lambda _path: False
+    """True for an absolute path that likely holds a credential: a search over a folder names such files and does not show them."""
     before_change: Callable[[Before], None] | None = None
     """Keeps what a file was, before it is changed, so that a person can have it back (`treadle runs undo`). None: nobody keeps it. Blocks."""
     environment: Mapping[str, str] = {}

@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from treadle.context import MEDIA_TOKENS, MESSAGE_TOKENS
 from treadle.message import MediaPart, Message, ProviderPart, ReasoningPart, TextPart, ToolCall, ToolResult, UnknownPart
 from treadle.model import ModelRequest, ToolDefinition
 from treadle.providers.estimate import estimated_tokens
+from treadle.size import MEDIA_TOKENS, MESSAGE_TOKENS
 from treadle.types import SystemBlock
 
 

@@ -10,6 +10,7 @@ from typing import Any
 
 import pytest
 
+from treadle.guarded_paths import is_secret
 from treadle.spill import Spill
 from treadle.tooling import ToolContext
 
@@ -43,6 +44,7 @@ def make_context(spill: Spill) -> MakeContext:
             "spill": spill.write,
             "seen_files": seen,
             "environment": {"PATH": os.environ["PATH"]},
+            "is_secret": is_secret,
         }
         return ToolContext(**(known | fields))
 

@@ -16,9 +16,9 @@ import anyio
 import pytest
 
 from tests.tools.conftest import MakeContext, Use
+from treadle.environment import find_shell
 from treadle.output import Capture
 from treadle.policy import decide_command, permissions_of
-from treadle.shell import lookup
 from treadle.tooling import InvalidArguments, ToolFailed, Touched
 from treadle.tools import bash, commands, processes
 from treadle.tools.bash import Bash, BashArguments
@@ -319,10 +319,10 @@ def test_without_bash_a_command_that_would_run_unasked_is_held(monkeypatch: pyte
     def verdict() -> str:
         return decide_command("ask", "ls", tmp_path, permissions_of()).verdict
 
-    assert (lookup.find_shell(os.environ["PATH"]), verdict()) == ("/bin/bash", "allow")
+    assert (find_shell(os.environ["PATH"]), verdict()) == ("/bin/bash", "allow")
     access = os.access
     monkeypatch.setattr(os, "access", lambda path, mode: os.path.basename(path) != "bash" and access(path, mode))
-    assert (lookup.find_shell(os.environ["PATH"]), verdict()) == ("/bin/sh", "contained")
+    assert (find_shell(os.environ["PATH"]), verdict()) == ("/bin/sh", "contained")
 
 
 @pytest.mark.parametrize(

@@ -15,8 +15,11 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from tests.tools.conftest import MakeContext
+from treadle import Agent, Runtime
+from treadle.message import ToolResult
 from treadle.policy import Permissions, withholds
 from treadle.rules import Rules
+from treadle.testing import ScriptedModel
 from treadle.tooling import InvalidArguments, ToolFailed
 from treadle.tools import grep, ripgrep, search
 from treadle.tools.grep import Grep, GrepArguments
@@ -378,3 +381,15 @@ def test_the_literal_of_a_pattern_is_in_every_line_that_matches(pattern: str, li
 )
 def test_the_literal_is_found_where_it_is_plain_to_see(pattern: str, literal: str) -> None:
     assert search.literal_in(pattern) == literal
+
+
+async def test_a_run_searches_past_files_that_likely_hold_a_secret(tmp_path: Path) -> None:
+    (tmp_path / ".env").write_text("TOKEN=hit\n")
+    (tmp_path / "notes.txt").write_text("hit\n")
+    script = [{"tool_calls": [{"name": "grep", "arguments": {"pattern": "hit"}}]}, {"text": "done"}]
+    agent = Agent(name="searcher", description="Searches.", instructions="Search.", model=ScriptedModel(script), tools=[GREP])
+    async with Runtime.open() as runtime:
+        result = await runtime.run(agent, "Find hit.", cwd=tmp_path)
+    shown = "".join(part.text for message in result.messages for part in message.parts if isinstance(part, ToolResult))
+    assert "notes.txt" in shown
+    assert "TOKEN=hit" not in shown

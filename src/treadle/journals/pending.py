@@ -14,7 +14,7 @@ from typing import Any, Generic, TypeVar, cast
 
 import anyio
 
-from treadle.journal import uninterrupted
+from treadle.uninterrupted import uninterrupted
 
 T = TypeVar("T")
 

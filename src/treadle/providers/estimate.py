@@ -5,9 +5,9 @@ Asking is each wire's own; what a run may still spend is budget.py's. Entry: `es
 
 from __future__ import annotations
 
-from treadle.context import Size, size_of, text_bytes
 from treadle.model import ModelRequest
 from treadle.providers.encoding import dumped
+from treadle.size import Size, size_of, text_bytes
 
 
 def estimated_tokens(request: ModelRequest) -> int:

@@ -1,21 +1,17 @@
-"""Which file a program's name stands for, as far as that decides whether its table of options holds. Entry: `doubt_about`, `find_shell`."""
+"""Which file a program's name stands for, as far as that decides whether its table of options holds. Entry: `doubt_about`."""
 
 from __future__ import annotations
 
 import os
 import re
-import shutil
 import sys
 from functools import lru_cache
+
+from treadle.environment import find_shell
 
 _OTHERS_MAKE = frozenset({"busybox", "toybox", "coreutils", "volta-shim", "aqua-proxy"})
 """Programs that stand in for many others, with options of their own or as files of the workspace have it."""
 _BY_NAME = re.compile(rb"#!\s*\S*/env\s+(?:-S\s*)?([\w.+-]+)")
-
-
-def find_shell(path: str) -> str:
-    """Return the shell that runs commands: bash, from /bin or a folder of `path`; sh if there is none."""
-    return "/bin/bash" if os.access("/bin/bash", os.X_OK) else shutil.which("bash", path=path) or "/bin/sh"
 
 
 def doubt_about(name: str, root: str) -> str | None:

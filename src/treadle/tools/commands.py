@@ -17,10 +17,9 @@ import anyio
 from anyio.abc import Process
 from msgspec import structs
 
-from treadle.environment import for_a_shell, path_outside
+from treadle.environment import find_shell, for_a_shell, path_outside
 from treadle.errors import AgentError
 from treadle.sandbox import Cage, Confinement, Gate, Left, Room
-from treadle.shell.lookup import find_shell
 from treadle.tooling import ToolContext, ToolFailed
 from treadle.tools.processes import MARK, Tree, tree_of
 

@@ -93,7 +93,7 @@ class Grep(Builtin[GrepArguments]):
         finally:
             if target.fd is not None:
                 os.close(target.fd)
-        shown = await to_thread.run_sync(report, search.findings, ctx.cwd, self.max_output - _HINT_CHARS, ctx.withheld)
+        shown = await to_thread.run_sync(report, search.findings, ctx.cwd, self.max_output - _HINT_CHARS, ctx.withheld, ctx.is_secret)
         return f"{shown}\n(stopped after {MAX_SECONDS:.0f} s; there may be more: take a narrower path or glob)" if limit.cancelled_caught else shown
 
 

@@ -15,7 +15,6 @@ from typing import BinaryIO, NamedTuple
 
 import msgspec
 
-from treadle.guarded_paths import is_secret
 from treadle.tools import files
 from treadle.tools.folder import Folder
 from treadle.tools.patterns import GlobPattern
@@ -84,7 +83,7 @@ class Findings(msgspec.Struct):
         return Line(name, int(number), text.removesuffix("\r"), mark == ":", int(offset[0]) if offset else None)
 
 
-def report(findings: Findings, cwd: Path, max_chars: int, withheld: Callable[[str], bool] | None = None) -> str:
+def report(findings: Findings, cwd: Path, max_chars: int, withheld: Callable[[str], bool] | None, is_secret: Callable[[str], bool]) -> str:
     """The first matches in the order of paths, or that there are none.
 
     Below a directory without files that likely hold a secret, and those that are `withheld`.
