@@ -74,6 +74,8 @@ class RunStarted(_Entry, frozen=True, kw_only=True, tag="run.started"):
     on_unknown: OnUnknown = "tell"
     fork: Fork | None = None
     """Where it was forked from another run: what it goes on from."""
+    imported: Time | None = None
+    """When it was imported from a file without a valid signature (importing.py); None for a run of this installation."""
     schema: int = msgspec.field(default_factory=lambda: SCHEMA)
     """Always written: a default that is left out would mean the reader's own number."""
 

@@ -12,7 +12,7 @@ from typing import Literal, Protocol, TypeAlias
 from treadle.costs import By, Costs, Spent
 from treadle.entries import Entry, Fork, Record, RunStarted, ToolFinished, ToolLate, ToolStarted, read_entry
 from treadle.errors import AgentError
-from treadle.message import Message
+from treadle.message import Message, ToolResult
 from treadle.metrics import RunTotals
 from treadle.notifier import Notifier
 from treadle.run_queue import Place, RunQueue
@@ -66,6 +66,7 @@ class RunInfo(Value, frozen=True, kw_only=True):
     tenant: str | None = None
     parked: str | None = None
     """Why no worker gets it any more, until it is woken."""
+    imported: Time | None = None  # as in RunStarted
 
 
 class Holder(Value, frozen=True, kw_only=True):
@@ -278,10 +279,8 @@ def _check_place(entry: Entry, state: RunState) -> None:
             for given in (run_id, session_id):
                 if given is not None and not is_id(given):
                     raise AgentError("invalid", f"{given!r} is no id: ids are up to 128 printable characters without slashes")
-        case ToolStarted(call_id=call_id):
+        case ToolStarted(call_id=call_id) | ToolFinished(result=ToolResult(call_id=call_id)):
             _check_call(call_id, state)
-        case ToolFinished(result=result):
-            _check_call(result.call_id, state)
         case _:
             return
 
@@ -323,6 +322,7 @@ def info_of(entries: Sequence[Entry], status: RunStatus) -> RunInfo:
         total=UNCOUNTED if finished is None or finished.total is None else finished.total,
         user_id=started.user_id,
         entries=len(entries),
+        imported=started.imported,
     )
 
 

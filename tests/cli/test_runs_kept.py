@@ -24,8 +24,8 @@ from treadle.message import Message
 from treadle.types import now
 
 
-def exported(cli: Cli, name: str = "run.jsonl", run: str = "last") -> Path:
-    answer = cli("runs", "export", run, "-o", name)
+def exported(cli: Cli, *options: str, name: str = "run.jsonl", run: str = "last") -> Path:
+    answer = cli("runs", "export", run, "-o", name, *options)
     assert (answer.code, answer.out) == (0, "")
     return cli.workspace / name
 
@@ -37,24 +37,36 @@ def other(cli: Cli, name: str = "other.db") -> tuple[str, str]:
 # ---------------------------------------------------------------- export and import
 
 
-def test_what_is_exported_is_imported_byte_for_byte(cli: Cli) -> None:
+def test_what_is_exported_with_a_signature_is_imported_byte_for_byte(cli: Cli) -> None:
     assert cli("run", "x " * 9000, "--model", cli.script(*CHARGE), "--mode", "full").code == 0
-    file = exported(cli)
+    file = exported(cli, "--sign")
     taken = cli("runs", "import", str(file), *other(cli))
     assert taken.code == 0
     assert taken.out.startswith(f"{rows(cli)[0]['run_id']}: completed, ")
-    assert cli("runs", "export", "last", *other(cli)).out.encode() == file.read_bytes()
+    assert cli("runs", "export", "last", "--sign", *other(cli)).out.encode() == file.read_bytes()
     assert rows(cli, *other(cli)) == rows(cli)
     assert cli("runs", "show", "last", *other(cli)).out == cli("runs", "show", "last").out
 
 
 def test_a_run_is_imported_from_standard_input_and_goes_on_here(cli: Cli) -> None:
     crashed(cli)
-    taken = cli("runs", "import", "-", "--json", *other(cli), stdin=cli("runs", "export", "last").out)
+    taken = cli("runs", "import", "-", "--json", *other(cli), stdin=cli("runs", "export", "last", "--sign").out)
     assert (taken.code, taken.json["status"]) == (0, "stopped")
     assert cli("runs", "resume", "last", *other(cli)).code == 0
     assert (cli.workspace / "witness").read_text() == "a1\n"
     assert rows(cli)[0]["status"] == "stopped"
+
+
+def test_an_unsigned_run_waits_for_an_answer_to_its_open_call(cli: Cli) -> None:
+    crashed(cli)
+    taken = cli("runs", "import", "-", "--json", *other(cli), stdin=cli("runs", "export", "last").out)
+    assert taken.code == 0
+    model = ("--model", cli.script({"text": "All done."}))
+    waits = cli("runs", "resume", "last", *model, *other(cli))
+    assert waits.code == 4
+    assert "it had begun elsewhere and may have taken effect" in waits.err
+    assert cli("runs", "resume", "last", "--deny", "a1", *model, *other(cli)).code == 0
+    assert (cli.workspace / "witness").read_text() == "a1\n"
 
 
 def test_importing_twice_says_so(cli: Cli) -> None:
@@ -69,7 +81,7 @@ def test_a_fork_is_imported_after_the_run_it_came_from(cli: Cli) -> None:
     assert cli("run", "x", "--model", cli.script(*CHARGE, {"text": "Another."}), "--mode", "full").code == 0
     parent = rows(cli)[0]["run_id"]
     assert cli("runs", "fork", "last", "--turn", "1").code == 0
-    files = [exported(cli, "fork.jsonl"), exported(cli, "parent.jsonl", parent)]
+    files = [exported(cli, name="fork.jsonl"), exported(cli, name="parent.jsonl", run=parent)]
     early = cli("runs", "import", str(files[0]), *other(cli))
     assert early.code == 2
     assert parent in early.err

@@ -179,11 +179,11 @@ async def _tell_next_steps(runtime: Runtime, wish: Wish, run_id: str) -> None:
 
 
 async def last_here(runtime: Runtime, cwd: Path) -> str:
-    """The newest conversation whose last run worked in `cwd`. Raises Failed where there is none."""
+    """The newest conversation whose last run worked in `cwd`; an imported run begins none. Raises Failed where there is none."""
     for limit in (NEWEST_RUNS, None):
         seen: set[str] = set()
         for info in await runtime.journal.runs(limit=limit):
-            if info.session_id is None or info.session_id in seen or info.parent_run_id is not None:
+            if info.session_id is None or info.session_id in seen or info.parent_run_id is not None or info.imported is not None:
                 continue
             seen.add(info.session_id)
             if info.cwd == str(cwd) and runtime.sessions.get(info.session_id) is not None:

@@ -45,6 +45,23 @@ class Call:
     started: ToolStarted | None = None
     finished: ToolFinished | None = None
 
+    @property
+    def runs_with(self) -> JsonText:
+        """The arguments that it ran with, or would run with: a person or a hook may have changed those of the model."""
+        if self.started is not None:
+            return self.started.arguments_json
+        if self.answered is not None and self.answered.arguments_json is not None:
+            return self.answered.arguments_json
+        return self.arguments_json if self.asked is None else self.asked.arguments_json
+
+    @property
+    def edited_by(self) -> str | None:
+        """Who changed the arguments; None if they are the model's."""
+        if self.runs_with == self.arguments_json:
+            return None
+        edited = self.answered is not None and self.answered.arguments_json is not None
+        return self.answered.by if edited and self.answered is not None else "a hook"
+
 
 @dataclass(slots=True)
 class Turn:

@@ -64,8 +64,7 @@ class _Drawing:
         info, started = self._info, self._story.started
         status = status_of(info)
         yield f"{self._ink(info.run_id, 'bold')}  {self._ink(status, style_of(status))}"
-        prompt = wrapped(self._clean(started.input.text).strip(), self._width - 4)
-        most = VERBOSE_LINES if self._verbose else PROMPT_LINES
+        prompt, most = wrapped(self._clean(started.input.text).strip(), self._width - 4), VERBOSE_LINES if self._verbose else PROMPT_LINES
         for line in prompt[:most]:
             yield f"  {self._ink('│', 'cyan')} {line}"
         if len(prompt) > most:
@@ -89,6 +88,8 @@ class _Drawing:
         if info.queue is not None:
             tenant = "" if info.tenant is None else f", for {self._clean(info.tenant)}"
             rows["queue"] = f"{self._clean(info.queue)}{tenant}" + ("" if info.parked is None else f", parked: {one_line(self._clean(info.parked))}")
+        if info.imported is not None:
+            rows["imported"] = f"{local(info.imported)}, from a file: what it says of calls and answers is the file's word"
         if started.fork is not None:
             rows["forked"] = f"from {started.fork.run_id} after turn {started.fork.turn}"
         if info.parent_run_id is not None:
@@ -178,7 +179,7 @@ class _Drawing:
         name = cut(one_line(self._clean(call.name), 64), max(names, 1))
         branch = "└" if is_last else "├"
         left = f"{branch} {name}{' ' * (names - columns(name))}"
-        arguments = cut(self._arguments(call.arguments_json), self._width - len(MARGIN) - columns(left) - columns(right) - 6)
+        arguments = cut(self._arguments(call.runs_with), self._width - len(MARGIN) - columns(left) - columns(right) - 6)
         shown = f"{self._ink(branch, 'dim')} {left[2:]}  {self._ink(arguments, 'dim')}"
         gap = " " * (self._width - len(MARGIN) - columns(left) - 2 - columns(arguments) - columns(f"{mark} {right}"))
         yield f"{MARGIN}{shown}{gap}{self._ink(f'{mark} {right}', style)}"
@@ -217,6 +218,8 @@ class _Drawing:
         if call.asked is not None:
             yield one_line(self._clean(f"asks a person: {call.asked.reason}"), 300), "yellow"
         answered, finished = call.answered, call.finished
+        if (editor := call.edited_by) is not None:
+            yield one_line(self._clean(f"edited by {editor}; the model asked for: {self._arguments(call.arguments_json)}"), 300), "yellow"
         if answered is not None and answered.by != NOBODY:
             after = f" after {lasting((answered.at - call.asked.at).total_seconds())}" if call.asked is not None else ""
             word = "allowed" if answered.decision == "allow" else "denied"

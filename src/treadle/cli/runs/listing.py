@@ -34,7 +34,7 @@ NUMBERS = frozenset({"age", "turns", "calls", "tokens", "cost"})
 @click.option("--agent", metavar="NAME", help="Only runs of this agent.")
 @journal_option
 def list_(as_json: bool, limit: int, everything: bool, session: str | None, agent: str | None, journal: str | None) -> None:
-    """The newest runs. ↳ marks one that another run started, ⑂ one that was forked from another.
+    """The newest runs. ↳ marks one that another run started, ⑂ one that was forked from another, ⇩ one that was imported.
 
     Messages to the task assistant are left out; `--agent tasks`, `--session` and `--all` list them. Of the runs that one has started the
     table has the newest three; `treadle runs show` has all of them. A second figure, as in 1.2k/3.4k, is the total of a run and every
@@ -129,7 +129,7 @@ def _cells(info: RunInfo, secrets: Redactor, id_chars: int) -> list[str]:
         return one_line(secrets.text(text), 200)
 
     alone = info.total.runs == 1
-    mark = "↳ " if info.parent_run_id else "⑂ " if info.forked_from else ""
+    mark = "⇩ " if info.imported else "↳ " if info.parent_run_id else "⑂ " if info.forked_from else ""
     return [
         one_line(info.run_id.removeprefix(PREFIX)[:id_chars]),
         ago(info.started_at, datetime.now(UTC)),

@@ -13,6 +13,7 @@ from treadle.cli.run_options import ON_UNKNOWN
 from treadle.cli.runs.answers import answers
 from treadle.cli.runs.driving import Drive, Opened, code_of, drive_options, driven, end_of, output_options
 from treadle.cli.runs.finding import run_argument
+from treadle.cli.runs.imported import answers_for
 from treadle.events import RunEnd
 from treadle.recovery import OnUnknown
 from treadle.types import Limits
@@ -35,6 +36,8 @@ def resume(approve: tuple[str, ...], deny: tuple[str, ...], result: tuple[str, .
 
     CALL is the id of a call, which the run told when it began to wait; without an answer the run waits on, and tells it again.
 
+    Of an imported run each open call is shown with the arguments that would run, and asked about; without a terminal it waits on.
+
     Exits as `treadle run` does: with 4 where the run waits for a person, and says for what.
     """
     drive = Drive(**rest)
@@ -51,6 +54,10 @@ def resume(approve: tuple[str, ...], deny: tuple[str, ...], result: tuple[str, .
         if approve or deny or result:
             calls = (await opened.runtime.journal.load(opened.info.run_id)).call_ids
             options.update(answers(calls, approve=approve, deny=deny, result=result))
+        elif opened.info.imported is not None and opened.info.status not in ("finished", "running"):
+            if (said := await _asked(opened)) is None:
+                return await _waits(opened)
+            options.update(said)
         match opened.info.status:
             case "finished":
                 return await _finished(opened)
@@ -60,6 +67,12 @@ def resume(approve: tuple[str, ...], deny: tuple[str, ...], result: tuple[str, .
                 return await opened.followed(opened.runtime.resume_stream(opened.info.run_id, opened.agent(), **options))
 
     driven(drive, work)
+
+
+async def _asked(opened: Opened) -> dict[str, Any] | None:
+    """Answers to the calls of an imported run; empty if none is open, None if they cannot be asked for."""
+    state = await opened.runtime.journal.load(opened.info.run_id)
+    return answers_for(state, opened.runtime.redact) if state.asked else {}
 
 
 async def _finished(opened: Opened) -> int:

@@ -2,21 +2,27 @@
 
 from __future__ import annotations
 
+from typing import TYPE_CHECKING, Any
+
 import anyio
 import click
 
-from treadle.cli.exits import failing
+from treadle.cli.exits import Failed, failing
 from treadle.cli.help import HELP
 from treadle.cli.journal_option import journal_file, journal_option, journal_url, open_runtime
 from treadle.cli.next_steps import follow_command
 from treadle.cli.runs.answers import answers
 from treadle.cli.runs.finding import find_run, no_runs, run_argument
+from treadle.cli.runs.imported import answers_for
 from treadle.cli.runs.row import row_of, status_of
 from treadle.cli.terminal import put, put_json
 from treadle.config import Config, load
 from treadle.journal import RunInfo
 from treadle.redaction import Redactor
 from treadle.run_queue import Place
+
+if TYPE_CHECKING:
+    from treadle.runtime import Runtime
 
 
 @click.command(context_settings=HELP)
@@ -47,10 +53,22 @@ def wake(run: str, queue: str | None, priority: int | None, as_json: bool, journ
         click.echo(f"{follow_command(info.run_id, journal)} follows it", err=True)
 
 
+async def _asked(runtime: Runtime, info: RunInfo) -> dict[str, Any]:
+    """Answers to the calls of an imported run. Raises Failed if they cannot be asked for: a worker would run them unseen."""
+    if info.imported is None or info.status == "finished" or not (state := await runtime.journal.load(info.run_id)).asked:
+        return {}
+    if (said := answers_for(state, runtime.redact)) is None:
+        call = next(iter(state.asked))
+        raise Failed(
+            f"run {info.run_id} was imported, and nobody is here to be asked about its calls: answer each, as with --approve {call} or --deny {call}", 4
+        )
+    return {"approve": said["approve"], "deny": said["deny"]}
+
+
 async def _woken(config: Config, url: str, run: str, said: dict[str, tuple[str, ...]], where: tuple[str | None, int | None]) -> RunInfo:
     async with open_runtime(config, url) as runtime:
         info = await find_run(runtime.journal, run)
-        options = answers((await runtime.journal.load(info.run_id)).call_ids, **said) if any(said.values()) else {}
+        options = answers((await runtime.journal.load(info.run_id)).call_ids, **said) if any(said.values()) else await _asked(runtime, info)
         queue, priority = where
         place = None
         if queue is not None or priority is not None or info.queue is None:

@@ -52,6 +52,7 @@ def summary_of(started: RunStarted, resumed: RunResumed | None = None, finished:
         total=UNCOUNTED if finished is None else total_of(finished),
         user_id=started.user_id,
         entries=1,
+        imported=started.imported,
     )
     return encode_json(info)
 

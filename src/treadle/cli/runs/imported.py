@@ -1,0 +1,65 @@
+"""Questions about the calls of an imported run: each as it would run, with all of its arguments. Entry: `answers_for`, `tell`."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Callable, Iterator
+from typing import Any
+
+import click
+
+from treadle.entries import ApprovalAsked
+from treadle.json_text import JsonText, encode_json
+from treadle.plain import revealed
+from treadle.projection import shown_arguments
+from treadle.run_state import RunState
+from treadle.units import count
+
+REFUSED = "not approved when the imported run was resumed"
+
+
+def answers_for(state: RunState, clean: Callable[[str], str]) -> dict[str, Any] | None:
+    """Ask on the terminal about each open call and give the options of a resume. None, after showing the calls, if no terminal is there.
+
+    Raises click.Abort for Ctrl-C and the end of the input: then nothing was answered.
+    """
+    tell(state, clean)
+    if not (sys.stdin.isatty() and sys.stderr.isatty()):
+        return None
+    approve, deny = list[str](), dict[str, str]()
+    for asked in state.asked.values():
+        if click.confirm(f"Run {revealed(clean(asked.name))} ({revealed(asked.call_id)}) here?", default=False, err=True):
+            approve.append(asked.call_id)
+        else:
+            deny[asked.call_id] = REFUSED
+    return {"approve": tuple(approve), "deny": deny}
+
+
+def tell(state: RunState, clean: Callable[[str], str]) -> None:
+    """Show on stderr what would run. Hidden and control characters are spelled out."""
+    for line in _lines(state):
+        click.echo(revealed(clean(line)), err=True)
+
+
+def _lines(state: RunState) -> Iterator[str]:
+    assert state.started is not None, "a run begins with run.started"
+    waiting = list(state.asked.values())
+    yield f"Run {state.started.run_id} was imported. These calls would run, in mode {state.mode}, in {state.cwd} ({count(len(waiting), 'call')}):"
+    for asked in waiting:
+        yield f"  {asked.name} ({asked.call_id}), {asked.reason}"
+        yield from (f"    {line}" for line in _arguments(asked))
+
+
+def _arguments(asked: ApprovalAsked) -> Iterator[str]:
+    shown = shown_arguments(asked.arguments_json)
+    if isinstance(shown, str):
+        yield from shown.splitlines() or [""]
+        return
+    for name, value in shown.items():
+        first, *more = _text(value).splitlines() or [""]
+        yield f"{name}: {first}"
+        yield from (f"{' ' * len(name)}  {line}" for line in more)
+
+
+def _text(value: object) -> JsonText:
+    return value if isinstance(value, str) else encode_json(value).decode()
