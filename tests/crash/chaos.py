@@ -19,6 +19,7 @@ from typing import Any
 
 import msgspec
 
+from tests.crash.accounts import Bounds
 from tests.crash.command_line import COMMANDS, sweep_commands
 from tests.crash.crew import chaos_of_workers, said
 from tests.crash.crew_worker import AWAKE, ENGINES, OF_FILES, Plan
@@ -184,6 +185,7 @@ def _locked_for(seconds: int, stage: Stage, expected: str) -> int:
             early, calls = list(said), stage.witness.read_text().count("did ")
         waiting.join()
     swept = Swept()
+    stage.bounds = Bounds(cut_off=True)
     stage.judge(swept, Ended(0, said[0]), crashes=1)
     print(f"- locked for {seconds} s, {calls} calls meanwhile: {said[0].strip()}. Afterwards: {swept.violations or 'run to its end'}", flush=True)
     return len(swept.violations) + calls + (not said[0].startswith(expected)) + (bool(early) is (expected == "completed\n"))
@@ -198,6 +200,7 @@ def _cuts(folder: Path, options: argparse.Namespace) -> int:
             stage.start(crash_at=crash_at)
             files = {name: (stage.folder / name).read_bytes() for name in ("journal.db", "journal.db-wal", "witness")}
             cut, places, swept = Stage(nursery, folder / f"{crash_at}-cut", "one"), 0, Swept()
+            cut.bounds = Bounds(cut_off=True, torn=True)
             for place, number in zip(cuts(files["journal.db-wal"], 1), itertools.count()):
                 for name in ("journal.db-shm", "journal.db-wal"):
                     (cut.folder / name).unlink(missing_ok=True)

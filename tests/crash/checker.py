@@ -1,14 +1,8 @@
-"""Judges a journal by what the world saw: `python tests/crash/checker.py JOURNAL WITNESS` says what is wrong, and exits with 1 where something is.
+"""Judges a journal by what the world saw: `python -m tests.crash.checker JOURNAL WITNESS` prints what is wrong, and exits with 1 if anything is.
 
 It reads the database by plain SQL, and shares no code with what it judges: the standard library is all that it imports, and psycopg where the
-journal is a PostgreSQL database, which is named by its URL. Entry: `check`.
-
-The witness is a text file that lies outside the journal, and that calls, models and listeners append to, a line at a time:
-
-    did MARK [KEY]                 an effect took place; its call has the word MARK, which begins with `mark-`, in its arguments
-    told {"call": …, …}            a model was shown this result: call, is_error, content
-    asked                          a model was asked
-    published RUN ENTRY.K TYPE     somebody saw this durable event
+journal is a PostgreSQL database, which is named by its URL. The lines of the witness stand in witness.py, the rules about requests, callers and
+bills in accounts.py. Entry: `check`.
 """
 
 from __future__ import annotations
@@ -24,9 +18,14 @@ from contextlib import AbstractContextManager
 from dataclasses import dataclass, field
 from itertools import pairwise
 from pathlib import Path
-from typing import Any, NamedTuple, Protocol
+from typing import Any, Protocol
+
+from tests.crash.accounts import ACCOUNTS, Bounds
+from tests.crash.records import Entry, Run, Violation
+from tests.crash.witness import Witness, read_witness
 
 MARK = re.compile(r"mark-[\w-]+")
+ORDINARY = Bounds()
 
 OF_EVENT: Mapping[str, tuple[str, ...]] = {
     "run_start": ("run.started", "run.resumed"),
@@ -46,47 +45,6 @@ OF_EVENT: Mapping[str, tuple[str, ...]] = {
     "run_end": ("run.finished",),
 }
 """Of which entries an event may speak. Others may speak of any."""
-
-
-class Violation(NamedTuple):
-    rule: str
-    text: str
-
-
-class Entry(NamedTuple):
-    seq: int
-    type: str
-    column: str | None
-    """The call, as the table has it."""
-    body: dict[str, Any]
-
-    @property
-    def call(self) -> str | None:
-        """The call, as the entry itself has it."""
-        return self.body["result"]["call_id"] if self.type == "tool.finished" else self.body.get("call_id")
-
-
-@dataclass
-class Run:
-    id: str
-    head: int
-    fence: int
-    finished: int | None
-    entries: list[Entry]
-
-    def of(self, *types: str) -> list[Entry]:
-        return [entry for entry in self.entries if entry.type in types]
-
-
-@dataclass
-class Witness:
-    did: dict[str, list[str]] = field(default_factory=lambda: defaultdict(list))
-    """Mark -> the key of each time that it happened, empty where it was not said."""
-    told: list[dict[str, Any]] = field(default_factory=list[dict[str, Any]])
-    published: list[tuple[str, int, str]] = field(default_factory=list[tuple[str, int, str]])
-    """Run, sequence of the entry, type of the event."""
-    asked: int = 0
-    """Answers of a model that were begun."""
 
 
 @dataclass
@@ -116,12 +74,15 @@ class Verdict:
         return "\n".join(f"{rule}: {text}" for rule, text in self.violations) or "no violation"
 
 
-def check(journal: Path | str, witness: Path, *, open_runs: bool = False) -> Verdict:
-    """`journal`: a SQLite file, or the URL of a PostgreSQL database. `open_runs`: some runs may not have ended yet, or wait for a person."""
+def check(journal: Path | str, witness: Path, *, open_runs: bool = False, bounds: Bounds = ORDINARY, only: Sequence[str] = ()) -> Verdict:
+    """`journal`: a SQLite file, or the URL of a PostgreSQL database. `open_runs`: some runs may not have ended yet, or wait for a person.
+
+    `bounds`: what the harness did that makes a rule say less. `only`: ids of runs, if the others and the file are not to be read.
+    """
     verdict = Verdict()
     with _opened(journal) as db:
-        verdict.violations += [Violation("file", text) for text in (*db.broken(), *_file(db))]
-        runs = _runs(db)
+        verdict.violations += [] if only else [Violation("file", text) for text in (*db.broken(), *_file(db))]
+        runs = _runs(db, only)
     seen = read_witness(witness)
     for run in runs:
         for rule, judge in RULES.items():
@@ -129,6 +90,8 @@ def check(journal: Path | str, witness: Path, *, open_runs: bool = False) -> Ver
         if run.finished is None and not open_runs:
             verdict.violations.append(Violation("end", f"{run.id} has not ended"))
     verdict.violations += _world(runs, seen)
+    for rule, account in ACCOUNTS.items():
+        verdict.violations += [Violation(rule, text) for text in account(runs, seen, bounds)]
     _count(verdict, runs, seen)
     return verdict
 
@@ -195,15 +158,17 @@ class _Postgres:
             yield f"the index {name} is not valid"
 
 
-def _runs(db: _Database) -> list[Run]:
+def _runs(db: _Database, only: Sequence[str]) -> list[Run]:
+    names = ", ".join(f"'{name}'" for name in only)
+    among = f"where place >> 32 in (select num from runs where id in ({names}))" if only else ""
     texts: dict[int, list[tuple[int, bytes]]] = defaultdict(list)
-    for place, at, text in db.rows("select place, at, blobs.body from cuts join blobs on blobs.num = cuts.blob order by place, at"):
+    for place, at, text in db.rows(f"select place, at, blobs.body from cuts join blobs on blobs.num = cuts.blob {among} order by place, at"):
         texts[place].append((at, text))
     entries: dict[int, list[Entry]] = defaultdict(list)
-    for place, kind, call, body in db.rows("select place, type, call, body from entries order by place"):
+    for place, kind, call, body in db.rows(f"select place, type, call, body from entries {among} order by place"):
         column = call.decode("utf-8", "surrogatepass") if isinstance(call, bytes) else call
         entries[place >> 32].append(Entry(place & 0xFFFFFFFF, kind, column, json.loads(_whole(body, texts.get(place, [])))))
-    rows = list(db.rows("select num, id, head, fence, finished from runs order by num"))
+    rows = list(db.rows(f"select num, id, head, fence, finished from runs {f'where id in ({names})' if only else ''} order by num"))
     return [Run(name, head, fence, finished, entries[num]) for num, name, head, fence, finished in rows]
 
 
@@ -222,23 +187,6 @@ def _file(db: _Database) -> Iterator[str]:
         yield f"entry {place} lacks a part of its body"
     for (place,) in db.rows("select place from entries where place >> 32 not in (select num from runs)"):
         yield f"entry {place} is of no run"
-
-
-def read_witness(path: Path) -> Witness:
-    seen = Witness()
-    for line in path.read_text(encoding="utf-8").splitlines() if path.exists() else []:
-        what, _, rest = line.partition(" ")
-        if what == "did":
-            mark, _, key = rest.strip().partition(" ")
-            seen.did[mark].append(key)
-        elif what == "told":
-            seen.told.append(json.loads(rest))
-        elif what == "asked":
-            seen.asked += 1
-        elif what == "published":
-            run, place, kind = rest.split()
-            seen.published.append((run, int(place.partition(".")[0]), kind))
-    return seen
 
 
 # ---------------------------------------------------------------- rules about one run
@@ -423,7 +371,7 @@ def _count(verdict: Verdict, runs: Sequence[Run], seen: Witness) -> None:
     verdict.finished = sum(run.finished is not None for run in runs)
     verdict.effects = sum(map(len, seen.did.values()))
     verdict.again = sum(len(keys) - 1 for keys in seen.did.values())
-    verdict.asked = seen.asked
+    verdict.asked = sum(seen.asked.values())
     verdict.drivers = sum(len(run.of("run.resumed")) for run in runs)
     for run in runs:
         started = {entry.call: entry for entry in run.of("tool.started")}

@@ -17,7 +17,7 @@ import sys
 import time
 import traceback
 from collections import Counter
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Sequence
 from contextlib import ExitStack, closing, suppress
 from pathlib import Path
 from typing import Any, TypeVarTuple
@@ -25,10 +25,17 @@ from typing import Any, TypeVarTuple
 import anyio
 import msgspec
 
-from tests.crash.checker import Verdict, Violation, check
-from tests.crash.crew_worker import UNREACHED, WEIGHTS, Harm, Plan, Share, submit, wake, work
+from tests.crash.accounts import Bounds
+from tests.crash.checker import Verdict, check
+from tests.crash.crew_worker import ORDERLY, UNREACHED, WEIGHTS, Harm, Plan, Share, submit, wake, work
+from tests.crash.examine import examined
 from tests.crash.nursery import ROOT
+from tests.crash.people import live
 from tests.crash.postgres import ChaosServer, unsynced
+from tests.crash.properties import described
+from tests.crash.proxy import Proxy
+from tests.crash.records import Violation
+from tests.crash.stories import World
 
 Told = TypeVarTuple("Told")
 
@@ -83,18 +90,22 @@ def said(folder: Path) -> str:
 
 
 class Crew:
-    def __init__(self, folder: Path, plan: Plan, server: ChaosServer | None) -> None:
-        self._folder, self._plan, self._server = folder, plan, server
+    def __init__(self, folder: Path, plan: Plan, server: ChaosServer | None, proxies: Sequence[Proxy] = ()) -> None:
+        """`proxies`: one for each worker, where they have lines of their own."""
+        self._folder, self._plan, self._server, self._proxies = folder, plan, server, proxies
         self.url = f"sqlite:///{folder / 'journal.db'}" if server is None else server.journal()
         """As workers reach it."""
         self.witness = folder / "witness"
         self._share = Share(url=self.url, witness=self.witness, parent=os.getpid(), plan=plan)
+        self._world = World(self.witness)
         self.harms: Counter[str] = Counter()
         self.wrong: list[Violation] = []
         self._chance = random.Random(plan.seed)
         self._born = 0
         self._workers: set[int] = set()
         """Process ids of those that take runs, stopped ones too."""
+        self._muted: dict[Proxy, float] = {}
+        """Proxies through which nothing goes: until when."""
         self._asleep: dict[int, float] = {}
         """Of the stopped ones: when each is woken."""
         self._leaving: dict[int, float] = {}
@@ -106,7 +117,8 @@ class Crew:
     def work(self) -> None:
         begun = time.monotonic()
         try:
-            self._submitter = self._child(submit, self._share)
+            if not self._plan.sessions:
+                self._submitter = self._child(submit, self._share)
             for _ in range(self._plan.workers):
                 self._bear()
             while time.monotonic() - begun < self._plan.seconds and not self._is_over():
@@ -119,7 +131,10 @@ class Crew:
             for pid in (*self._workers, *self._leaving, *filter(None, [self._submitter, self._waker])):
                 os.kill(pid, signal.SIGKILL)
                 os.waitpid(pid, 0)
-        verdict = check(self._folder / "journal.db" if self._server is None else self._server.past_the_proxy(self.url), self.witness)
+        past = self.url if self._server is None else self._server.past_the_proxy(self.url)
+        examined(past, self.witness)
+        bounds = Bounds(cut_off=not ORDERLY.issuperset(self._plan.harms), slack_s=self._plan.slack_s)
+        verdict = check(self._folder / "journal.db" if self._server is None else past, self.witness, bounds=bounds)
         verdict.violations += self.wrong
         outcome = Outcome(verdict=verdict, harms=dict(sorted(self.harms.items())), seconds=harmed_s, woken=self._woken)
         (self._folder / "outcome.json").write_bytes(msgspec.json.encode(outcome))
@@ -138,20 +153,33 @@ class Crew:
                 self._bear()
             case "restart" if self._server is not None:
                 self._server.restart()
-            case "cut" if self._server is not None and self._server.proxy is not None:
-                self._server.proxy.cut()
-            case "tear" if self._server is not None and self._server.proxy is not None:
-                self._server.proxy.tear(self._chance.choice(("there", "back")), self._chance.randrange(1, 30))
             case "jump" if self._server is not None:
                 self._server.expire(self.url)
-            case "stall" if self._server is not None and self._server.proxy is not None:
-                self._server.proxy.stall(self._chance.uniform(0.1, self._plan.lease_s * 1.5))
+            case "cut" | "tear" | "stall" | "swallow" | "lose" if proxies := self._lines():
+                self._disturb(harm, self._chance.choice(proxies))
             case _:
                 return
         self.harms[harm] += 1
 
+    def _lines(self) -> list[Proxy]:
+        """Those that say nothing of their own are left alone."""
+        shared = [] if self._server is None or self._server.proxy is None else [self._server.proxy]
+        return [proxy for proxy in self._proxies or shared if proxy not in self._muted]
+
+    def _disturb(self, harm: Harm, proxy: Proxy) -> None:
+        match harm:
+            case "cut":
+                proxy.cut()
+            case "tear":
+                proxy.tear(self._chance.choice(("there", "back")), self._chance.randrange(1, 30))
+            case "stall":
+                proxy.stall(self._chance.uniform(0.1, self._plan.lease_s * 1.5))
+            case _:
+                proxy.swallow() if harm == "swallow" else proxy.lose(self._chance.randrange(1, 30))
+                self._muted[proxy] = time.monotonic() + self._plan.lease_s * self._chance.uniform(0.5, 3.0)
+
     def _kill(self, pid: int) -> None:
-        os.kill(pid, signal.SIGKILL)
+        self._end(pid, signal.SIGKILL)
         self._workers.discard(pid)
         self._asleep.pop(pid, None)
         self._note(pid, os.waitpid(pid, 0)[1], expected=(0, UNREACHED, -signal.SIGKILL))
@@ -161,8 +189,12 @@ class Crew:
         os.kill(pid, signal.SIGSTOP)
         self._asleep[pid] = time.monotonic() + self._plan.lease_s * self._chance.uniform(0.5, 2.0)
 
+    def _end(self, pid: int, by: signal.Signals) -> None:
+        self._world.saw("ending", str(pid), f"{time.time():.3f}")
+        os.kill(pid, by)
+
     def _drain(self, pid: int) -> None:
-        os.kill(pid, signal.SIGTERM)
+        self._end(pid, signal.SIGTERM)
         self._workers.discard(pid)
         self._leaving[pid] = time.monotonic()
 
@@ -170,13 +202,17 @@ class Crew:
 
     def _look_after(self) -> None:
         """Wakes up, and replaces those that ended; puts back what was parked, as a person would."""
-        if not self._waker and (parked := self._parked()):
-            self._woken += parked
+        if not self._waker and not self._plan.sessions and any(held := self._held()):
+            self._woken += held[0]
             self._waker = self._child(wake, self._share)
         now = time.monotonic()
         for pid in [pid for pid, at in self._asleep.items() if at <= now]:
             os.kill(pid, signal.SIGCONT)
             del self._asleep[pid]
+        for proxy in [proxy for proxy, at in self._muted.items() if at <= now]:
+            proxy.spit()
+            proxy.cut()  # else connections from before would stay mute
+            del self._muted[proxy]
         for pid in [*self._workers, *self._leaving, *filter(None, [self._submitter, self._waker])]:
             ended, status = os.waitpid(pid, os.WNOHANG)
             if ended:
@@ -203,7 +239,10 @@ class Crew:
 
     def _bear(self) -> None:
         self._born += 1
-        self._workers.add(self._child(work, self._share, self._born))
+        share = self._share
+        if self._proxies and self._server is not None:
+            share = msgspec.structs.replace(share, url=self._server.through(self.url, self._proxies[self._born % len(self._proxies)]))
+        self._workers.add(self._child(live if self._plan.sessions else work, share, self._born))
 
     def _child(self, does: Callable[[*Told], Awaitable[int]], *told: *Told) -> int:
         signal.pthread_sigmask(signal.SIG_BLOCK, [signal.SIGTERM])  # it is not to do in the child what we do
@@ -228,6 +267,7 @@ class Crew:
 
     def _come_to_an_end(self) -> None:
         self._asleep = dict.fromkeys(self._asleep, 0.0)
+        self._muted = dict.fromkeys(self._muted, 0.0)
         deadline = time.monotonic() + self._plan.peace_s
         while not self._is_over():
             self._look_after()
@@ -244,9 +284,10 @@ class Crew:
                 return
             time.sleep(0.05)
 
-    def _parked(self) -> int:
-        found = self._ask("select count(*) from runs where finished is null and parked is not null")
-        return found[0][0] if found else 0
+    def _held(self) -> tuple[int, int]:
+        """How many are parked, and how many wait for a person."""
+        found = self._ask("select count(parked), count(*) - count(parked) from runs where finished is null and (parked is not null or waiting = 1)")
+        return (found[0][0], found[0][1] if self._plan.odd else 0) if found else (0, 0)
 
     def _is_over(self) -> bool:
         return self._ask("select count(*) from runs where finished is not null") == [(self._plan.runs,)]
@@ -275,7 +316,9 @@ def _main(folder: Path) -> None:
         server = None
         if plan.store == "postgres":
             server = stack.enter_context(ChaosServer(proxied=True) if plan.synced else unsynced())
-        Crew(folder, plan, server).work()
+        proxies = [stack.enter_context(server.line()) for _ in range(plan.workers if plan.apart else 0)] if server is not None else []
+        print(*described(plan.seed, longest_s=plan.longest_s) if plan.odd else (), sep="\n", flush=True)
+        Crew(folder, plan, server, proxies).work()
 
 
 def _told_to_end(number: int, frame: object) -> None:

@@ -5,31 +5,44 @@ from __future__ import annotations
 import os
 import signal
 import sys
+from contextlib import suppress
 from pathlib import Path
 from typing import Literal, TypeAlias
+from zlib import crc32
 
 import anyio
 import msgspec
 
-from tests.crash.stories import Story, StoryModel, World, tools_of
+from tests.crash.properties import OddStory, limits_of, odd_tools
+from tests.crash.stories import Story, StoryModel, World, honest, tools_of
 from tests.crash.turns import turns_of
 from tests.crash.twice import Twice
 from treadle import Agent, AgentError, Runtime
 from treadle.engine import Engine
 from treadle.journal import Journal, RunInfo
 from treadle.journals import open_journal
-from treadle.types import Limits
+from treadle.types import Limits, OnAsk, Settings
 from treadle.worker import Worker
 
-Harm: TypeAlias = Literal["kill", "stop", "drain", "restart", "cut", "tear", "stall", "jump"]
+Harm: TypeAlias = Literal["kill", "stop", "drain", "restart", "cut", "tear", "stall", "jump", "swallow", "lose"]
 OF_FILES: tuple[Harm, ...] = ("kill", "drain")
 """A stopped process keeps the lock of its file: nobody takes its runs."""
 AWAKE: tuple[Harm, ...] = ("kill", "drain", "restart", "cut", "tear", "stall")
 """Nobody sleeps between the look at its lease and the effect: a probe is an answer."""
-WEIGHTS: dict[Harm, int] = {"kill": 8, "stop": 5, "drain": 4, "restart": 1, "cut": 3, "tear": 4, "stall": 2, "jump": 1}
-"""Of harm. jump: the clock of the database jumps ahead, so that no lease holds any more."""
+APART: tuple[Harm, ...] = ("kill", "drain", "cut", "tear", "stall", "swallow", "lose")
+"""Every worker has a line of its own, and is cut off alone."""
+EVERYTHING: tuple[Harm, ...] = ("kill", "stop", "drain", "restart", "cut", "tear", "stall", "jump")
+ORDERLY: frozenset[Harm] = frozenset(("kill", "drain"))
+"""They rob no living process of its journal."""
+WEIGHTS: dict[Harm, int] = {"kill": 8, "stop": 5, "drain": 4, "restart": 1, "cut": 3, "tear": 4, "stall": 2, "jump": 1, "swallow": 4, "lose": 4}
+"""Of harm. jump: the clock of the database jumps ahead, so that no lease holds any more. swallow: nothing goes through for longer than the lease, and
+neither side is told; lose: the same from the next answer on."""
 ENGINES = ("local", "dbos")
 SLOTS = 6
+TOKENS = 40
+"""Of a response of a model."""
+ROOM = Settings(max_tokens=500, compact_at_tokens=6_000)
+"""Runs with odd tools are summed up on the way."""
 UNREACHED = 3
 """How a worker ends that did not find its journal; whatever runs workers begins another one."""
 
@@ -44,16 +57,27 @@ class Plan(msgspec.Struct, frozen=True, kw_only=True):
     """Of harm."""
     store: Literal["postgres", "sqlite"] = "postgres"
     engine: Literal["local", "dbos"] = "local"
-    harms: tuple[Harm, ...] = tuple(WEIGHTS)
+    harms: tuple[Harm, ...] = EVERYTHING
     lease_s: float = 1.5
     twice: bool = True
     """Tickets are delivered twice, and late."""
     probes: bool = False
     """Some calls have one. It is no answer where a process may sleep between the check of its lease and the effect."""
+    odd: bool = False
+    """Their tools have random properties, and probes all of them (properties.py); people are asked, and answer."""
+    longest_s: float = 1.5
+    """How long the effect of such a tool may take to come about."""
+    grace_s: float = 1.0
+    apart: bool = False
+    """Each worker has a proxy of its own."""
+    sessions: int = 0
+    """Runs are driven by processes that begin them themselves, in so many conversations, and not by workers."""
     synced: bool = True
     pause_s: float = 0.01
     peace_s: float = 120.0
     """Within this every run has to end once nobody is harmed."""
+    slack_s: float = 1.0
+    """As `Bounds` has it."""
     seed: int = 1
     names: str = "r"
     """What the ids of the runs begin with."""
@@ -70,8 +94,13 @@ class Share(msgspec.Struct, frozen=True, kw_only=True):
     def opened(self) -> Journal:
         return open_journal(self.url, lease_s=self.plan.lease_s)
 
-    def agent(self) -> Agent[object, str]:
+    def agent(self, name: str = "") -> Agent[object, str]:
+        """`name`: of the run that begins, whose limits these are."""
         plan, world = self.plan, World(self.witness)
+        if plan.odd:
+            odd = OddStory(turns=(), seed=plan.seed, length=plan.turns, pause_s=plan.pause_s, tokens=TOKENS)
+            tools = [*tools_of(world, plan.pause_s), *odd_tools(world, plan.seed, longest_s=plan.longest_s)]
+            return Agent(name="story", model=StoryModel(odd, world), tools=tools, limits=limits_of(name), settings=ROOM)
         story = Story(turns=turns_of(plan.turns, probes=plan.probes), pause_s=plan.pause_s)
         return Agent(name="story", model=StoryModel(story, world), tools=tools_of(world, plan.pause_s), limits=Limits(turns=10_000))
 
@@ -83,7 +112,7 @@ async def submit(share: Share) -> int:
         try:
             async with Runtime(journal=share.opened()) as runtime:
                 while names:
-                    await _submit(runtime, share.agent(), names[0])
+                    await _submit(runtime, share.agent(names[0]), names[0], on_ask="wait" if share.plan.odd else "deny")
                     names.pop(0)
         except AgentError as e:
             print("submitting:", e.message, flush=True)
@@ -91,9 +120,11 @@ async def submit(share: Share) -> int:
     return 0
 
 
-async def _submit(runtime: Runtime, agent: Agent[object, str], name: str) -> None:
+async def _submit(runtime: Runtime, agent: Agent[object, str], name: str, *, on_ask: OnAsk) -> None:
     try:
-        await runtime.submit(agent, f"run {name}", run_id=name)
+        await runtime.submit(
+            agent, f"run {name}", run_id=name, on_ask=on_ask, on_unknown="wait" if on_ask == "wait" and crc32(name.encode()) % 3 == 0 else "tell"
+        )
     except AgentError as e:
         if e.kind != "busy":
             raise
@@ -105,9 +136,20 @@ async def wake(share: Share) -> int:
         async with Runtime(journal=share.opened()) as runtime:
             for parked in await runtime.journal.queue.parked():
                 await runtime.wake(parked.run_id)
+            for info in await runtime.journal.runs() if share.plan.odd else ():
+                if info.status == "waiting":
+                    await _answer(share, runtime, info.run_id)
     except AgentError as e:
         print("waking:", e.message, flush=True)
     return 0
+
+
+async def _answer(share: Share, runtime: Runtime, run_id: str) -> None:
+    """Another one may have answered, or it is not known yet what became of a call."""
+    answers = honest(World(share.witness), await runtime.journal.load(run_id))
+    if answers["approve"] or answers["results"]:
+        with suppress(AgentError):
+            await runtime.wake(run_id, **answers)
 
 
 async def work(share: Share, number: int) -> int:
@@ -119,10 +161,10 @@ async def work(share: Share, number: int) -> int:
 
     try:
         async with Runtime(journal=share.opened()) as runtime, _engine(share) as engine:
-            worker = Worker(runtime, engine, name=f"w{number}", slots=SLOTS, poll_s=0.2, grace_s=1.0, agent_of=agent_of)
+            worker = Worker(runtime, engine, name=f"w{number}", slots=SLOTS, poll_s=0.2, grace_s=plan.grace_s, agent_of=agent_of)
             async with worker, anyio.create_task_group() as group:
                 group.start_soon(_drained, worker)
-                group.start_soon(_orphaned, share.parent)
+                group.start_soon(orphaned, share.parent)
                 await worker.work()
                 group.cancel_scope.cancel()
     except* AgentError as errors:  # nobody answered when it began
@@ -151,7 +193,7 @@ async def _drained(worker: Worker) -> None:
             worker.drain()
 
 
-async def _orphaned(parent: int) -> None:
+async def orphaned(parent: int) -> None:
     """Nobody is left to end it."""
     while os.getppid() == parent:
         await anyio.sleep(1)

@@ -5,7 +5,6 @@ What the stories are stands in stories.py; the switches that take a guard away, 
 
 from __future__ import annotations
 
-import json
 import sys
 from contextlib import suppress
 from dataclasses import dataclass
@@ -16,9 +15,10 @@ import anyio
 import apsw
 import msgspec
 
+from tests.crash.examine import examine
 from tests.crash.faults import fail
 from tests.crash.sabotage import Guard, sabotage
-from tests.crash.stories import STORIES, Story, World, agent_of
+from tests.crash.stories import STORIES, Story, World, agent_of, honest
 from treadle import Agent, AgentError, RunResult, Runtime
 from treadle.children import open_below
 from treadle.events import Event, ToolCallStart, ToolProgress
@@ -38,8 +38,8 @@ class Task(msgspec.Struct, frozen=True, kw_only=True):
     """Of a PostgreSQL database, which then is the journal; there is no file."""
     lease_s: float = 15.0
     """There."""
-    do: Literal["start", "go on"] = "start"
-    """`go on`: with what is left, as often as something is."""
+    do: Literal["start", "go on", "examine"] = "start"
+    """`go on`: with what is left, as often as something is. `examine`: nothing but write what there is to the witness."""
     name: str = "x"
     without: tuple[Guard, ...] = ()
     fault: str = ""
@@ -71,6 +71,9 @@ def task_of(text: str) -> Task:
 def drive(task: Task) -> None:
     """Prints a line for each run that it drove: its outcome, and its error; `refused`, where it could not begin."""
     sabotage(task.without, postgres=bool(task.url))
+    if task.do == "examine":
+        anyio.run(examine, task.url or f"sqlite:///{task.journal}", task.witness)
+        return
     if task.fault:
         fail(task.fault)
     try:
@@ -131,12 +134,9 @@ async def _resume(stage: _Stage, run_id: str) -> None:
     state = await stage.runtime.journal.load(run_id)
     answers: dict[str, Any] = {"approve": [], "results": {}}
     for each in (state, *await open_below(stage.runtime.journal, state)):
-        for call in each.open_calls:
-            if call.id in each.asked and (mark := json.loads(call.arguments_json).get("mark")) is not None:
-                if stage.world.happened(mark):
-                    answers["results"][call.id] = f"a person found out: {mark}"
-                else:
-                    answers["approve"].append(call.id)
+        found = honest(stage.world, each)
+        answers["approve"] += found["approve"]
+        answers["results"] |= found["results"]
     await _watched(stage, stage.runtime.resume_stream(run_id, stage.agent, **answers))
 
 
@@ -152,6 +152,7 @@ async def _watched(stage: _Stage, stream: RunStream[str]) -> RunResult[str]:
             elif isinstance(event, ToolProgress) and stage.story.meanwhile == "cancel":
                 stream.cancel()
     result = stream.result
+    stage.world.ended(result)
     print(f"{result.outcome.value} {result.error.message if result.error else ''}".strip(), flush=True)
     return result
 

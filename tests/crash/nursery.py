@@ -13,6 +13,7 @@ import signal
 import subprocess
 import sys
 import tempfile
+import time
 import traceback
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
@@ -32,6 +33,9 @@ class Ended:
     """Negative: the signal that ended it."""
     said: str
     """What it printed, errors too."""
+    pid: int = 0
+    at_s: float = 0.0
+    """When, by the wall clock."""
 
     @property
     def killed(self) -> bool:
@@ -73,8 +77,8 @@ class Nursery:
         said = Path(self._folder.name) / "said"
         self._process.stdin.write(json.dumps({**what, "said": str(said)}) + "\n")
         self._process.stdin.flush()
-        code = int(self._process.stdout.readline())
-        return Ended(code, said.read_text(encoding="utf-8", errors="replace"))
+        code, pid, at_s = self._process.stdout.readline().split()
+        return Ended(int(code), said.read_text(encoding="utf-8", errors="replace"), int(pid), float(at_s))
 
 
 # ---------------------------------------------------------------- in the process itself
@@ -87,7 +91,7 @@ def _serve() -> None:
         if child == 0:
             _be_born(what)
         _, status = os.waitpid(child, 0)
-        print(os.waitstatus_to_exitcode(status), flush=True)
+        print(os.waitstatus_to_exitcode(status), child, f"{time.time():.3f}", flush=True)
 
 
 def _be_born(what: dict[str, Any]) -> None:

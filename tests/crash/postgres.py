@@ -125,6 +125,13 @@ class ChaosServer:
     def past_the_proxy(self, url: str) -> str:
         return self.url(_database(url), direct=True)
 
+    def line(self) -> Proxy:
+        """One more way to the server."""
+        return Proxy(self.folder / "socket" / ".s.PGSQL.5432")
+
+    def through(self, url: str, proxy: Proxy) -> str:
+        return f"postgresql://postgres@127.0.0.1:{proxy.port}/{_database(url)}?sslmode=disable&gssencmode=disable"
+
     def sql_of(self, url: str, statement: str) -> list[tuple[Any, ...]]:
         return self.sql(statement, _database(url))
 

@@ -63,6 +63,10 @@ class Proxy:
         """From now on nothing goes through, in either way, and nobody is told: what is said is taken, and lost. New connections are taken too."""
         return self._ask("swallow")
 
+    def lose(self, number: int = 1) -> int:
+        """The same from that message of the server on: what it answers is done there, and nobody here ever hears of it."""
+        return self._ask(f"lose {number}")
+
     def spit(self) -> int:
         """It is over: connections from before stay mute, new ones work."""
         return self._ask("spit")
@@ -130,9 +134,9 @@ class _Switchboard:
             case ["tear", way, number]:
                 self._way, self._left = way, int(number)
             case ["swallow"]:
-                self.swallows = True
-                for line in lines:
-                    line.mute = True
+                self._swallow()
+            case ["lose", number]:
+                self._way, self._left = "lost", int(number)
             case ["spit"]:
                 self.swallows = False
             case ["stall", seconds]:
@@ -140,6 +144,20 @@ class _Switchboard:
             case _:
                 raise ValueError(order)
         return len(lines)
+
+    def _swallow(self) -> None:
+        self.swallows = True
+        for line in self._lines:
+            line.mute = True
+
+    def is_lost(self, way: Way) -> bool:
+        """Whether the message that is to go now is the first that nobody hears of."""
+        if way != "back" or self._way != "lost" or self._left == 0:
+            return False
+        self._left -= 1
+        if self._left == 0:
+            self._swallow()
+        return self._left == 0
 
     async def _stall(self, seconds: float) -> None:
         self.open, gate = anyio.Event(), self.open
@@ -173,7 +191,7 @@ class _Line:
             while True:
                 data = await source.receive()
                 await self._board.open.wait()
-                if self.mute:
+                if self.mute or self._board.is_lost(way):
                     continue
                 if self._board.is_torn(way):
                     await to.send(data[: len(data) // 2])

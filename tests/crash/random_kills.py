@@ -22,7 +22,9 @@ from pathlib import Path
 import anyio
 import msgspec
 
+from tests.crash.accounts import Bounds
 from tests.crash.checker import Verdict, check
+from tests.crash.examine import examined
 from tests.crash.nursery import ROOT
 from tests.crash.stories import Story, StoryModel, World, tools_of
 from tests.crash.turns import turns_of
@@ -87,7 +89,9 @@ def random_kills(folder: Path, plan: Plan) -> Outcome:
     text = msgspec.json.encode(share, enc_hook=str).decode()
     done = subprocess.run([sys.executable, "-m", "tests.crash.random_kills", text], cwd=ROOT, stdout=subprocess.PIPE, text=True, check=True)
     kills, stops, seconds = done.stdout.split()
-    return Outcome(check(share.journal, share.witness), int(kills), int(stops), float(seconds))
+    examined(f"sqlite:///{share.journal}", share.witness)
+    verdict = check(share.journal, share.witness, bounds=Bounds(cut_off=plan.stops))
+    return Outcome(verdict, int(kills), int(stops), float(seconds))
 
 
 # ---------------------------------------------------------------- the process that kills
@@ -120,6 +124,7 @@ class Crew:
         if self._share.plan.stops and self._chance.random() < 0.5:
             self._stop_for_a_while(self._workers[number])
             return
+        World(self._share.witness).saw("ending", str(self._workers[number]), f"{time.time():.3f}")
         os.kill(self._workers[number], signal.SIGKILL)
         if self._ended(number) == -signal.SIGKILL:
             self.kills += 1

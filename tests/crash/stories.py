@@ -8,6 +8,7 @@ are new each time, as with real providers.
 
 from __future__ import annotations
 
+import hashlib
 import json
 import os
 import re
@@ -20,15 +21,17 @@ from typing import Any, Literal
 
 import anyio
 
-from treadle import Agent, Message, ModelRequest, StopReason, ToolContext, Usage
+from tests.crash.witness import chain
+from treadle import Agent, Message, ModelRequest, RunResult, StopReason, ToolContext, Usage
 from treadle.model import ArgumentsDelta, Delta, PartEnd, ResponseEnd, TextDelta, ToolCallStart
+from treadle.run_state import RunState
 from treadle.tooling import DidNotHappen, Happened, ProbeAnswer
 from treadle.tools.function import FunctionTool
-from treadle.types import OnAsk, OnUnknown, new_id
+from treadle.types import NO_LIMITS, Limits, OnAsk, OnUnknown, new_id
 
 THE_END = "The end."
 _NAME = re.compile(r"run ([\w-]+)")
-_MARK = {"type": "object", "properties": {"mark": {"type": "string"}}, "required": ["mark"]}
+MARK = {"type": "object", "properties": {"mark": {"type": "string"}}, "required": ["mark"]}
 
 
 class World:
@@ -52,12 +55,83 @@ class World:
         finally:
             os.close(descriptor)
 
+    def entered(self, mark: str, ctx: ToolContext[object]) -> None:
+        self.saw("entered", mark, ctx.call_id, *_here())
+
+    def returned(self, mark: str, ctx: ToolContext[object]) -> None:
+        """Right before the tool returns."""
+        self.saw("returned", mark, ctx.call_id, *_here())
+
+    def left(self, mark: str, ctx: ToolContext[object]) -> None:
+        """The tool ended some other way."""
+        self.saw("left", mark, ctx.call_id, *_here())
+
+    def answered(self, name: str, response: str, usage: Usage) -> None:
+        """Right before the last delta of a response."""
+        self.saw("billed", name, str(usage.total_tokens))
+        self.saw("answered", name, response, *_here())
+
+    def ended(self, result: RunResult[Any]) -> None:
+        """What a caller got."""
+        told = {"id": result.run_id, "error": None if result.error is None else str(result.error.kind), "waiting": result.waiting, **account(result)}
+        self.saw("result", json.dumps(told))
+
+    def is_over(self, call: str) -> bool:
+        """Whether no process that lives began this call and has not returned from it."""
+        busy: set[str] = set()
+        for line in self._path.read_text(encoding="utf-8").splitlines():
+            match line.split():
+                case ["entered", _, who, pid, _] if who == call:
+                    busy.add(pid)
+                case ["returned" | "left", _, who, pid, _] if who == call:
+                    busy.discard(pid)
+                case _:
+                    pass
+        return not any(_lives(int(pid)) for pid in busy)
+
     def happened(self, mark: str) -> bool:
         try:
             lines = self._path.read_text(encoding="utf-8").splitlines()
         except FileNotFoundError:
             return False
         return any(line.split()[:2] == ["did", mark] for line in lines)
+
+
+def _here() -> tuple[str, str]:
+    return str(os.getpid()), f"{time.time():.3f}"
+
+
+def _lives(pid: int) -> bool:
+    try:
+        os.kill(pid, 0)
+    except ProcessLookupError:
+        return False
+    return True
+
+
+def account(result: RunResult[Any]) -> dict[str, Any]:
+    """What a caller learns of the end of a run, as the witness holds it."""
+    told = {"outcome": result.outcome.value, "text": result.text, "turns": result.metrics.turns, "tool_calls": result.metrics.tool_calls}
+    return {**told, "messages": chain(map(digest, result.messages))}
+
+
+def digest(message: Message) -> str:
+    return hashlib.sha256(message.to_json()).hexdigest()[:16]
+
+
+class Showing:
+    """Writes the messages of each request of this process to the witness: for each run those that its last request did not have."""
+
+    def __init__(self, world: World) -> None:
+        self._world = world
+        self._last: dict[str, tuple[list[Message], list[str]]] = {}
+
+    def show(self, name: str, messages: Sequence[Message]) -> None:
+        before, digests = self._last.get(name, ([], []))
+        kept = next((n for n, (ours, theirs) in enumerate(zip(before, messages, strict=False)) if ours is not theirs), min(len(before), len(messages)))
+        more = [(m.role, digest(m), [call.id for call in m.tool_calls], [result.call_id for result in m.tool_results]) for m in messages[kept:]]
+        self._last[name] = list(messages), [*digests[:kept], *(each[1] for each in more)]
+        self._world.saw("shown", json.dumps({"run": name, "pid": os.getpid(), "kept": kept, "more": more}))
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -73,8 +147,15 @@ class Story:
     """The run is forked after its first turn, with other words; what is killed is the fork."""
     pause_s: float = 0.0
     """How long the model and each tool take."""
+    limits: Limits = NO_LIMITS
+    tokens: int = 1
+    """Of output, in each response. Its input counts as one, which is less than anybody estimates."""
     agents: Sequence[str] = ()
     """Names of stories that are tools here: agents that tell them."""
+
+    def turns_of(self, name: str) -> Sequence[Sequence[str]]:
+        """Of the run of that name."""
+        return self.turns
 
     @property
     def requests(self) -> int:
@@ -106,6 +187,7 @@ STORIES = {
     "helper": Story(turns=[["charge", "stamp"], ["look"]]),
     "delegation": Story(turns=[["helper"], ["charge"]], agents=["helper"]),
     "family": Story(turns=[["delegation", "helper", "charge"]], agents=["delegation", "helper"]),
+    "budget": Story(turns=[["charge"]] * 9, limits=Limits(tokens=9_000), tokens=1_500),
     "asker": Story(turns=[["guarded", "charge"]], on_ask="wait"),
     "asking family": Story(turns=[["asker", "look"], ["charge"]], agents=["asker"], on_ask="wait"),
 }
@@ -118,17 +200,23 @@ class StoryModel:
     refuses: frozenset[str] = frozenset()
 
     def __init__(self, story: Story, world: World) -> None:
-        self._story, self._world = story, world
+        self._story, self._world, self._showing = story, world, Showing(world)
 
     async def stream(self, request: ModelRequest) -> AsyncGenerator[Delta, None]:
-        self._world.saw("asked")
+        name, turn = where(request.messages)
+        if not name:
+            yield TextDelta("In short.")
+            yield ResponseEnd(stop_reason=StopReason.COMPLETE, usage=Usage(input_tokens=1, output_tokens=self._story.tokens))
+            return
+        self._world.saw("asked", name)
+        self._showing.show(name, request.messages)
         for result in request.messages[-1].tool_results or (r for m in request.messages[-3:] for r in m.tool_results):
             told = {"call": result.call_id, "is_error": result.is_error, "unknown": result.unknown, "content": result.content}
             self._world.saw("told", json.dumps(told))
         await anyio.sleep(self._story.pause_s)
         self._world.reached("model")
-        name, turn = where(request.messages)
-        calls = self._story.turns[turn] if turn < len(self._story.turns) else ()
+        turns = self._story.turns_of(name)
+        calls = turns[turn] if turn < len(turns) else ()
         for number, tool in enumerate(calls):
             yield ToolCallStart(new_id("call"), tool)
             place = f"{name}-{turn}-{number}"
@@ -137,30 +225,52 @@ class StoryModel:
         if not calls:
             yield TextDelta(THE_END)
         stop = StopReason.TOOL_USE if calls else StopReason.COMPLETE
-        yield ResponseEnd(stop_reason=stop, usage=Usage(input_tokens=1, output_tokens=1))
+        usage, response = Usage(input_tokens=1, output_tokens=self._story.tokens), new_id("resp")
+        self._world.answered(name, response, usage)
+        yield ResponseEnd(stop_reason=stop, usage=usage, id=response)
 
 
 def where(messages: Sequence[Message]) -> tuple[str, int]:
-    """The name of the story that is being told, and how many of its turns are over."""
-    begun = max(i for i, message in enumerate(messages) if message.role == "user" and _NAME.fullmatch(message.text))
-    told = _NAME.fullmatch(messages[begun].text)
-    assert told is not None, "it was found so"
-    return told[1], sum(message.role == "assistant" for message in messages[begun:])
+    """The name of the story that is being told, and how many of its turns are over, also where old ones have gone from view.
+
+    The empty name where none is told: a summary is asked for.
+    """
+    told = [found[1] for message in messages if message.role == "user" and (found := _NAME.fullmatch(message.text))]
+    if not told:
+        return "", 0
+    asked = re.compile(rf"(?:mark-|run ){re.escape(told[-1])}-(\d+)-\d+\"")
+    turns = [int(turn) for message in messages for call in message.tool_calls for turn in asked.findall(call.arguments_json)]
+    return told[-1], max(turns, default=-1) + 1
 
 
 def agent_of(story: Story, world: World, name: str = "story") -> Agent[object, str]:
     below = [agent_of(STORIES[each], world, each) for each in story.agents]
-    return Agent(name=name, model=StoryModel(story, world), tools=[*tools_of(world, story.pause_s), *below])
+    return Agent(name=name, model=StoryModel(story, world), tools=[*tools_of(world, story.pause_s), *below], limits=story.limits)
+
+
+def honest(world: World, state: RunState) -> dict[str, Any]:
+    """The answers of a person who looks at the world first, and says nothing of a call that a living process may still be busy with."""
+    answers: dict[str, Any] = {"approve": [], "results": {}}
+    for call in state.open_calls:
+        if call.id not in state.asked or (mark := json.loads(call.arguments_json).get("mark")) is None:
+            continue
+        if world.happened(mark):
+            answers["results"][call.id] = f"a person found out: {mark}"
+        elif world.is_over(call.id):
+            answers["approve"].append(call.id)
+    return answers
 
 
 def tools_of(world: World, pause_s: float) -> list[FunctionTool[Any, ..., Any]]:
     """Each has one argument: `mark`."""
 
     async def effect(ctx: ToolContext[object], mark: str) -> str:
+        world.entered(mark, ctx)
         world.reached("effect")
         await anyio.sleep(pause_s / 2)
         world.saw("did", mark, ctx.idempotency_key)
         await anyio.sleep(pause_s / 2)
+        world.returned(mark, ctx)
         return f"done: {mark}"
 
     async def endless(ctx: ToolContext[object], mark: str) -> None:
@@ -170,8 +280,10 @@ def tools_of(world: World, pause_s: float) -> list[FunctionTool[Any, ..., Any]]:
 
     def slow(ctx: ToolContext[object], mark: str) -> str:
         """In a thread, which a timeout cannot end: what it gives comes late."""
+        world.entered(mark, ctx)
         time.sleep(0.15)
         world.saw("did", mark, ctx.idempotency_key)
+        world.returned(mark, ctx)
         return f"done after all: {mark}"
 
     async def look(mark: str) -> str:
@@ -186,7 +298,7 @@ def tools_of(world: World, pause_s: float) -> list[FunctionTool[Any, ..., Any]]:
         return Happened(f"found: {mark}") if world.happened(mark) else DidNotHappen()
 
     def made(name: str, execute: Any, **traits: Any) -> FunctionTool[Any, ..., Any]:
-        return FunctionTool(name=name, description=f"Does {name}.", parameters=_MARK, execute=execute, **traits)
+        return FunctionTool(name=name, description=f"Does {name}.", parameters=MARK, execute=execute, **traits)
 
     return [
         made("charge", effect),

@@ -11,12 +11,14 @@ from pathlib import Path
 
 import msgspec
 
-from tests.crash.checker import Verdict, Violation, check
+from tests.crash.accounts import Bounds
+from tests.crash.checker import Verdict, check
 from tests.crash.drive import Task
 from tests.crash.nursery import Ended, Nursery
 from tests.crash.postgres import ChaosServer
+from tests.crash.records import Violation
 from tests.crash.sabotage import Guard
-from tests.crash.stories import STORIES
+from tests.crash.stories import STORIES, World
 
 MOST = 400
 """Boundaries; a sweep that does not come to its end is none."""
@@ -105,20 +107,28 @@ class Stage:
         self.story = STORIES[story]
         self.url = "" if server is None else server.journal()
         self._nursery, self._server = nursery, server
+        self.bounds = Bounds()
+        """Change it where processes are robbed of their journal."""
         self.task = Task(journal=self.journal, witness=self.witness, story=story, without=without, url=self.url)
 
     def start(self, *, crash_at: int = 0) -> Ended:
-        return self._nursery.drive(self.task, crash_at=crash_at)
+        return self._drive(self.task, crash_at)
 
     def go_on(self, *, crash_at: int = 0, force: bool = False) -> Ended:
         """Over PostgreSQL nobody's lease holds any more. `force`: runs are taken from processes that are alive."""
         if self._server is not None:
             self._server.expire(self.url)
-        return self._nursery.drive(msgspec.structs.replace(self.task, do="go on", force=force), crash_at=crash_at)
+        return self._drive(msgspec.structs.replace(self.task, do="go on", force=force), crash_at)
+
+    def _drive(self, task: Task, crash_at: int) -> Ended:
+        ended = self._nursery.drive(task, crash_at=crash_at)
+        if ended.killed:
+            World(self.witness).saw("ending", str(ended.pid), str(ended.at_s))
+        return ended
 
     def judge_open(self) -> Verdict:
         """As it stands, over or not."""
-        return check(self.url or self.journal, self.witness, open_runs=True)
+        return check(self.url or self.journal, self.witness, open_runs=True, bounds=self.bounds)
 
     def judge(self, swept: Swept, last: Ended, *, crashes: int) -> Verdict:
         """Once everything has come to its end; a database is gone afterwards."""
@@ -130,10 +140,20 @@ class Stage:
             last = self.go_on()
             if not last.said:
                 break
-        verdict = check(self.url or self.journal, self.witness)
+        examined = self._nursery.drive(msgspec.structs.replace(self.task, do="examine", without=(), fault=""))
+        if examined.code or examined.said:
+            swept.wrong(place, "replay", f"the journal cannot be examined: {examined.said}")
+        verdict = check(self.url or self.journal, self.witness, bounds=self.bounds)
         if self._server is not None:
             self._server.drop(self.url)
         if verdict.asked > (paid := self.story.requests * (1 + self.story.fork) + crashes * self.story.at_once):
             swept.wrong(place, "paid", f"its model was asked {verdict.asked} times; {paid} are enough")
         swept.add(place, verdict)
         return verdict
+
+
+def robbed(nursery: Nursery, folder: Path, story: str, *, server: ChaosServer | None = None) -> Stage:
+    """A stage on which living processes lose their journal."""
+    stage = Stage(nursery, folder, story, server=server)
+    stage.bounds = Bounds(cut_off=True)
+    return stage

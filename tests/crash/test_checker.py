@@ -5,13 +5,15 @@ from __future__ import annotations
 import sqlite3
 from pathlib import Path
 
+import msgspec
 import pytest
 
 from tests.crash.checker import check
 from tests.crash.drive import Task
 from tests.crash.nursery import Nursery
-from tests.crash.sweep import sweep
-from tests.crash.zombies import zombie
+from tests.crash.stories import World
+from tests.crash.sweep import Stage, sweep
+from tests.crash.zombies import Sleeper, zombie
 
 AROUND_THE_FIRST_CALL = range(5, 13)
 
@@ -60,6 +62,7 @@ def journal(nursery: Nursery, tmp_path: Path) -> Path:
     """Of a whole run, without a write-ahead log, and without the triggers that keep its entries."""
     task = Task(journal=tmp_path / "journal.db", witness=tmp_path / "witness", story="mixed")
     assert nursery.drive(task).said == "completed\n"
+    assert nursery.drive(msgspec.structs.replace(task, do="examine")).code == 0
     with sqlite3.connect(task.journal) as db:
         db.executescript("drop trigger entries_stay; drop trigger entries_are_kept; drop index one_result; drop index one_start")
     db.close()
@@ -103,6 +106,13 @@ def test_it_sees_what_was_changed_in_the_file(journal: Path, tmp_path: Path, sta
         ("did mark-nowhere", "no effect without a start"),
         ('told {"call": "nowhere", "is_error": false, "unknown": false, "content": ""}', "nothing acknowledged is lost"),
         ("published nowhere 1.0 run_start", "nothing acknowledged is lost"),
+        ("asked x", "paid"),
+        ("answered x resp_lost 1 1.0", "paid"),
+        ('shown {"run": "x", "pid": 0, "kept": 0, "more": [["user", "d", [], []]]}', "replay"),
+        ('shown {"run": "?", "pid": 0, "kept": 0, "more": [["user", "d", [], []], ["assistant", "e", ["c"], []], ["user", "f", [], []]]}', "history"),
+        ('shown {"run": "?", "pid": 0, "kept": 0, "more": [["user", "d", [], []], ["tool", "e", [], ["c"]]]}', "history"),
+        ('shown {"run": "?", "pid": 0, "kept": 0, "more": [["assistant", "e", ["a", "b"], []], ["tool", "f", [], ["b", "a"]]]}', "history"),
+        ('view {"session": "s", "count": -3054, "messages": 2}', "view"),
     ],
 )
 def test_it_sees_what_the_world_saw(journal: Path, tmp_path: Path, line: str, rule: str) -> None:
@@ -110,6 +120,31 @@ def test_it_sees_what_the_world_saw(journal: Path, tmp_path: Path, line: str, ru
     with witness.open("a") as file:
         file.write(line + "\n")
     assert rule in check(journal, witness).rules
+
+
+def test_it_sees_a_caller_that_was_told_another_end(journal: Path, tmp_path: Path) -> None:
+    witness = tmp_path / "witness"
+    lines = witness.read_text().splitlines()
+    witness.write_text("\n".join(line.replace('"outcome": "completed"', '"outcome": "cancelled"') if line.startswith("result ") else line for line in lines))
+    assert check(journal, witness).rules == {"replay", "caller"}
+
+
+def test_it_sees_an_outcome_that_is_unknown_although_its_tool_had_returned(nursery: Nursery, tmp_path: Path) -> None:
+    stage = Stage(nursery, tmp_path / "x", "zombie")
+    with Sleeper(msgspec.structs.replace(stage.task, stop_at="effect")):
+        assert stage.go_on(force=True).said == "completed\n"
+    assert "unknown" not in stage.judge_open().rules
+    call = next(line.split()[2] for line in stage.witness.read_text().splitlines() if line.startswith("entered "))
+    World(stage.witness).saw("returned", "mark-x-1-0", call, "1", "1000.0")
+    assert "unknown" in stage.judge_open().rules
+
+
+def test_it_sees_what_was_charged_beyond_the_limit(nursery: Nursery, tmp_path: Path) -> None:
+    stage = Stage(nursery, tmp_path / "x", "budget")
+    assert stage.start().said == "token_limit\n"
+    assert not stage.judge_open().rules
+    World(stage.witness).saw("billed", "x-0-1", "10000")
+    assert stage.judge_open().rules == {"bill"}
 
 
 def test_it_sees_an_effect_that_is_missing(journal: Path, tmp_path: Path) -> None:

@@ -9,10 +9,12 @@ from pathlib import Path
 import msgspec
 import pytest
 
-from tests.crash.checker import check, read_witness
+from tests.crash.accounts import Bounds
+from tests.crash.checker import check
 from tests.crash.faults import Locked, cuts
 from tests.crash.nursery import Ended, Nursery
-from tests.crash.sweep import Stage, Swept
+from tests.crash.sweep import Stage, Swept, robbed
+from tests.crash.witness import read_witness
 from tests.crash.zombies import Sleeper
 
 SAID = {"full": "there is no space left", "broken": "the disk failed", "unsynced": "the disk failed"}
@@ -21,7 +23,7 @@ SAID = {"full": "there is no space left", "broken": "the disk failed", "unsynced
 @pytest.fixture
 def stage(nursery: Nursery, tmp_path: Path) -> Stage:
     """Its journal holds a run already."""
-    made = Stage(nursery, tmp_path / "stage", "one")
+    made = robbed(nursery, tmp_path / "stage", "one")
     assert nursery.drive(msgspec.structs.replace(made.task, name="before")).said == "completed\n"
     return made
 
@@ -39,7 +41,7 @@ def whole(stage: Stage, last: Ended, *, crashes: int) -> None:
 def test_a_disk_that_fails_at_any_write_stops_the_run_before_its_next_call(nursery: Nursery, tmp_path: Path, fault: str, lasting: bool) -> None:
     outcomes: set[str] = set()
     for number in range(1, 60, 1 if fault == "unsynced" else 7):
-        stage = Stage(nursery, tmp_path / f"{number}", "one")
+        stage = robbed(nursery, tmp_path / f"{number}", "one")
         nursery.drive(msgspec.structs.replace(stage.task, name="before"))
         ended = nursery.drive(msgspec.structs.replace(stage.task, fault=f"{fault}:{number}{'' if lasting else f'-{number}'}"))
         assert ended.said == "completed\n" or SAID[fault] in ended.said
@@ -54,7 +56,7 @@ def test_a_disk_that_fails_at_any_write_stops_the_run_before_its_next_call(nurse
 def test_where_the_system_refuses_to_write_the_call_does_not_run(nursery: Nursery, tmp_path: Path) -> None:
     outcomes: set[str] = set()
     for size in range(4_000, 140_000, 12_000):
-        stage = Stage(nursery, tmp_path / f"{size}", "one")
+        stage = robbed(nursery, tmp_path / f"{size}", "one")
         nursery.drive(msgspec.structs.replace(stage.task, name="before"))
         ended = nursery.drive(msgspec.structs.replace(stage.task, fault=f"limit:{size}"))
         assert ended.said == "completed\n" or SAID["broken"] in ended.said or SAID["full"] in ended.said
@@ -65,7 +67,7 @@ def test_where_the_system_refuses_to_write_the_call_does_not_run(nursery: Nurser
 
 def test_a_result_that_cannot_be_stored_is_unknown_afterwards(nursery: Nursery, tmp_path: Path) -> None:
     """Stopped in the middle of its call, while the disk is well; then it is full for good."""
-    stage = Stage(nursery, tmp_path / "x", "one")
+    stage = robbed(nursery, tmp_path / "x", "one")
     with Sleeper(msgspec.structs.replace(stage.task, stop_at="effect", busy_timeout_s=0.1)) as sleeper, Locked(stage.journal):
         said = sleeper.wake()
     assert said.startswith("error another process keeps the journal")
@@ -75,7 +77,7 @@ def test_a_result_that_cannot_be_stored_is_unknown_afterwards(nursery: Nursery, 
 
 
 def test_a_journal_that_somebody_keeps_locked_stops_the_run_before_its_call(nursery: Nursery, tmp_path: Path) -> None:
-    stage = Stage(nursery, tmp_path / "x", "one")
+    stage = robbed(nursery, tmp_path / "x", "one")
     with Sleeper(msgspec.structs.replace(stage.task, stop_at="model", busy_timeout_s=0.1)) as sleeper, Locked(stage.journal):
         said = sleeper.wake()
     assert said.startswith("error another process keeps the journal")
@@ -104,11 +106,12 @@ def test_a_directory_that_cannot_be_written_is_told_before_the_model_is_asked(nu
 @pytest.mark.parametrize("crash_at", [6, 10], ids=["the start of a call", "its result"])
 def test_a_log_that_is_cut_in_its_last_transaction_is_as_if_that_had_not_been(nursery: Nursery, tmp_path: Path, crash_at: int) -> None:
     """Killed right after the commit, before anybody was told of it: what a loss of power may take away of what was not synced."""
-    stage = Stage(nursery, tmp_path / "x", "one")
+    stage = robbed(nursery, tmp_path / "x", "one")
     assert stage.start(crash_at=crash_at).killed
     files = {name: (stage.folder / name).read_bytes() for name in ("journal.db", "journal.db-wal", "witness")}
     for number, place in enumerate(cuts(files["journal.db-wal"], 1_500)):
-        cut = Stage(nursery, tmp_path / f"{place}", "one")
+        cut = robbed(nursery, tmp_path / f"{place}", "one")
+        cut.bounds = Bounds(cut_off=True, torn=True)
         for name, data in files.items():
             (cut.folder / name).write_bytes(data[:place] if name.endswith("-wal") else data)
         assert not cut.judge_open().violations

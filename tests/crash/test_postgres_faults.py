@@ -14,11 +14,11 @@ from typing import Literal
 import msgspec
 import pytest
 
-from tests.crash.checker import read_witness
 from tests.crash.nursery import Ended, Nursery
 from tests.crash.postgres import ChaosServer
 from tests.crash.proxy import Proxy
-from tests.crash.sweep import Stage, Swept
+from tests.crash.sweep import Stage, Swept, robbed
+from tests.crash.witness import read_witness
 from tests.crash.zombies import Sleeper
 
 MESSAGES_MOST = 300
@@ -45,7 +45,7 @@ def test_a_connection_that_is_lost_in_the_middle_of_any_message_is_made_again_an
 ) -> None:
     torn = 0
     for number in range(1, MESSAGES_MOST, 3):
-        stage = Stage(nursery, tmp_path / f"{number}", "one", server=chaos_server)
+        stage = robbed(nursery, tmp_path / f"{number}", "one", server=chaos_server)
         proxy.tear(way, number)
         ended = stage.start()
         if not proxy.tear_none():
@@ -58,7 +58,7 @@ def test_a_connection_that_is_lost_in_the_middle_of_any_message_is_made_again_an
 
 def test_a_server_that_dies_at_any_moment_is_waited_for(nursery: Nursery, tmp_path: Path, chaos_server: ChaosServer) -> None:
     for stop_at in ("model", "effect"):
-        stage = Stage(nursery, tmp_path / stop_at, "one", server=chaos_server)
+        stage = robbed(nursery, tmp_path / stop_at, "one", server=chaos_server)
         with Sleeper(msgspec.structs.replace(stage.task, stop_at=stop_at)) as sleeper:
             chaos_server.stop()
             with ThreadPoolExecutor(1) as pool:
@@ -71,7 +71,7 @@ def test_a_server_that_dies_at_any_moment_is_waited_for(nursery: Nursery, tmp_pa
 
 
 def test_a_server_that_is_not_there_is_told_before_anything_is_asked(nursery: Nursery, tmp_path: Path, chaos_server: ChaosServer) -> None:
-    stage = Stage(nursery, tmp_path / "x", "one", server=chaos_server)
+    stage = robbed(nursery, tmp_path / "x", "one", server=chaos_server)
     chaos_server.stop()
     try:
         ended = stage.start()
@@ -79,12 +79,12 @@ def test_a_server_that_is_not_there_is_told_before_anything_is_asked(nursery: Nu
         chaos_server.start()
     assert ended.said.startswith("refused no PostgreSQL answers at 'postgresql://postgres@127.0.0.1")
     assert "see that the server runs there" in ended.said
-    assert read_witness(stage.witness).asked == 0
+    assert not read_witness(stage.witness).asked
     whole(stage, ended, crashes=0)
 
 
 def test_a_stalled_connection_is_waited_for_and_nothing_is_sent_twice(nursery: Nursery, tmp_path: Path, chaos_server: ChaosServer, proxy: Proxy) -> None:
-    stage = Stage(nursery, tmp_path / "x", "parallel", server=chaos_server)
+    stage = robbed(nursery, tmp_path / "x", "parallel", server=chaos_server)
     with Sleeper(msgspec.structs.replace(stage.task, stop_at="model")) as sleeper:
         proxy.stall(0.5)
         said = sleeper.wake()
@@ -96,7 +96,7 @@ def test_a_stalled_connection_is_waited_for_and_nothing_is_sent_twice(nursery: N
 
 
 def test_the_clock_of_the_database_jumps_ahead_and_a_living_driver_goes_on(nursery: Nursery, tmp_path: Path, chaos_server: ChaosServer) -> None:
-    stage = Stage(nursery, tmp_path / "x", "one", server=chaos_server)
+    stage = robbed(nursery, tmp_path / "x", "one", server=chaos_server)
     with Sleeper(msgspec.structs.replace(stage.task, stop_at="effect")) as sleeper:
         chaos_server.expire(stage.url)
         said = sleeper.wake()
@@ -105,7 +105,7 @@ def test_the_clock_of_the_database_jumps_ahead_and_a_living_driver_goes_on(nurse
 
 
 def test_the_clock_of_the_database_jumps_back_and_a_dead_drivers_run_is_free_all_the_same(nursery: Nursery, tmp_path: Path, chaos_server: ChaosServer) -> None:
-    stage = Stage(nursery, tmp_path / "x", "one", server=chaos_server)
+    stage = robbed(nursery, tmp_path / "x", "one", server=chaos_server)
     assert stage.start(crash_at=7).killed
     chaos_server.sql_of(stage.url, "update treadle.workers set lease_until_us = lease_until_us + 3600000000, seen_at_us = seen_at_us + 3600000000")
     ended = nursery.drive(msgspec.structs.replace(stage.task, do="go on"))
@@ -115,7 +115,7 @@ def test_the_clock_of_the_database_jumps_back_and_a_dead_drivers_run_is_free_all
 
 @pytest.mark.parametrize("hours", [-1, 1])
 def test_the_clock_of_the_driver_jumps_all_the_time(nursery: Nursery, tmp_path: Path, chaos_server: ChaosServer, hours: int) -> None:
-    stage = Stage(nursery, tmp_path / "x", "mixed", server=chaos_server)
+    stage = robbed(nursery, tmp_path / "x", "mixed", server=chaos_server)
     ended = nursery.drive(msgspec.structs.replace(stage.task, fault=f"clock:{hours}"))
     assert ended.said == "completed\n"
     whole(stage, ended, crashes=0)
@@ -141,7 +141,7 @@ def small_disk() -> Iterator[Path]:
 
 def test_a_server_without_space_stops_the_run_before_its_next_call_and_it_goes_on_afterwards(nursery: Nursery, tmp_path: Path, small_disk: Path) -> None:
     with ChaosServer(folder=small_disk, max_wal_size="'32MB'", min_wal_size="'32MB'") as server:
-        stage = Stage(nursery, tmp_path / "x", "long", server=server)
+        stage = robbed(nursery, tmp_path / "x", "long", server=server)
         with Sleeper(msgspec.structs.replace(stage.task, stop_at="effect")) as sleeper:
             ballast = small_disk / "ballast"
             _fill(ballast)

@@ -12,6 +12,7 @@ from typing import Self
 
 import msgspec
 
+from tests.crash.accounts import Bounds
 from tests.crash.checker import Verdict
 from tests.crash.drive import Task, text_of
 from tests.crash.nursery import ROOT, Nursery
@@ -23,6 +24,7 @@ from tests.crash.sweep import Stage
 def zombie(nursery: Nursery, folder: Path, stop_at: str, *, without: tuple[Guard, ...] = (), server: ChaosServer | None = None) -> tuple[Verdict, str]:
     """What the checker says, and what the one that woke up says. `server`: over PostgreSQL, where its lease is over while it sleeps."""
     stage = Stage(nursery, folder, "zombie", without, server)
+    stage.bounds = Bounds(cut_off=True)
     with Sleeper(msgspec.structs.replace(stage.task, stop_at=stop_at)) as sleeper:
         while said := stage.go_on(force=server is None).said:
             assert said == "completed\n", said
