@@ -12,6 +12,7 @@ import sys
 import tempfile
 import threading
 import time
+from collections import Counter
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
@@ -22,7 +23,7 @@ import msgspec
 from tests.crash.accounts import Bounds
 from tests.crash.command_line import COMMANDS, sweep_commands
 from tests.crash.crew import chaos_of_workers, said
-from tests.crash.crew_worker import AWAKE, ENGINES, OF_FILES, Plan
+from tests.crash.crew_worker import AWAKE, ENGINES, ODD, OF_FILES, Plan
 from tests.crash.faults import Locked, cuts
 from tests.crash.nursery import Ended, Nursery
 from tests.crash.postgres import ChaosServer
@@ -45,6 +46,7 @@ def main(arguments: Sequence[str]) -> int:
     parser.add_argument("--workers", type=int, default=4)
     parser.add_argument("--seconds", type=float, default=300, help="of killing; of stopping as much again")
     parser.add_argument("--engine", action="append", choices=ENGINES, help="of `postgres`; repeatable")
+    parser.add_argument("--rounds", type=int, default=1, help="of `odd`; each with tools of its own")
     parser.add_argument("--seed", type=int, default=int(time.time()))
     options = parser.parse_args(arguments)
     violations = 0
@@ -165,6 +167,27 @@ def _sqlite_workers(folder: Path, options: argparse.Namespace) -> int:
     return _crew(folder, options, store="sqlite", harms=OF_FILES, probes=True)
 
 
+def _odd(folder: Path, options: argparse.Namespace) -> int:
+    """Round after round, each with other tools: a seed of its own."""
+    violations, total = 0, Counter[str]()
+    for number in range(options.rounds):
+        for name, plan in ODD.items():
+            given = {"runs": options.runs, "turns": options.turns, "workers": options.workers, "seconds": options.seconds}
+            plan = msgspec.structs.replace(plan, **given, seed=options.seed + number, peace_s=900)
+            if plan.engine not in (options.engine or ENGINES):
+                continue
+            print(f"\n### {name}, seed {plan.seed}\n", flush=True)
+            outcome = chaos_of_workers(folder / f"{name}-{number}".replace(" ", "-"), plan)
+            print(outcome.table(), flush=True)
+            for rule, text in outcome.verdict.violations[:50]:
+                print(f"    {rule}: {text}", flush=True)
+            violations += len(outcome.verdict.violations) + (outcome.verdict.finished != plan.runs)
+            v = outcome.verdict
+            total += Counter({"runs": v.runs, "calls": v.calls, "harms": sum(outcome.harms.values()), "taken over": v.drivers, "unknown": v.unknown})
+            print(f"so far: {dict(total)}, {violations} violations", flush=True)
+    return violations
+
+
 # ---------------------------------------------------------------- faults
 
 
@@ -224,6 +247,7 @@ PARTS: Mapping[str, Callable[[Path, argparse.Namespace], int]] = {
     "kills": _kills,
     "stops": _stops,
     "workers": _sqlite_workers,
+    "odd": _odd,
     "postgres": _postgres,
     "postgres-boundaries": _postgres_boundaries,
     "postgres-twice": _postgres_twice,

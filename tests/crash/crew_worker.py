@@ -83,6 +83,19 @@ class Plan(msgspec.Struct, frozen=True, kw_only=True):
     """What the ids of the runs begin with."""
 
 
+_ODD = Plan(runs=6, turns=5, workers=3, seconds=5, synced=False, odd=True, longest_s=0.15)
+_APART = msgspec.structs.replace(_ODD, harms=APART, apart=True)
+ODD: dict[str, Plan] = {
+    "odd tools": msgspec.structs.replace(_ODD, store="sqlite", harms=OF_FILES, longest_s=0.6, grace_s=0.4),
+    "conversations": msgspec.structs.replace(_ODD, runs=8, store="sqlite", harms=OF_FILES, sessions=2),
+    "cut off alone": _APART,
+    "cut off alone, DBOS": msgspec.structs.replace(_APART, engine="dbos"),
+    "conversations, cut off alone": msgspec.structs.replace(_APART, runs=8, sessions=3),
+    "long calls": msgspec.structs.replace(_ODD, harms=OF_FILES, longest_s=2.0),
+}
+"""Crews whose tools have random properties, as the suite has them. Effects that may come about after a lease are only asked of those that keep theirs."""
+
+
 class Share(msgspec.Struct, frozen=True, kw_only=True):
     """What a process is told."""
 

@@ -7,11 +7,12 @@ from pathlib import Path
 import pytest
 
 from tests.crash.crew import chaos_of_workers, said
-from tests.crash.crew_worker import AWAKE, OF_FILES, Plan
+from tests.crash.crew_worker import AWAKE, ODD, OF_FILES, Plan
 from tests.crash.turns import turns_of
 from tests.engines.needs import need_dbos
 
 PLANS = {
+    **{name: ODD[name] for name in ("odd tools", "conversations", "cut off alone")},
     "all that may happen": Plan(runs=8, turns=12, workers=3, seconds=8, synced=False),
     "nobody sleeps, and probes are an answer": Plan(runs=8, turns=12, workers=3, seconds=6, synced=False, harms=AWAKE, probes=True),
     "delivered by DBOS": Plan(runs=8, turns=12, workers=3, seconds=8, synced=False, engine="dbos"),
@@ -30,5 +31,6 @@ def test_workers_may_die_sleep_and_lose_their_server_at_any_moment(tmp_path: Pat
     outcome = chaos_of_workers(tmp_path / "crew", plan)
     assert not outcome.verdict.violations, f"{outcome.verdict}\n{said(tmp_path / 'crew')}"
     assert outcome.verdict.finished == plan.runs
-    assert outcome.verdict.calls == plan.runs * sum(map(len, turns_of(plan.turns, probes=plan.probes)))
+    if not plan.odd:
+        assert outcome.verdict.calls == plan.runs * sum(map(len, turns_of(plan.turns, probes=plan.probes)))
     assert sum(outcome.harms.values()) > 3
