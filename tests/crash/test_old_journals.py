@@ -1,6 +1,6 @@
-"""A journal that version 1 wrote is read, listed, exported, replayed, resumed, forked and gone on with, for ever.
+"""A journal that an older version wrote is read, listed, exported, replayed, resumed, forked and gone on with, for ever.
 
-How the file came to be stands in tests/fixtures/journal_v1.py.
+How the files came to be stands in tests/fixtures/old_journals.py.
 """
 
 from __future__ import annotations
@@ -8,7 +8,7 @@ from __future__ import annotations
 import json
 import shutil
 import sqlite3
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Callable
 from contextlib import closing
 from dataclasses import replace
 from pathlib import Path
@@ -18,23 +18,41 @@ import pytest
 
 from tests.crash.checker import check
 from tests.crash.nursery import Nursery
-from tests.fixtures.journal_v1 import LONG, agent_of, reading_of
+from tests.fixtures.old_journals import LONG, agent_of, reading_of
 from treadle import Outcome, Runtime
 from treadle.journals.sqlite import SqliteJournal
+from treadle.journals.sqlite.schema import VERSION
 from treadle.testing import ScriptedModel
 
 FIXTURES = Path(__file__).parents[1] / "fixtures"
-READING: dict[str, Any] = json.loads((FIXTURES / "journal-v1.json").read_text(encoding="utf-8"))
+VERSIONS = sorted(int(path.stem.removeprefix("journal-v")) for path in FIXTURES.glob("journal-v*.db"))
 
 
-def run_of(agent: str) -> str:
-    """The oldest of that agent."""
-    return [run_id for run_id, read in READING.items() if read["row"]["agent"] == agent][-1]
+def test_there_is_a_journal_of_each_version_before_this_one() -> None:
+    """Before a migration is added: `python -m tests.fixtures.old_journals FOLDER`."""
+    assert set(range(1, VERSION)) <= set(VERSIONS)
+
+
+@pytest.fixture(params=VERSIONS)
+def version(request: pytest.FixtureRequest) -> int:
+    return request.param
 
 
 @pytest.fixture
-def journal(tmp_path: Path) -> Path:
-    return Path(shutil.copy(FIXTURES / "journal-v1.db", tmp_path / "journal.db"))
+def reading(version: int) -> dict[str, Any]:
+    """What that version itself read in it."""
+    return json.loads((FIXTURES / f"journal-v{version}.json").read_text(encoding="utf-8"))
+
+
+@pytest.fixture
+def run_of(reading: dict[str, Any]) -> Callable[[str], str]:
+    """The oldest run of an agent."""
+    return lambda agent: [run_id for run_id, read in reading.items() if read["row"]["agent"] == agent][-1]
+
+
+@pytest.fixture
+def journal(tmp_path: Path, version: int) -> Path:
+    return Path(shutil.copy(FIXTURES / f"journal-v{version}.db", tmp_path / "journal.db"))
 
 
 @pytest.fixture
@@ -48,8 +66,8 @@ def _known(read: dict[str, Any], then: dict[str, Any]) -> dict[str, Any]:
     return {key: _known(value, then[key]) if isinstance(then[key], dict) and value is not None else value for key, value in read.items() if key in then}
 
 
-async def test_everything_in_it_reads_as_it_did(runtime: Runtime) -> None:
-    assert _known(await reading_of(runtime), READING) == READING
+async def test_everything_in_it_reads_as_it_did(runtime: Runtime, reading: dict[str, Any]) -> None:
+    assert _known(await reading_of(runtime), reading) == reading
 
 
 def test_it_holds_whatever_a_journal_can_hold(journal: Path) -> None:
@@ -60,7 +78,7 @@ def test_it_holds_whatever_a_journal_can_hold(journal: Path) -> None:
     assert kinds == everything | {"input.added", "compaction", "cancel.asked", "run.resumed", "run.finished"}
 
 
-async def test_a_call_in_which_its_process_died_is_unknown_and_happens_once(runtime: Runtime) -> None:
+async def test_a_call_in_which_its_process_died_is_unknown_and_happens_once(runtime: Runtime, run_of: Callable[[str], str]) -> None:
     result = await runtime.resume(run_of("killed"), agent_of("killed"))
     assert result.outcome is Outcome.COMPLETED
     assert result.text == "It may have happened."
@@ -70,14 +88,14 @@ async def test_a_call_in_which_its_process_died_is_unknown_and_happens_once(runt
     assert stamp.text == "tea: done", "idempotent calls are run again"
 
 
-async def test_a_call_that_waits_for_approval_runs_once_it_is_given(runtime: Runtime) -> None:
+async def test_a_call_that_waits_for_approval_runs_once_it_is_given(runtime: Runtime, run_of: Callable[[str], str]) -> None:
     state = await runtime.journal.load(run_of("waiting"))
     result = await runtime.resume(run_of("waiting"), agent_of("waiting"), approve=[call.id for call in state.open_calls])
     assert (result.outcome, result.text) == (Outcome.COMPLETED, "It was allowed.")
     assert result.messages[2].tool_results[0].text == "tea: done"
 
 
-async def test_a_call_that_nobody_knows_about_waits_for_what_a_person_found_out(runtime: Runtime) -> None:
+async def test_a_call_that_nobody_knows_about_waits_for_what_a_person_found_out(runtime: Runtime, run_of: Callable[[str], str]) -> None:
     state = await runtime.journal.load(run_of("unknown"))
     (call,) = state.open_calls
     assert call.id in state.asked
@@ -87,7 +105,7 @@ async def test_a_call_that_nobody_knows_about_waits_for_what_a_person_found_out(
 
 
 @pytest.mark.parametrize("turn", [0, 1, 2, 3])
-async def test_a_run_is_forked_at_any_turn(runtime: Runtime, turn: int) -> None:
+async def test_a_run_is_forked_at_any_turn(runtime: Runtime, turn: int, run_of: Callable[[str], str]) -> None:
     parent = await runtime.replay(run_of("finished"))
     result = await runtime.fork(run_of("finished"), turn=turn, text="Once more.", agent=agent_of("forked"))
     assert result.text == "Otherwise, then."
@@ -116,27 +134,27 @@ async def test_conversations_are_listed_and_searched(runtime: Runtime) -> None:
     assert {hit.session_id for hit in runtime.sessions.search("weaving")} == {"talk"}
 
 
-async def test_long_results_are_whole(runtime: Runtime) -> None:
+async def test_long_results_are_whole(runtime: Runtime, run_of: Callable[[str], str]) -> None:
     result = await runtime.replay(run_of("finished"))
     assert LONG.strip() in [part.text.strip() for part in result.messages[2].tool_results]
 
 
-async def test_each_run_is_exported_and_taken_in_elsewhere(runtime: Runtime, tmp_path: Path) -> None:
+async def test_each_run_is_exported_and_taken_in_elsewhere(runtime: Runtime, tmp_path: Path, reading: dict[str, Any]) -> None:
     async with Runtime(journal=SqliteJournal.open(tmp_path / "other.db")) as other:
-        for run_id in reversed(READING):
+        for run_id in reversed(reading):
             await other.journal.add_run(await runtime.journal.read_bytes(run_id))
         read = await reading_of(other)
-    for run_id, one in READING.items():
+    for run_id, one in reading.items():
         assert {**_known(read[run_id], one), "row": None} == {**one, "row": None}
 
 
-def test_the_commands_work_on_it(nursery: Nursery, journal: Path, tmp_path: Path) -> None:
+def test_the_commands_work_on_it(nursery: Nursery, journal: Path, tmp_path: Path, run_of: Callable[[str], str]) -> None:
     where = {"TREADLE_JOURNAL": f"sqlite:///{journal}", "TREADLE_HOME": str(tmp_path / "home")}
     for arguments in (["runs", "list"], ["sessions", "list"], *(["runs", command, run_of("finished")] for command in ("show", "replay", "export"))):
         ended = nursery.treadle(*arguments, cwd=tmp_path, env=where)
         assert ended.code == 0, ended.said
     with closing(sqlite3.connect(journal)) as db:
-        assert db.execute("pragma user_version").fetchone() >= (1,)
+        assert db.execute("pragma user_version").fetchone() == (VERSION,)
 
 
 def test_the_checker_finds_nothing_in_it(journal: Path, tmp_path: Path) -> None:
