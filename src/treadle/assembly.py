@@ -21,6 +21,7 @@ from treadle.config import Config
 from treadle.entries import Fork, RunStarted
 from treadle.errors import AgentError
 from treadle.hooks import Hook, hooks_of
+from treadle.images import fitted_message
 from treadle.journal import Journal
 from treadle.journals.memory import MemoryJournal
 from treadle.message import MediaPart, Message, encode_json
@@ -229,6 +230,7 @@ class Assembly:
         asker = Asker(run_id, session_id, fork=fork, submits=submits)
         chosen = await self._choice.choose(agent.model or self.config.models.large, asker, limits)
         _check_images(prompt, chosen)
+        prompt, scaled = await fitted_message(prompt)
         wanted = options.get("settings", NOTHING_SET).over(_typed(agent))
         settings, warnings = _settings(wanted, agent.settings.over(self._settings), chosen.model)
         more = _More() if submits else await self._more_tools(agent, limits)
@@ -254,7 +256,7 @@ class Assembly:
             on_unknown=options.get("on_unknown", "tell"),
             fork=fork,
             approver=options.get("on_approval"),
-            warnings=(*warnings, *more.missed, *(() if caller else self.toolboxes.confining.announced(agent, options.get("mode", "full")))),
+            warnings=(*warnings, *scaled, *more.missed, *(() if caller else self.toolboxes.confining.announced(agent, options.get("mode", "full")))),
         )
 
     async def _summarisers(self, own: Chosen, asker: Asker) -> AsyncGenerator[Summariser, None]:

@@ -24,6 +24,7 @@ from treadle.entries import ToolFinished
 from treadle.errors import AgentError
 from treadle.hooks import NO_HOOKS, Answer, Ask, HookedRun, Hooks
 from treadle.hooks.chain import UNSAID, BeforeToolSaid
+from treadle.images import fitted_parts
 from treadle.message import JsonText, MediaPart, Part, TextPart, ToolCall, ToolResult
 from treadle.model import ToolDefinition
 from treadle.output import cap_output
@@ -284,7 +285,7 @@ class Toolbox:
     async def _capped(self, output: Sequence[TextPart | MediaPart], tool: Tool[Any], ctx: ToolContext[Any]) -> tuple[TextPart | MediaPart, ...]:
         if not all(isinstance(part, (TextPart, MediaPart)) for part in output):  # pyright: ignore[reportUnnecessaryIsInstance]  it is anybody's code
             raise TypeError(f"it gave {output!r:.200}: a tool gives text, or a sequence of TextPart and MediaPart")
-        shown = output if self.takes_images else without_images(output)
+        shown = await fitted_parts(output) if self.takes_images else without_images(output)
         return tuple([TextPart(text=await self._capped_text(p.text, tool, ctx)) if isinstance(p, TextPart) else p for p in shown])
 
     async def _capped_text(self, text: str, tool: Tool[Any], ctx: ToolContext[Any]) -> str:

@@ -15,9 +15,9 @@ import pytest
 from treadle.abilities import UNKNOWN
 from treadle.errors import AgentError
 from treadle.history import History
+from treadle.images import size_of
 from treadle.message import MediaPart, Message, ToolResult
 from treadle.model import ModelRequest
-from treadle.providers.anthropic.images import size_of
 from treadle.providers.anthropic.request import TOO_MANY_IMAGES, RequestEncoder
 from treadle.types import Settings
 

@@ -195,8 +195,8 @@ async def test_images_are_media(use: Use, tmp_path: Path, magic: bytes, media_ty
 
 
 async def test_an_image_that_is_too_large_is_refused(use: Use, tmp_path: Path) -> None:
-    (tmp_path / "a.png").write_bytes(b"\x89PNG\r\n\x1a\n" + bytes(5 * 1024 * 1024))
-    with pytest.raises(ToolFailed, match="larger than 5 MB"):
+    (tmp_path / "a.png").write_bytes(b"\x89PNG\r\n\x1a\n" + bytes(20 * 1024 * 1024))
+    with pytest.raises(ToolFailed, match="larger than 20 MiB"):
         await use(READ, path="a.png")
 
 

@@ -17,13 +17,14 @@ import msgspec
 from anyio import from_thread, to_thread
 from typing_extensions import override
 
+from treadle import images
+from treadle.errors import AgentError
 from treadle.message import MediaPart, TextPart
 from treadle.tooling import MAX_LINE_CHARS, MAX_OUTPUT_LINES, InvalidArguments, ToolContext, ToolFailed, ToolOutput, Touched
 from treadle.tools import files
 from treadle.tools.builtin import Arguments, Builtin, closed_object
 from treadle.tools.text import LATIN_1, SNIFF_BYTES, UTF_8, Encoding, binary_kind, image_type
 
-MAX_IMAGE_BYTES = 5 * 1024 * 1024
 _CHUNK = 256 * 1024
 _HINT_CHARS = 300
 _HINT_LINES = 3
@@ -94,12 +95,18 @@ def _look(ctx: ToolContext[Any], arguments: ReadArguments, max_chars: int) -> _L
 
 
 def _image(file: BinaryIO, path: str, media_type: str) -> ToolOutput:
+    """Raises ToolFailed for an image that no model can be shown."""
     file.seek(0)
-    data = file.read(MAX_IMAGE_BYTES + 1)
-    if len(data) > MAX_IMAGE_BYTES:
-        raise ToolFailed(f"{path!r} is an image larger than {MAX_IMAGE_BYTES // 1024 // 1024} MB: make a smaller copy with bash and read that.")
-    text = TextPart(text=f"{path}: {media_type}, {len(data):,} bytes")
-    return text, MediaPart(media_type=media_type, data=b2a_base64(data, newline=False).decode(), name=Path(path).name)
+    data = file.read(images.FILE_BYTES_MAX + 1)
+    if len(data) > images.FILE_BYTES_MAX:
+        raise ToolFailed(f"{path!r} is an image larger than {images.FILE_BYTES_MAX // 1024 // 1024} MiB: make a smaller copy with bash and read that.")
+    whole = MediaPart(media_type=media_type, data=b2a_base64(data, newline=False).decode(), name=Path(path).name)
+    try:
+        image, note = images.fitted(whole)
+    except AgentError as e:
+        raise ToolFailed(e.message) from e  # no model can be shown it
+    said = f"{path}: {media_type}, {len(data):,} bytes"
+    return TextPart(text=f"{said} ({note})" if note else said), image
 
 
 # ---------------------------------------------------------------- the whole file, once

@@ -10,6 +10,8 @@ from collections.abc import Sequence
 
 import msgspec
 
+from treadle.images import image_type as image_type
+
 SNIFF_BYTES = 4096
 _BOMS = (  # the marks of UTF-32 first: that of UTF-16 LE is how one of them begins
     (codecs.BOM_UTF32_LE, "utf-32-le", "UTF-32 with a byte order mark"),
@@ -18,7 +20,6 @@ _BOMS = (  # the marks of UTF-32 first: that of UTF-16 LE is how one of them beg
     (codecs.BOM_UTF16_LE, "utf-16-le", "UTF-16 with a byte order mark"),
     (codecs.BOM_UTF16_BE, "utf-16-be", "UTF-16 with a byte order mark"),
 )
-_IMAGES = ((b"\x89PNG\r\n\x1a\n", "image/png"), (b"\xff\xd8\xff", "image/jpeg"), (b"GIF87a", "image/gif"), (b"GIF89a", "image/gif"))
 _BINARIES = (
     (b"%PDF-", "a PDF document"),
     (b"PK\x03\x04", "a ZIP archive (or a docx, xlsx, jar or wheel)"),
@@ -84,13 +85,6 @@ class Encoding(msgspec.Struct, frozen=True):
 
 UTF_8 = Encoding("utf-8", "UTF-8")
 LATIN_1 = Encoding("latin-1", "not UTF-8, taken as Latin-1")
-
-
-def image_type(head: bytes) -> str | None:
-    """The media type, where it is an image that models can see."""
-    if head.startswith(b"RIFF") and head[8:12] == b"WEBP":
-        return "image/webp"
-    return next((media_type for magic, media_type in _IMAGES if head.startswith(magic)), None)
 
 
 def binary_kind(head: bytes) -> str | None:

@@ -6,7 +6,6 @@ Source: platform.claude.com, "Vision", section "Image limits", and "Request size
 
 from __future__ import annotations
 
-import base64
 from collections import deque
 from typing import NamedTuple
 
@@ -14,10 +13,9 @@ import msgspec
 
 from treadle.abilities import Abilities
 from treadle.errors import AgentError
+from treadle.images import SIDE_MAX, size_of
 from treadle.message import MediaPart, Message, Part, TextPart, ToolResult
 
-SIDE_MAX = 8_000
-"""Pixels of the longer side."""
 MANY = 20
 """Above so many images in a request, none may have a side above `MANY_SIDE_MAX`."""
 MANY_SIDE_MAX = 2_000
@@ -25,11 +23,6 @@ ALL_BYTES_MAX = 24_000_000
 """Base64 of all images: a request may have 32 MB, and the rest needs room."""
 SMALL_WINDOW = 200_000
 """Models with a window of so many tokens, or an unknown one, take 100 images, others 600."""
-
-_HEAD_CHARS = 1 << 19
-"""Of the base64, which hold the size of any image but one with very large metadata."""
-_SOF = frozenset(range(0xC0, 0xD0)) - {0xC4, 0xC8, 0xCC}
-"""Markers of a JPEG with its size."""
 
 
 class ImageLimits(NamedTuple):
@@ -120,58 +113,3 @@ class Images:
 
 def _line(image: MediaPart, why: str) -> TextPart:
     return TextPart(text=f"[{image.name or 'an image'} ({image.media_type}) is not shown: {why}]")
-
-
-# ---------------------------------------------------------------- pixels
-
-
-def size_of(image: MediaPart) -> tuple[int, int]:
-    """Width and height in pixels, from the head of its file; zeros if they cannot be told."""
-    try:
-        head = base64.b64decode((image.data or "")[:_HEAD_CHARS])
-        return _size_in(head)
-    except (ValueError, IndexError):
-        return 0, 0
-
-
-def _size_in(head: bytes) -> tuple[int, int]:
-    if head.startswith(b"\x89PNG"):
-        return _big(head[16:20]), _big(head[20:24])
-    if head.startswith(b"GIF8"):
-        return _little(head[6:8]), _little(head[8:10])
-    if head.startswith(b"\xff\xd8"):
-        return _size_in_jpeg(head)
-    if head[:4] == b"RIFF" and head[8:12] == b"WEBP":
-        return _size_in_webp(head[12:16], head[20:])
-    return 0, 0
-
-
-def _size_in_jpeg(head: bytes) -> tuple[int, int]:
-    at = 2
-    while at + 9 <= len(head):
-        marker = head[at + 1]
-        if marker in _SOF:
-            return _big(head[at + 7 : at + 9]), _big(head[at + 5 : at + 7])
-        at += 1 if marker == 0xFF else 2 + _big(head[at + 2 : at + 4])
-    return 0, 0
-
-
-def _size_in_webp(kind: bytes, data: bytes) -> tuple[int, int]:
-    match kind:
-        case b"VP8X":
-            return _little(data[4:7]) + 1, _little(data[7:10]) + 1
-        case b"VP8L":
-            bits = _little(data[1:5])
-            return (bits & 0x3FFF) + 1, (bits >> 14 & 0x3FFF) + 1
-        case b"VP8 ":
-            return _little(data[6:8]) & 0x3FFF, _little(data[8:10]) & 0x3FFF
-        case _:
-            return 0, 0
-
-
-def _big(data: bytes) -> int:
-    return int.from_bytes(data, "big")
-
-
-def _little(data: bytes) -> int:
-    return int.from_bytes(data, "little")

@@ -11,6 +11,7 @@ from collections.abc import Iterable, Iterator
 
 import mcp_types
 
+from treadle.images import FILE_BYTES_MAX
 from treadle.json_text import encode_json
 from treadle.message import MediaPart, TextPart
 from treadle.tooling import ToolOutput
@@ -18,8 +19,6 @@ from treadle.tools.text import image_type
 
 BLOCKS_MOST = 1_000
 IMAGES_MOST = 20
-IMAGE_BYTES = 5_000_000
-"""As models take them."""
 
 
 def output_of(result: mcp_types.CallToolResult) -> ToolOutput:
@@ -75,7 +74,7 @@ def _image(data: str, said: str, what: str) -> str | MediaPart:
     except (binascii.Error, ValueError):
         return f"[{what}, {said}: its data is no base64]"
     media_type = image_type(decoded)
-    if media_type is None or len(decoded) > IMAGE_BYTES:
+    if media_type is None or len(decoded) > FILE_BYTES_MAX:
         return _unseen(what, said, data)
     return MediaPart(media_type=media_type, data=data)
 
