@@ -1,23 +1,47 @@
-# Four verbs, and seven for special days. They use .venv where it is there (README makes it), else the Python on the PATH.
+# Five verbs, and seven for special days. They use .venv where it is there (README makes it), else the Python on the PATH.
 BIN := $(if $(wildcard .venv/bin/python),.venv/bin/,)
 
-.PHONY: fmt check test docs chaos guards oracle benchmarks pictures peers lock
+CHECKS := check-format check-lint check-types check-samples check-imports check-dependencies check-spelling
+.PHONY: fmt check $(CHECKS) test test-all docs chaos guards oracle benchmarks pictures peers lock
 
 fmt:
 	$(BIN)ruff check --fix src tests benchmarks examples docs/pictures
 	$(BIN)ruff format src tests benchmarks examples docs/pictures
 
-check:
+# Side by side with make check -j2 --output-sync.
+check: $(CHECKS)
+
+check-format:
 	$(BIN)ruff format --check src tests benchmarks examples docs/pictures
+
+check-lint:
 	$(BIN)ruff check src tests benchmarks examples docs/pictures
+
+check-types:
 	$(BIN)pyright
+
+check-samples:
 	$(BIN)mypy
+
+check-imports:
 	$(BIN)lint-imports --no-cache
+
+check-dependencies:
 	$(BIN)deptry src
+
+check-spelling:
 	$(BIN)codespell src docs benchmarks examples README.md ARCHITECTURE.md AGENTS.md CONTRIBUTING.md SECURITY.md CHANGELOG.md
 
+# What proves the product, in five minutes on two processors; it ends with what it left out (tests/selection.py).
 test:
 	$(BIN)python -m pytest
+
+# Everything, the servers of others included, in ten minutes on two processors.
+test-all: | .peers/node_modules
+	TREADLE_TEST_PEERS=required $(BIN)python -m pytest --all
+
+.peers/node_modules:
+	$(MAKE) peers
 
 docs:
 	$(BIN)python -m treadle.schemas
