@@ -33,6 +33,8 @@ class Abilities(Value, frozen=True, kw_only=True):
     tools: bool | None = None
     chat_tools: Literal["without_thinking", "never"] | None = None
     """When it calls tools over Chat Completions, if not always."""
+    apply_patch: bool | None = None
+    """Whether it is trained on patches of the tool `apply_patch`."""
     forced_tools: bool | None = None
     """Whether a request can say that a tool must be called."""
     temperature: bool | None = None

@@ -26,6 +26,8 @@ class ToolDefinition(Value, frozen=True, kw_only=True):
     description: str
     parameters: dict[str, object]
     """A JSON Schema of an object."""
+    native: str | None = None
+    """Name of the built-in tool of a provider that is the same tool: models are trained on that form. None: there is none."""
 
 
 class ModelRequest(Value, frozen=True, kw_only=True):

@@ -152,6 +152,11 @@ def delegates(tool: Tool[Any]) -> bool:
     return getattr(tool, "delegates", False) is True
 
 
+def acts_as(tool: Tool[Any]) -> tuple[str, ...]:
+    """Tools whose rules to ask and to deny hold for this one too."""
+    return getattr(tool, "acts_as", ())
+
+
 def _touched(tool: Tool[Any], arguments: Any, cwd: Path) -> Touched | None:
     """What cannot be told, for whatever reason, is not known."""
     try:
@@ -175,9 +180,10 @@ def reach_of(cwd: Path, permissions: Permissions) -> Reach:
 def _by_name(tool: Tool[Any], rules: Rules) -> list[Finding]:
     """What does not depend on what the call would do."""
     findings: list[Finding] = []
-    if (denied := _first(rules.deny, tool.name)) is not None:
+    names = (tool.name, *acts_as(tool))
+    if (denied := next(filter(None, (_first(rules.deny, name) for name in names)), None)) is not None:
         findings.append(Finding(Kind.FORBIDDEN, f"the rule {denied.text!r} denies {tool.name}"))
-    if (asked := _first(rules.ask, tool.name)) is not None:
+    if (asked := next(filter(None, (_first(rules.ask, name) for name in names)), None)) is not None:
         findings.append(Finding(Kind.NEEDS_A_PERSON, f"the rule {asked.text!r} asks before {tool.name}"))
     if tool.needs_approval:
         findings.append(Finding(Kind.NEEDS_A_PERSON, f"{tool.name} asks for a person's approval in every mode"))

@@ -15,6 +15,7 @@ from typing import Any, TypeAlias
 
 from msgspec import structs
 
+from treadle.abilities import UNKNOWN, Abilities
 from treadle.agent import Agent, Deps
 from treadle.calls import Ready, idempotency_key
 from treadle.clock import Clock
@@ -29,7 +30,7 @@ from treadle.plan import Plan
 from treadle.policy import Permissions, permissions_of, withholds
 from treadle.redaction import Redactor
 from treadle.spill import Spill
-from treadle.tooling import ToolContext, ToolRegistry
+from treadle.tooling import Tool, ToolContext, ToolRegistry
 from treadle.tracing import NO_TRACER, UNTRACED, Traced, TracedRun, Tracer
 from treadle.undo import UNDO_FOLDER, Undo
 
@@ -94,7 +95,7 @@ class Toolboxes:
 
     def make(self, agent: Agent[Deps, Any], plan: Plan, deps: Deps, feed: Feed, run_child: RunChild) -> Toolbox:
         """Of one run."""
-        registry = ToolRegistry((*agent.own_tools, *plan.more_tools))
+        registry = ToolRegistry((*agent.own_tools, *plan.more_tools), offers=partial(_suits, getattr(plan.model, "abilities", UNKNOWN)))
         shared = self._shared.setdefault(plan.session_id or plan.run_id, _Shared())
         spill = self._spills.setdefault(plan.family, Spill())
         contexts = _Contexts(self, plan, feed, deps, shared, spill, self._inside(), run_child)
@@ -168,6 +169,12 @@ async def close_kept(owner: str, kept: Sequence[object]) -> None:
                 await close()
             except Exception:  # anybody's code, while something else is being closed
                 logger.exception("what a tool kept for %s could not be closed", owner)
+
+
+def _suits(abilities: Abilities, tool: Tool[Any]) -> bool:
+    """True unless the tool is for models with an ability that this one is not known to have."""
+    ability: str | None = getattr(tool, "ability", None)
+    return ability is None or getattr(abilities, ability, None) is True
 
 
 def _traced(agent: Agent[Any, Any], plan: Plan) -> TracedRun:

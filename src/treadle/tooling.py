@@ -298,8 +298,9 @@ class LateTools(Protocol):
 class ToolRegistry:
     """Tools by name: register, get in O(1), list, remove, execute. Names are unique."""
 
-    def __init__(self, tools: Sequence[Tool[Any]] = ()) -> None:
-        self._tools: dict[str, Tool[Any]] = {}
+    def __init__(self, tools: Sequence[Tool[Any]] = (), offers: Callable[[Tool[Any]], bool] = lambda tool: True) -> None:
+        """`offers`: whether the model is told of a tool."""
+        self._tools, self._offers = dict[str, Tool[Any]](), offers
         for tool in tools:
             self.register(tool)
 
@@ -322,7 +323,7 @@ class ToolRegistry:
 
     def definitions(self) -> tuple[ToolDefinition, ...]:
         """What a request needs, in the order of registration."""
-        return tuple(t.definition for t in self._tools.values())
+        return tuple(t.definition for t in self._tools.values() if self._offers(t))
 
     async def execute(self, name: str, ctx: ToolContext[Any], arguments_json: JsonText) -> ToolOutput:
         """Raises InvalidArguments for an unknown tool or arguments that do not fit, else what the tool raises."""

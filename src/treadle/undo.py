@@ -34,8 +34,8 @@ class Before(Value, frozen=True, kw_only=True):
     """Absolute, without links."""
     content: bytes | None
     """None: it was not there."""
-    after: str
-    """The hash of what it will hold."""
+    after: str | None
+    """The hash of what it will hold; None: it will be gone."""
     made: tuple[str, ...] = ()
     """Directories that are made for it, the outermost first."""
     temporary: str = ""
@@ -49,7 +49,8 @@ class Change(Value, frozen=True, kw_only=True):
     path: str
     before: str | None
     """The hash of what it held; None: it was not there."""
-    after: str
+    after: str | None
+    """None: it is gone."""
     made: tuple[str, ...] = ()
     temporaries: tuple[str, ...] = ()
     """One for each attempt."""
@@ -87,18 +88,20 @@ class Undo:
         kept = None if content is None else content_hash(content)
         if content is not None and kept is not None and not (folder / kept).exists():
             _put(folder / kept, content)
-        place = folder / f"{_name(call_id)}.json"
+        place = folder / f"{_name(f'{call_id}/{before.path}')}.json"
         made, temporaries = before.made, (before.temporary,)
         if (cut := _read(place)) is not None:  # a call that is repeated: its process was killed
             made, temporaries = (*cut.made, *made), (*cut.temporaries, *temporaries)
         _put(place, encode_json(Change(call_id=call_id, path=before.path, before=kept, after=before.after, made=made, temporaries=temporaries, at=now())))
 
-    def changes(self, run_id: str) -> dict[str, Change]:
-        """By call. Raises OSError."""
-        found: dict[str, Change] = {}
+    def changes(self, run_id: str) -> dict[str, list[Change]]:
+        """By call, those of one call in the order in which they were made. Raises OSError."""
+        found: dict[str, list[Change]] = {}
         for path in self._of(run_id).glob("*.json"):
             if (change := _read(path)) is not None:
-                found[change.call_id] = change
+                found.setdefault(change.call_id, []).append(change)
+        for changes in found.values():
+            changes.sort(key=lambda change: change.at)
         return found
 
     def content(self, run_id: str, kept: str) -> bytes | None:

@@ -26,7 +26,7 @@ from treadle.tools.traces import changed_at
 from treadle.types import Time, Value
 from treadle.undo import UNDO_FOLDER, Change, Undo
 
-KEPT = ("write", "edit")
+KEPT = ("write", "edit", "apply_patch")
 """Tools whose changes are kept."""
 _CRASHED_AFTER = timedelta(minutes=10)
 """How long a call may have run of which nobody knows the end."""
@@ -228,7 +228,7 @@ def _kept(store: Undo, told: Sequence[_Told]) -> _Kept:
         left += (one for call in calls if (one := _left(info, call, kept)) is not None)
         for call in calls:
             name = f"{info.run_id}/{call.started.call_id}"
-            if (change := kept.get(call.started.call_id)) is not None:
+            for change in kept.get(call.started.call_id, ()):
                 changes.append(structs.replace(change, call_id=name))
                 where[change.before or ""] = info.run_id
             if call.finished is not None and call.finished.status == "error":

@@ -170,6 +170,7 @@ EFFECTS = {
     "read": "pure",
     "write": "idempotent",
     "edit": "once",
+    "apply_patch": "once",
     "bash": "once",
     "bash_output": "pure",
     "bash_kill": "once",

@@ -12,7 +12,7 @@ import pytest
 from tests.tui.standing import ESCAPE, THEME, standing
 from treadle.asking import ApprovalRequest
 from treadle.tui.approval import DEAF_S, Approval, Around, Said
-from treadle.tui.preview import Difference, Preview, Words, preview_of
+from treadle.tui.preview import Difference, Patch, Preview, Words, preview_of
 
 pytestmark = pytest.mark.anyio
 
@@ -174,3 +174,57 @@ async def test_shift_tab_changes_the_mode_where_the_question_is_not_about_an_edi
 
 async def test_the_question_says_how_many_calls_wait() -> None:
     await said(DEAF_S, "n", number=1, of=3, seen=["a asks (1 of 3): may it run this command?"])
+
+
+PATCH = "*** Begin Patch\n*** Update File: a.py\n@@\n-one\n+1\n*** Add File: new/b.py\n+import os\n+\x1b[31mred\n*** Delete File: c.py\n*** End Patch"
+
+
+@pytest.fixture
+def tree(tmp_path: Path) -> Path:
+    (tmp_path / "a.py").write_text("one\ntwo\n")
+    (tmp_path / "c.py").write_text("all that goes\n")
+    return tmp_path
+
+
+async def test_a_patch_shows_each_file_with_what_becomes_of_it(tree: Path) -> None:
+    preview = preview_of("apply_patch", {"input": PATCH}, tree)
+    seen = ["a.py", "- one", "+ 1", "new/b.py (new file)", "+ import os", "+ \\x1b[31mred", "c.py (deleted)", "- all that goes"]
+    assert await said(DEAF_S, "y", preview=preview, seen=seen) == (Said("once"), "")
+
+
+def test_an_operation_of_the_responses_api_is_shown_as_a_patch_of_one_file(tree: Path) -> None:
+    operation = {"type": "update_file", "path": "a.py", "diff": "@@\n-two\n+2"}
+    assert preview_of("apply_patch", {"operation": operation}, tree) == Patch((Difference("a.py", "one\ntwo\n", "one\n2\n"),))
+    moved = "*** Begin Patch\n*** Update File: a.py\n*** Move to: z.py\n*** End Patch"
+    assert preview_of("apply_patch", {"input": moved}, tree) == Patch((Difference("a.py", "one\ntwo\n", "one\ntwo\n", " (moved to z.py)"),))
+
+
+@pytest.mark.parametrize(
+    "given",
+    [
+        "*** Begin Patch\n*** Update File: a.py\n@@\n-nowhere\n+1\n*** End Patch",
+        "*** Begin Patch\n*** Update File: missing.py\n@@\n-one\n+1\n*** End Patch",
+        "rm -rf ~ is no patch",
+    ],
+)
+def test_a_patch_that_does_not_fit_is_shown_as_it_was_said(tree: Path, given: str) -> None:
+    assert preview_of("apply_patch", {"input": given}, tree) == Words(given)
+
+
+@pytest.mark.parametrize("name", ["write", "apply_patch"])
+def test_what_is_too_different_to_be_compared_is_shown_whole(tree: Path, name: str) -> None:
+    lines = [f"line {n}" for n in range(5_000)]
+    patched = "\n".join(["*** Begin Patch", "*** Add File: b.py", *(f"+{line}" for line in lines), "*** End Patch"])
+    arguments = {"path": "b.py", "content": "\n".join(lines)} if name == "write" else {"input": patched}
+    shown = preview_of(name, arguments, tree)
+    assert isinstance(shown, Words)
+    assert all(line in shown.text for line in lines)
+    assert "b.py" in shown.text
+
+
+async def test_a_patch_that_is_not_all_on_the_screen_says_so(tree: Path) -> None:
+    long = "\n".join(["*** Begin Patch", "*** Add File: b.py", *(f"+line {n}" for n in range(60)), "*** Delete File: c.py", "*** End Patch"])
+    preview = preview_of("apply_patch", {"input": long}, tree)
+    assert (await said(DEAF_S, "d", DEAF_S, "y", preview=preview, seen=["more lines: d shows all", "- all that goes", "Not all of it is shown"]))[0] == Said(
+        "once"
+    )

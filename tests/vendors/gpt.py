@@ -192,3 +192,20 @@ def _functions(body: Json) -> list[Json]:
 def _strict(body: Json) -> list[Json]:
     forms = [body.get("text", {}).get("format", {}), body.get("response_format", {}).get("json_schema", {})]
     return [form["schema"] for form in forms if form.get("strict")] + [function["parameters"] for function in _functions(body) if function.get("strict")]
+
+
+@RESPONSES.rule("Apply patch; types of the SDK 3.52")
+def patches_are_answered(asked: Asked) -> Iterator[str]:
+    """The built-in tool has no fields of a function, each of its calls an operation on one file, and each call one output with a status."""
+    for tool in asked.body.get("tools", []):
+        if tool["type"] == "apply_patch" and tool.keys() - {"type", "allowed_callers"}:
+            yield f"Unknown parameter: 'tools.{sorted(tool.keys() - {'type'})[0]}'."
+    calls = [item for item in asked.body["input"] if item.get("type") == "apply_patch_call"]
+    for item in calls:
+        if item.get("status") not in ("in_progress", "completed") or item.get("operation", {}).get("type") not in ("create_file", "update_file", "delete_file"):
+            yield "Missing required parameter of apply_patch_call."
+    outputs = [item for item in asked.body["input"] if item.get("type") == "apply_patch_call_output"]
+    if any(item.get("status") not in ("completed", "failed") for item in outputs):
+        yield "Missing required parameter: 'status'."
+    if missing := {item["call_id"] for item in calls} ^ {item["call_id"] for item in outputs}:
+        yield f"No tool output found for apply patch call {sorted(missing)[0]}."

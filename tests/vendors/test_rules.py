@@ -93,6 +93,7 @@ REFUSED: list[tuple[str, str, str, Json]] = [
             ]
         },
     ),
+    ("openai", "patches_are_answered", "", {"tools": [{"type": "apply_patch", "name": "apply_patch"}]}),
     ("openai-chat", "shape_and_pairing_of_chat", "", {"messages": [{"role": "tool", "tool_call_id": "c", "content": ""}]}),
     ("openai-chat", "functions_over_chat", "gpt-6-luna", {"reasoning_effort": "low"}),
     ("openai-chat", "functions_over_chat", "gpt-6-astra", {}),

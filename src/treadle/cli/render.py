@@ -17,6 +17,7 @@ from treadle.metrics import totalled
 from treadle.plain import LINE_CHARS, cut, one_line, plain
 from treadle.redaction import Redactor
 from treadle.todos import TOOL, progress, written
+from treadle.tools.patches import PATCH, named_paths
 from treadle.types import Outcome
 from treadle.units import count, money
 
@@ -166,6 +167,8 @@ def _arguments(event: events.ToolCallAsked) -> str:
         return progress(todos)
     if isinstance(event.arguments, str):
         return event.arguments
+    if event.name == PATCH:
+        return ", ".join(named_paths(event.arguments))
     if event.name in _ABOUT and isinstance(about := event.arguments.get(_ABOUT[event.name]), str):
         return about
     return " ".join(value if isinstance(value, str) else encode_json(value).decode() for value in event.arguments.values())

@@ -110,6 +110,7 @@ ABILITIES: dict[str, Schema] = {
     "output_tokens": Key(whole),
     "images": Key(yes_or_no),
     "tools": Key(yes_or_no),
+    "apply_patch": Key(yes_or_no),
     "forced_tools": Key(yes_or_no),
     "temperature": Key(yes_or_no),
     "reasoning": Key(yes_or_no),

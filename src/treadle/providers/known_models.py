@@ -103,7 +103,7 @@ def _in_the_weights(model_id: str) -> Abilities:
     name = model_id.rpartition("/")[2].lower().replace(":", "-")
     found = _named(_everywhere(), name.replace(".", "-") if name.startswith("claude-") else name) or UNKNOWN
     forced_tools = False if found.forced_tools is False else None
-    return Abilities(images=found.images, tools=found.tools, forced_tools=forced_tools, reasoning=found.reasoning)
+    return Abilities(images=found.images, tools=found.tools, apply_patch=found.apply_patch, forced_tools=forced_tools, reasoning=found.reasoning)
 
 
 @functools.cache

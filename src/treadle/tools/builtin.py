@@ -51,6 +51,10 @@ class Builtin(ABC, Generic[ArgumentsT]):
     needs_approval: bool = False
     has_commands: bool = False
     """Runs programs, inside the run's sandbox where there is one."""
+    ability: str | None = None
+    """Name of an ability in `Abilities` without which a model is not offered this tool; `ToolDefinition.native` too. None: every model is."""
+    acts_as: tuple[str, ...] = ()
+    """Tools whose rules to ask and to deny hold for this one too, since it can do what they do."""
     polls: bool = False
     """Only looks at something that goes on: equal calls with equal results are no loop."""
     max_output: int = MAX_OUTPUT_CHARS
@@ -62,7 +66,7 @@ class Builtin(ABC, Generic[ArgumentsT]):
     def definition(self) -> ToolDefinition:
         if self._definition is None:
             met(self.arguments)
-            self._definition = ToolDefinition(name=self.name, description=_description(type(self)), parameters=dict(self.parameters))
+            self._definition = ToolDefinition(name=self.name, description=_description(type(self)), parameters=dict(self.parameters), native=self.ability)
         return self._definition
 
     def parse(self, arguments_json: JsonText) -> ArgumentsT:

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from typing import Any
 
+from treadle.tools.apply_patch import ApplyPatch
 from treadle.tools.bash import Bash
 from treadle.tools.bash_kill import BashKill
 from treadle.tools.bash_output import BashOutput
@@ -22,5 +23,5 @@ from treadle.tools.write import Write
 
 
 def default_tools() -> tuple[Builtin[Any], ...]:
-    """read, write, edit, bash, bash_output, bash_kill, glob, grep, ls, todo_write, fetch: new ones each time, though they keep nothing between calls."""
-    return (Read(), Write(), Edit(), Bash(), BashOutput(), BashKill(), Glob(), Grep(), Ls(), TodoWrite(), Fetch())
+    """New ones each time, though they keep nothing between calls. A model is offered `apply_patch` if it is trained on it."""
+    return (Read(), Write(), Edit(), ApplyPatch(), Bash(), BashOutput(), BashKill(), Glob(), Grep(), Ls(), TodoWrite(), Fetch())

@@ -11,6 +11,7 @@ MAX_LINES = 40
 _MAX_LINE_CHARS = 200
 _CONTEXT = 3
 _MAX_COMPARED = 4_000
+_TOO_MUCH = "too much to show @@"
 
 
 def short_difference(before: str, after: str) -> str:
@@ -34,8 +35,13 @@ def difference(before: str, after: str) -> list[str]:
     if old == new:
         return []
     if len(old) + len(new) > _MAX_COMPARED:
-        return [f"@@ lines {first + 1}-{first + len(old)} became {len(new)} lines: too much to show @@"]
+        return [f"@@ lines {first + 1}-{first + len(old)} became {len(new)} lines: {_TOO_MUCH}"]
     return list(_hunks(old, new, first))
+
+
+def is_too_much(before: str, after: str) -> bool:
+    """True if `difference` only says that these texts are too different to be compared."""
+    return len(lines := difference(before, after)) == 1 and lines[0].endswith(_TOO_MUCH)
 
 
 def _alike(old: Sequence[str], new: Sequence[str]) -> int:

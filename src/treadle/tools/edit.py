@@ -88,12 +88,12 @@ def _edit(ctx: ToolContext[Any], arguments: EditArguments) -> str:
     place = files.place_of(arguments.path, ctx)
     name = files.shown(place, ctx.cwd)
     with files.changing(place), files.telling("edit", arguments.path, ctx.cwd):
-        old = _existing(place, arguments.path)
+        old = existing(place, arguments.path)
         files.must_be_seen(ctx, place, old.digest)
-        encoding, document = _decoded(old, name)
+        encoding, document = decoded(old, name)
         before = document.text
         count, notes = _apply(document, arguments.edits)
-        data = _encoded(encoding, document, arguments)
+        data = encoded(encoding, document, arguments.path)
         if data == old.data:
             return f"{name} already reads like that: nothing was changed."
         ctx.seen_files[os.fspath(place)] = files.save(place, data, old, ctx.before_change)
@@ -101,7 +101,8 @@ def _edit(ctx: ToolContext[Any], arguments: EditArguments) -> str:
     return "\n".join([" ".join([done, *files.link_notes(old)]), *notes, short_difference(before, document.text)])
 
 
-def _existing(place: Path, path: str) -> files.Loaded:
+def existing(place: Path, path: str) -> files.Loaded:
+    """The whole file. Raises OSError if there is none, ToolFailed if it is too large to be changed."""
     old = files.load(place)
     if old is None:
         raise FileNotFoundError(errno.ENOENT, os.strerror(errno.ENOENT), path)
@@ -110,7 +111,8 @@ def _existing(place: Path, path: str) -> files.Loaded:
     return old
 
 
-def _decoded(old: files.Loaded, name: str) -> tuple[Encoding, Document]:
+def decoded(old: files.Loaded, name: str) -> tuple[Encoding, Document]:
+    """Its text. Raises ToolFailed for what is no text."""
     if (kind := image_type(old.data) or binary_kind(old.data)) is not None:
         raise ToolFailed(f"{name} is {kind}, not text: it cannot be edited.")
     encoding = Encoding.of(old.data)
@@ -136,12 +138,13 @@ def _apply(document: Document, edits: Sequence[Replacement]) -> tuple[int, list[
     return count, notes
 
 
-def _encoded(encoding: Encoding, document: Document, arguments: EditArguments) -> bytes:
+def encoded(encoding: Encoding, document: Document, path: str) -> bytes:
+    """The whole file. Raises ToolFailed for a character that its encoding does not have."""
     try:
         return encoding.encode(document.render())
     except UnicodeEncodeError as e:
         wrong = e.object[e.start]
-        raise ToolFailed(f"{wrong!r} cannot stand in {arguments.path!r}, which is {encoding.label}. Nothing was changed.") from e
+        raise ToolFailed(f"{wrong!r} cannot stand in {path!r}, which is {encoding.label}. Nothing was changed.") from e
 
 
 # ---------------------------------------------------------------- afterwards
@@ -154,7 +157,7 @@ def _probe(ctx: ToolContext[Any], arguments: EditArguments) -> ProbeAnswer:
         now = files.load(place)
         if now is None or not now.is_whole:
             return None
-        _, document = _decoded(now, arguments.path)
+        _, document = decoded(now, arguments.path)
     except (OSError, ToolFailed):
         return None
     before, can_still_be = _undone(document, arguments.edits), _made(document, arguments.edits) is not None

@@ -9,8 +9,8 @@ import errno
 import os
 import re
 import threading
-from collections.abc import Callable, Generator
-from contextlib import contextmanager, suppress
+from collections.abc import Callable, Generator, Iterable
+from contextlib import ExitStack, contextmanager, suppress
 from itertools import islice
 from pathlib import Path
 from typing import Any, TypeAlias
@@ -40,7 +40,16 @@ def changing(place: Path) -> Generator[None]:
 
     Locks of threads, since the work is in threads and one set of tools may serve several event loops; a few paths may share one.
     """
-    with _LOCKS[hash(place) % len(_LOCKS)]:
+    with changing_all([place]):
+        yield
+
+
+@contextmanager
+def changing_all(places: Iterable[Path]) -> Generator[None]:
+    """`changing` for several files at once. Locks are taken in one order, each once, so that two calls never wait for each other."""
+    with ExitStack() as held:
+        for n in sorted({hash(place) % len(_LOCKS) for place in places}):
+            held.enter_context(_LOCKS[n])
         yield
 
 
@@ -166,30 +175,28 @@ Keep: TypeAlias = Callable[[Before], None]
 """Keeps what a file was before it is changed (ToolContext.before_change)."""
 
 
-def save(place: Path, data: bytes, old: Loaded | None, keep: Keep | None = None) -> str:
+def save(place: Path, data: bytes, old: Loaded | None, keep: Keep | None = None, *, like: os.stat_result | None = None) -> str:
     """Replaces the file in one step, or makes it with its directories: a reader sees all of the old content or all of the new.
 
     `old` is the file as it was looked at, None for a new one: it must still be like that, and owner (where allowed) and mode are kept.
-    `keep` is told of it before anything is made or changed; not of a file over 16 MiB.
+    `keep` is told of it before anything is made or changed; not of a file over 16 MiB. `like`: whose owner and mode a new file gets.
     Returns the digest of the new content. Raises OSError; ToolFailed where the file has changed or is read-only.
     """
-    status = old.status if old is not None else None
-    _must_be_writable(place, status)
+    status = old.status if old is not None else like
+    _must_be_writable(place, old)
     temporary = f"{TEMPORARY}{os.urandom(8).hex()}.tmp"
     if keep is not None and (old is None or old.is_whole):
         made = _missing_above(place) if old is None else ()
         keep(Before(path=os.fspath(place), content=None if old is None else old.data, after=content_hash(data), made=made, temporary=temporary))
     with parent_of(place, create=True) as folder:
-        fd = folder.create_file(temporary, 0o666 if old is None else 0o600)
+        fd = folder.create_file(temporary, 0o666 if status is None else 0o600)
         try:
             with os.fdopen(fd, "wb") as file:
                 file.write(data)
                 file.flush()
                 _keep_owner_and_mode(fd, status)
                 os.fsync(fd)
-            now = load(place)
-            if (now.digest if now is not None else None) != (old.digest if old is not None else None):
-                raise ToolFailed(f"{place} was changed by somebody else just now, and nothing was written. Read it again, then make this call again.")
+            _must_be_as(place, old)
             folder.replace(temporary, place.name)
         except BaseException:
             with suppress(OSError):
@@ -197,6 +204,23 @@ def save(place: Path, data: bytes, old: Loaded | None, keep: Keep | None = None)
             raise
         folder.sync()
     return digest_of(data) if len(data) <= MAX_WHOLE_BYTES else digest_of_large(os.stat(place))
+
+
+def remove(place: Path, old: Loaded, keep: Keep | None = None) -> None:
+    """Removes the file, which must still be as it was looked at. `keep` is told of it before. Raises OSError, ToolFailed as `save` does."""
+    _must_be_writable(place, old)
+    if keep is not None and old.is_whole:
+        keep(Before(path=os.fspath(place), content=old.data, after=None))
+    with parent_of(place) as folder:
+        _must_be_as(place, old)
+        folder.remove_file(place.name)
+        folder.sync()
+
+
+def _must_be_as(place: Path, old: Loaded | None) -> None:
+    now = load(place)
+    if (now.digest if now is not None else None) != (old.digest if old is not None else None):
+        raise ToolFailed(f"{place} was changed by somebody else just now, and nothing was written. Read it again, then make this call again.")
 
 
 def _missing_above(place: Path) -> tuple[str, ...]:
@@ -215,12 +239,11 @@ def link_notes(old: Loaded | None) -> list[str]:
     return [f"It had {others} other hard link{'s' if others > 1 else ''}, which keep{'s' if others == 1 else ''} the old content."] if others > 0 else []
 
 
-def _must_be_writable(place: Path, old: os.stat_result | None) -> None:
+def _must_be_writable(place: Path, old: Loaded | None) -> None:
     """Replacing asks nothing of the file itself, only of its directory; so that read-only keeps its meaning, we ask."""
-    if old is not None and (not old.st_mode & 0o222 or not os.access(place, os.W_OK)):
-        raise ToolFailed(
-            f"{place} is read-only (mode {old.st_mode & 0o7777:04o}), and nothing was written. Change its mode first, if that is what the user wants."
-        )
+    if old is not None and (not old.status.st_mode & 0o222 or not os.access(place, os.W_OK)):
+        mode = f"{old.status.st_mode & 0o7777:04o}"
+        raise ToolFailed(f"{place} is read-only (mode {mode}), and nothing was written. Change its mode first, if that is what the user wants.")
 
 
 def _keep_owner_and_mode(fd: int, old: os.stat_result | None) -> None:

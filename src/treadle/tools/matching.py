@@ -136,19 +136,26 @@ def _not_found(lines: list[str], old: str) -> str:
     wanted = old.removesuffix("\n").split("\n")
     if any(w.strip() for w in wanted) and all(_NUMBERED.match(w) for w in wanted if w.strip()):
         return "old was not found. It begins its lines with numbers as the read tool shows them: these and the tab after them are not in the file."
+    if (shown := closest(lines, wanted, named="old")) is None:
+        return "old was not found, nor anything like it. Read the file again and give its exact text."
+    return f"old was not found. {shown}"
+
+
+def closest(lines: list[str], wanted: list[str], *, named: str) -> str | None:
+    """Show the model the text most like `wanted`, and where they first differ; None if nothing is like it. `named`: where `wanted` is from."""
     region = _closest(lines, wanted)
     if region is None:
-        return "old was not found, nor anything like it. Read the file again and give its exact text."
+        return None
     first, count = region
     there = lines[first : first + count]
     shown = "\n".join(f"{number:6d}\t{line[:200]}" for number, line in enumerate(there[:_REGION_LINES], first + 1))
-    return f"old was not found. The closest text is:\n{shown}\n{_first_difference(first, there, wanted)}Give the exact text of the file."
+    return f"The closest text is:\n{shown}\n{_first_difference(first, there, wanted, named)}Give the exact text of the file."
 
 
-def _first_difference(first: int, there: list[str], wanted: list[str]) -> str:
+def _first_difference(first: int, there: list[str], wanted: list[str], named: str) -> str:
     for i, (is_, want) in enumerate(zip(there, wanted, strict=False)):
         if is_ != want:
-            return f"The first difference is in line {first + i + 1}: the file has {is_[:200]!r}, old has {want[:200]!r}. "
+            return f"The first difference is in line {first + i + 1}: the file has {is_[:200]!r}, {named} has {want[:200]!r}. "
     return ""
 
 

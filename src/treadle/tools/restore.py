@@ -128,10 +128,8 @@ def _put_back(place: Path, old: files.Loaded | None, changes: list[Change], cont
     current, first = _hash(old), changes[0]
     if current == first.before:
         return "unchanged", ""
-    if old is None:
-        return "refused", "it was removed since"
     if current not in {change.after for change in changes}:
-        return "refused", "it was changed since"
+        return "refused", "it was removed since" if old is None else "it was changed since"
     if any(later.before != earlier.after and later.before != earlier.before for earlier, later in pairwise(changes)):
         return "refused", "something else changed it between two of these calls"
     if first.before is None:

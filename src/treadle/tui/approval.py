@@ -25,7 +25,7 @@ from treadle.asking import ApprovalRequest
 from treadle.plain import cut, one_line, wrapped
 from treadle.tui import differences
 from treadle.tui.drawing import Drawing
-from treadle.tui.preview import Difference, Preview
+from treadle.tui.preview import Difference, Patch, Preview, Words
 from treadle.tui.slot import Answered, Line
 from treadle.tui.theme import Theme
 from treadle.units import count
@@ -173,11 +173,19 @@ class Approval:
 
     def _lay_out(self, width: int) -> tuple[list[Line], list[Line]]:
         """The path and the rest, long lines on several."""
-        if not isinstance(self._preview, Difference):
+        if isinstance(self._preview, Patch):
+            return [], [line for file in self._preview.files for line in self._file(file, width)]
+        if isinstance(self._preview, Words):
             return [], self._words(wrapped(self._preview.text, width) or [""], "tool.target" if self._preview.is_command else "tool.body")
+        path, *rest = self._file(self._preview, width)
+        paths = len(wrapped(self._preview.path, width))
+        return [path, *rest[: paths - 1]], rest[paths - 1 :]
+
+    def _file(self, file: Difference, width: int) -> list[Line]:
+        """Its path, and what changes in it."""
         drawing = Drawing(width, self._theme)
-        drawn = drawing.lines(differences.drawn(self._preview.path, self._preview.before, self._preview.after, drawing, whole=True))
-        return self._words(wrapped(self._preview.path, width), "tool.target"), [[("", "  "), *line] for line in drawn]
+        drawn = drawing.lines(differences.drawn(file.path, file.before, file.after, drawing, whole=True))
+        return [*self._words(wrapped(f"{file.path}{file.note}", width), "tool.target"), *([("", "  "), *line] for line in drawn)]
 
     def _words(self, lines: Sequence[str], style: str) -> list[Line]:
         return [[(self._theme.toolkit(style), f"  {line}")] for line in lines]
@@ -312,6 +320,8 @@ def _asks(request: ApprovalRequest) -> str:
             return "may it write this file?"
         case "edit":
             return "may it make this change?"
+        case "apply_patch":
+            return "may it make all of these changes?"
         case "fetch":
             return "may it fetch this page?"
         case _:

@@ -17,7 +17,7 @@ from treadle.plain import one_line, plain
 from treadle.tui import differences, markdown
 from treadle.tui.calling import Calling
 from treadle.tui.drawing import Drawing
-from treadle.tui.preview import Difference, Preview
+from treadle.tui.preview import Difference, Patch, Preview
 from treadle.tui.theme import Glyphs
 from treadle.units import count, lasting
 
@@ -147,7 +147,7 @@ class Called:
 
     def _body(self, drawing: Drawing, *, full: bool) -> RenderableType | None:
         most = None if full else BODY_LINES
-        if self.status == "ok" and self.name in ("edit", "write") and (split := _difference_in(self.result)) is not None:
+        if self.status == "ok" and self.name in ("edit", "write", "apply_patch") and (split := _difference_in(self.result)) is not None:
             return Padding(differences.drawn_patch(split, drawing, most=most), (0, 0, 0, 2))
         if self.status == "ok" and self.name in ("read", "todo_write", "ls", "glob") and not full:
             return None
@@ -184,7 +184,13 @@ class Asked:
     def draw(self, drawing: Drawing, *, full: bool = False) -> RenderableType:
         if isinstance(self.preview, Difference):
             return differences.drawn(self.preview.path, self.preview.before, self.preview.after, drawing, whole=True)
+        if isinstance(self.preview, Patch):
+            return Group(*(part for file in self.preview.files for part in self._file(file, drawing)))
         return Text(self.preview.text, drawing.style("tool.target" if self.preview.is_command else "tool.body"))
+
+    def _file(self, file: Difference, drawing: Drawing) -> Iterator[RenderableType]:
+        yield Text(f"{file.path}{file.note}", drawing.style("tool.target"))
+        yield differences.drawn(file.path, file.before, file.after, drawing, whole=True)
 
 
 @dataclass(frozen=True, slots=True)

@@ -7,6 +7,7 @@ from typing import Final, NamedTuple, cast
 
 from treadle.plain import one_line
 from treadle.todos import TOOL, progress, written
+from treadle.tools.patches import PATCH, named_paths
 
 TARGET_CHARS: Final = 400
 
@@ -47,6 +48,8 @@ def calling(name: str, arguments: object) -> Calling:
     """`arguments`: as events have them. A tool that is not ours is called by its own name."""
     if name == TOOL and (todos := written(arguments)) is not None:
         return Calling("Planning", "Planned", one_line(progress(todos), TARGET_CHARS))
+    if name == PATCH and isinstance(arguments, dict):
+        return Calling("Patching", "Patched", one_line(", ".join(named_paths(cast("dict[str, object]", arguments))), TARGET_CHARS))
     verb = _VERBS.get(name)
     if not isinstance(arguments, dict):
         return Calling(*((verb.doing, verb.done) if verb else (name, name)), one_line(str(arguments), TARGET_CHARS))

@@ -9,9 +9,13 @@ import json
 import os
 from collections.abc import Callable, Mapping
 from pathlib import Path
-from typing import Any, Final, NamedTuple, TypeAlias, cast
+from typing import Any, Final, NamedTuple, TypeAlias, assert_never, cast
 
 from treadle.plain import revealed
+from treadle.tooling import ToolFailed
+from treadle.tools.difference import is_too_much
+from treadle.tools.patches import PATCH, FileChange, patch
+from treadle.tools.text import Document
 
 READ_BYTES: Final = 1_000_000
 TEXT_CHARS: Final = 200_000
@@ -23,6 +27,14 @@ class Difference(NamedTuple):
     path: str
     before: str
     after: str
+    note: str = ""
+    """Behind the path: what becomes of the file."""
+
+
+class Patch(NamedTuple):
+    """Of several files at once."""
+
+    files: tuple[Difference, ...]
 
 
 class Words(NamedTuple):
@@ -32,17 +44,36 @@ class Words(NamedTuple):
     is_command: bool = False
 
 
-Preview: TypeAlias = Difference | Words
+Preview: TypeAlias = Difference | Patch | Words
 
 
 def preview_of(name: str, arguments: object, cwd: Path, *, redact: Callable[[str], str] = str) -> Preview:
     """Of a file that cannot be read, or an edit that does not fit it, what was said is shown. `redact`: takes secrets out, of files too."""
     found = _preview_of(name, arguments, cwd)
+    shown = (found,) if isinstance(found, Difference) else found.files if isinstance(found, Patch) else ()
+    if any(is_too_much(file.before, file.after) for file in shown):  # a person sees all that they approve
+        found = Words(_all_of(arguments))
+    if isinstance(found, Patch):
+        return Patch(tuple(_revealed(file, redact) for file in found.files))
     if isinstance(found, Difference):
-        return Difference(redact(found.path), revealed(redact(found.before)), revealed(redact(found.after)))
+        return _revealed(found, redact)
     text = revealed(redact(found.text))
     more = f"\n… {len(text) - TEXT_CHARS:,} more characters, which cannot be shown here" if len(text) > TEXT_CHARS else ""
     return Words(text[:TEXT_CHARS] + more, found.is_command)
+
+
+def _revealed(file: Difference, redact: Callable[[str], str]) -> Difference:
+    return Difference(revealed(redact(file.path)), revealed(redact(file.before)), revealed(redact(file.after)), revealed(redact(file.note)))
+
+
+def _all_of(arguments: object) -> str:
+    """Arguments as text; a patch, or the content of a file, as its own lines."""
+    given = cast("dict[str, Any]", arguments) if isinstance(arguments, dict) else {}
+    if isinstance(whole := given.get("input"), str) and len(given) == 1:
+        return whole
+    if isinstance(content := given.get("content"), str) and len(given) == 2:
+        return f"{given.get('path')}\n\n{content}"
+    return json.dumps(arguments, indent=2, ensure_ascii=False, default=str)
 
 
 def _preview_of(name: str, arguments: object, cwd: Path) -> Preview:
@@ -55,7 +86,42 @@ def _preview_of(name: str, arguments: object, cwd: Path) -> Preview:
         found = _written(given, path, cwd) if name == "write" else _edited(given, path, cwd)
         if found is not None:
             return found
-    return Words(json.dumps(given, indent=2, ensure_ascii=False, default=str))
+    if name == PATCH and (patched := _patched(given, cwd)) is not None:
+        return patched
+    return Words(_all_of(given))
+
+
+def _patched(given: Mapping[str, Any], cwd: Path) -> Patch | None:
+    """None where it cannot be read, or does not fit its files: then it is shown as it was said."""
+    from treadle.tools.apply_patch import ApplyPatch  # noqa: PLC0415  most calls are of other tools
+
+    try:
+        changes = ApplyPatch().parse(json.dumps(given)).changes
+        return Patch(tuple(_patched_file(change, cwd) for change in changes))
+    except (ToolFailed, _Unreadable):
+        return None
+
+
+class _Unreadable(Exception):
+    """A file that is to be changed."""
+
+
+def _patched_file(change: FileChange, cwd: Path) -> Difference:
+    """Raises ToolFailed where a hunk does not fit, _Unreadable."""
+    before = _text_of(cwd / change.path)
+    match change.kind:
+        case "add":
+            return Difference(change.path, before or "", change.content, " (new file)" if before is None else "")
+        case "delete":
+            return Difference(change.path, before or "", "", " (deleted)" if before is not None else " (deleted; its content cannot be shown)")
+        case "update":
+            if before is None:
+                raise _Unreadable
+            document = Document(before)
+            patch(document, change)
+            return Difference(change.path, before, document.text, f" (moved to {change.move_to})" if change.move_to is not None else "")
+        case _:
+            assert_never(change.kind)
 
 
 def _written(given: Mapping[str, Any], path: str, cwd: Path) -> Difference | None:

@@ -17,6 +17,8 @@ from treadle.providers.openai_responses.events import ArgumentsPiece, InputPiece
 from treadle.providers.openai_responses.item import NULL, PLAIN_END, PROVIDER, Item, present, same
 
 CUSTOM = "custom_tool_call"
+PATCH = "apply_patch_call"
+PATCH_TOOL = "apply_patch"
 
 
 class Call(Item):
@@ -30,7 +32,7 @@ class Call(Item):
 
     def _begin(self, fields: Fields, deltas: list[Delta]) -> None:
         """Once it has a name."""
-        self._call_id, self._name = text_of(fields, "call_id"), text_of(fields, "name")
+        self._call_id, self._name = text_of(fields, "call_id"), self._named(fields)
         if self._name:
             self._begun = True
             deltas.append(ToolCallStart(self._call_id, self._name))
@@ -63,11 +65,11 @@ class Call(Item):
         self.settled = True
         whole, extra = self._whole(fields), self._extra(fields)
         if self.closed:
-            named_alike = (text_of(fields, "call_id"), text_of(fields, "name")) == (self._call_id, self._name)
+            named_alike = (text_of(fields, "call_id"), self._named(fields)) == (self._call_id, self._name)
             return named_alike and not extra and same("".join(self._pieces), whole)
         if not self._begun:
             self._begin({"name": msgspec.Raw(b'""'), **fields}, deltas)
-        fits = self._begun and text_of(fields, "name") == self._name
+        fits = self._begun and self._named(fields) == self._name
         said = "".join(self._pieces)
         if whole.startswith(said) and (missing := whole[len(said) :]):
             self._add(missing, deltas)
@@ -75,6 +77,9 @@ class Call(Item):
         if self._begun:
             deltas.append(PartEnd(PROVIDER, verbatim(extra)) if extra else PLAIN_END)
         return fits and (whole.startswith(said) or same(said, whole))
+
+    def _named(self, fields: Fields) -> str:
+        return text_of(fields, "name")
 
     def _whole(self, fields: Fields) -> str:
         """The arguments; a server may have sent them as the object itself."""
@@ -102,3 +107,28 @@ class CustomCall(Call):
     @override
     def _extra(self, fields: Fields) -> dict[str, object]:
         return {"type": CUSTOM, **present(fields, "type", "id", "call_id", "name", "input", "status")}
+
+
+class PatchCall(Call):
+    """Call of `apply_patch`, which the API has built in: its operation on one file becomes the argument `operation`, so that a tool of ours can be it.
+
+    Source: developers.openai.com, "Apply patch", and the types of SDK 3.52; read 2026-11-26.
+    """
+
+    __slots__ = ()
+
+    @override
+    def add(self, piece: Piece, deltas: list[Delta]) -> None:
+        """Its end holds the whole operation."""
+
+    @override
+    def _named(self, fields: Fields) -> str:
+        return PATCH_TOOL
+
+    @override
+    def _whole(self, fields: Fields) -> str:
+        return f'{{"operation":{bytes(fields.get("operation", NULL)).decode("utf-8", "replace")}}}'
+
+    @override
+    def _extra(self, fields: Fields) -> dict[str, object]:
+        return {"type": PATCH, **present(fields, "type", "id", "call_id", "operation", "status")}

@@ -16,7 +16,7 @@ from treadle.model import Delta, PartEnd, ReasoningDelta, ReasoningStart, TextDe
 from treadle.providers.decoding import text_of, verbatim
 from treadle.providers.encoding import Fields
 from treadle.providers.hosted import shown_call
-from treadle.providers.openai_responses.calls import Call, CustomCall
+from treadle.providers.openai_responses.calls import CUSTOM, PATCH, Call, CustomCall, PatchCall
 from treadle.providers.openai_responses.events import Piece, ReasoningPiece, RefusalPiece, SummaryPiece, TextPiece, objects_of
 from treadle.providers.openai_responses.item import NULL, PLAIN_END, PROVIDER, Item, present, same
 from treadle.providers.surrogates import mended
@@ -38,8 +38,10 @@ def open_item(fields: Fields, index: int | None, deltas: list[Delta]) -> Item:
             return _Reasoning(fields, index, deltas)
         case "function_call":
             return Call(fields, index, deltas)
-        case "custom_tool_call":
+        case kind if kind == CUSTOM:
             return CustomCall(fields, index, deltas)
+        case kind if kind == PATCH:
+            return PatchCall(fields, index, deltas)
         case _:
             return _Other(fields, index)
 

@@ -18,7 +18,7 @@ from treadle.abilities import UNKNOWN, Abilities
 from treadle.message import MediaPart, Message, Part, ProviderPart, ReasoningPart, TextPart, ToolCall, ToolResult
 from treadle.providers.decoding import text_of
 from treadle.providers.encoding import Fields, Json, arguments_of, described, dumped, identifier, own_fields, raw, shown, text_in
-from treadle.providers.openai_responses.calls import CUSTOM
+from treadle.providers.openai_responses.calls import CUSTOM, PATCH
 from treadle.providers.openai_responses.item import PROVIDER
 
 _IMAGES = frozenset({"image/jpeg", "image/png", "image/gif", "image/webp"})
@@ -56,7 +56,7 @@ Item = Json | msgspec.Raw
 class MessageEncoder:
     """Encodes the messages of one history in order."""
 
-    __slots__ = ("_abilities", "_custom", "begin", "response_id")
+    __slots__ = ("_abilities", "_kinds", "begin", "response_id")
 
     def __init__(self, abilities: Abilities = UNKNOWN) -> None:
         self.begin = b""
@@ -64,8 +64,8 @@ class MessageEncoder:
         self.response_id = ""
         """The provider's id of the newest answer."""
         self._abilities = abilities
-        self._custom: set[str] = set()
-        """Ids of the calls of custom tools: their results are items of another type."""
+        self._kinds: dict[str, str] = {}
+        """Item type of each call that is no call of a function: its result is an item of another type."""
 
     def encode(self, message: Message, settled: bool) -> bytes:
         """The items, joined by commas; b"" where nothing of the message is sent."""
@@ -113,9 +113,14 @@ class MessageEncoder:
     def _call(self, call: ToolCall) -> Json:
         fields, own = own_fields(call, PROVIDER), {"call_id": identifier(call.id), "name": identifier(call.name)}
         arguments = arguments_of(call.arguments_json)
-        if text_of(fields, "type") == CUSTOM:
-            self._custom.add(call.id)
+        kind = text_of(fields, "type")
+        if kind == CUSTOM:
+            self._kinds[call.id] = CUSTOM
             return {"type": CUSTOM, **own, **fields, "input": _input_of(arguments)}
+        if kind == PATCH and (operation := _operation_of(arguments)) is not None:
+            self._kinds[call.id] = PATCH
+            return {"status": "completed", **fields, "call_id": own["call_id"], "operation": operation}
+        fields.pop("type", None)
         return {"type": "function_call", **own, "arguments": arguments, **fields}
 
     # ------------------------------------------------------------ what it is told
@@ -136,7 +141,10 @@ class MessageEncoder:
         return [*items, {"role": "user", "content": _short(content)}] if content else items
 
     def _result(self, result: ToolResult) -> Json:
-        kind = f"{CUSTOM}_output" if result.call_id in self._custom else "function_call_output"
+        kind = f"{self._kinds.get(result.call_id, 'function_call')}_output"
+        if kind == f"{PATCH}_output":
+            status = "failed" if result.is_error else "completed"
+            return {"type": kind, "call_id": identifier(result.call_id), "status": status, "output": result.text}
         shown = [TextPart(text=result.content)] if isinstance(result.content, str) else result.content
         content = [_media(part) if isinstance(part, MediaPart) else _input_text(part.text) for part in shown if isinstance(part, MediaPart) or part.text]
         if result.is_error:  # the API has no word for it
@@ -197,7 +205,19 @@ class _Input(msgspec.Struct):
     input: str
 
 
+class _Patch(msgspec.Struct):
+    operation: Fields
+
+
 _input = msgspec.json.Decoder(_Input)
+_patch = msgspec.json.Decoder(_Patch)
+
+
+def _operation_of(arguments: str) -> Fields | None:
+    try:
+        return _patch.decode(arguments).operation
+    except (ValueError, RecursionError):
+        return None
 
 
 def _input_of(arguments: str) -> str:

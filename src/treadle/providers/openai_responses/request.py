@@ -19,6 +19,7 @@ from treadle.providers.effort import fit
 from treadle.providers.encoding import Json, checked, dumped, head, remembered, wire_for, with_extra, with_theirs
 from treadle.providers.hosted import wanted
 from treadle.providers.json_schema import parameters, strict
+from treadle.providers.openai_responses.calls import PATCH_TOOL
 from treadle.providers.openai_responses.messages import MessageEncoder, sends
 from treadle.types import ServiceTier, Settings
 
@@ -96,7 +97,8 @@ class RequestEncoder:
         extra = dict(request.settings.extra or {})
         if "input" in extra:
             raise AgentError("invalid", "settings.extra must not hold 'input': the history is the request's own")
-        ours = [_tool(tool, strictly=request.settings.strict_tools is not False) for tool in request.tools]
+        strictly = request.settings.strict_tools is not False
+        ours = [{"type": PATCH_TOOL} if self._has_built_in(tool) else _tool(tool, strictly=strictly) for tool in request.tools]
         tools = with_theirs([*ours, *wanted(request.settings, _HOSTED)], extra.pop("tools", None), _key, _joined)
         body: Json = {"model": self._model_id, "stream": True, "store": False}
         if include := _include(extra.pop("include", None), encrypted=self._abilities.reasoning is not False):
@@ -106,6 +108,10 @@ class RequestEncoder:
         if tools:
             body["tools"] = tools
         return with_extra({**body, **self._settings(request.settings, tools)}, extra)
+
+    def _has_built_in(self, tool: ToolDefinition) -> bool:
+        """True where OpenAI itself answers with a model that is trained on its own tool of that kind."""
+        return tool.native == PATCH_TOOL and self._cache_keys and self._abilities.apply_patch is True
 
     def _settings(self, settings: Settings, tools: list[Json]) -> Json:
         fields: Json = {"max_output_tokens": max(OUTPUT_TOKENS_MIN, self._abilities.output(settings.max_tokens))}
@@ -166,5 +172,7 @@ def _format(schema: Json) -> Json:
 def _tool_choice(choice: str, tools: list[Json]) -> object:
     if choice in ("auto", "any", "none"):
         return "required" if choice == "any" else choice
+    if choice == PATCH_TOOL and {"type": PATCH_TOOL} in tools:
+        return {"type": PATCH_TOOL}
     kind = next((tool["type"] for tool in tools if tool.get("name") == choice and "type" in tool), "function")
     return {"type": kind, "name": choice}
