@@ -30,6 +30,7 @@ from treadle.result import RunResult
 from treadle.run_queue import Place
 from treadle.runtime import Runtime
 from treadle.session import RunOptions
+from treadle.session_store import ViewMark
 from treadle.testing import FakeClock, ScriptedModel
 from treadle.tooling import MAX_OUTPUT_CHARS, ProbeAnswer, Touched
 from treadle.types import Effect, StopReason, Usage
@@ -210,8 +211,8 @@ class WatchedJournal(MemoryJournal):
     def __post_init__(self) -> None:
         super().__init__()
 
-    async def begin(self, started: RunStarted) -> RunWriter:
-        return _WatchedWriter(await super().begin(started), self)
+    async def begin(self, started: RunStarted, *, found: ViewMark | None = None) -> RunWriter:
+        return _WatchedWriter(await super().begin(started, found=found), self)
 
     async def take_over(self, run_id: str, *, force: bool = False) -> RunWriter:
         return _WatchedWriter(await super().take_over(run_id, force=force), self)

@@ -490,8 +490,8 @@ class Slow(MemoryJournal):
 
     let_go = 0
 
-    async def begin(self, started: RunStarted) -> RunWriter:
-        writer = await super().begin(started)
+    async def begin(self, started: RunStarted, **found: Any) -> RunWriter:
+        writer = await super().begin(started, **found)
         release = writer.release
 
         async def slowly(*, waiting: bool = False) -> None:

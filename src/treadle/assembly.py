@@ -35,11 +35,11 @@ from treadle.registry import Models
 from treadle.run_state import RunState
 from treadle.served import Served
 from treadle.session import ResumeOptions, RunOptions
+from treadle.session_past import SessionPast
 from treadle.toolboxes import Toolboxes
 from treadle.tooling import LateTools, Tool
 from treadle.tools.complete import Complete
 from treadle.types import NO_LIMITS, NOTHING_SET, Limits, Mode, OnAsk, OnUnknown, Settings
-from treadle.window import window
 
 DEFAULT_LIMITS = Limits(turns=100)
 """Where nobody gives limits."""
@@ -113,11 +113,13 @@ class Assembly:
         submits: bool = False,
     ) -> Plan:
         """Of a new run. `caller`: what starts it, where that is a call of another run. `submits`: another process will drive it, and has what that needs."""
-        past = [] if session_id is None else list(await self.journal.messages(session_id))
-        cut = window(past)
-        state = RunState(past if cut is None else cut.of(past))
+        past = None
+        if session_id is not None:
+            read = partial(self.journal.view, session_id)
+            past = SessionPast(read, await read())
+        state = RunState() if past is None else past.state
         plan = await self._plan(agent, prompt, session_id, options, state=state, caller=caller, submits=submits)
-        return plan if session_id is None else _but(plan, window=cut, past=len(past))
+        return _but(plan, past=past)
 
     async def forked(self, agent: Agent[Any, Any], fork: Fork, prompt: Message, session_id: str | None, options: RunOptions) -> Plan:
         """Of a run that goes on from inside another one."""
@@ -245,7 +247,7 @@ class Assembly:
             cwd=_directory(options.get("cwd")),
             state=state,
             prompt=prompt,
-            messages=(*(expand_message(m, values) for m in agent.messages), *earlier) if fork is None and not state.past else (),
+            messages=(*(expand_message(m, values) for m in agent.messages), *earlier) if fork is None else (),
             inputs_json=encode_json(values).decode(),
             given_schema=_given(agent, settings),
             user_id=options.get("user_id"),

@@ -69,7 +69,10 @@ class RunStarted(_Entry, frozen=True, kw_only=True, tag="run.started"):
     """The call of the parent that started it."""
     user_id: str | None = None
     past: int | None = None
-    """How many messages of its session it found; another process may have added more before it began. None: all of them."""
+    """Written by older versions: how many of the session's messages it found. None: all that were in view at its place in the session."""
+    late: dict[str, int] | None = None
+    """Run id -> sequence of the last late result that it found, for runs of its session that got any after their end. None: an older version wrote
+    this; the clock decides."""
     on_ask: OnAsk = "deny"
     on_unknown: OnUnknown = "tell"
     fork: Fork | None = None

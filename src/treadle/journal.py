@@ -12,12 +12,12 @@ from typing import Literal, Protocol, TypeAlias
 from treadle.costs import By, Costs, Spent
 from treadle.entries import Entry, Fork, Record, RunStarted, ToolFinished, ToolLate, ToolStarted, read_entry
 from treadle.errors import AgentError
-from treadle.message import Message, ToolResult
+from treadle.message import ToolResult
 from treadle.metrics import RunTotals
 from treadle.notifier import Notifier
 from treadle.run_queue import Place, RunQueue
 from treadle.run_state import RunState
-from treadle.session_store import Sessions, is_id, title_of
+from treadle.session_store import Sessions, SessionView, ViewMark, is_id, title_of
 from treadle.types import Mode, Outcome, Spending, Time, Usage, Value
 
 RunStatus: TypeAlias = Literal["queued", "running", "waiting", "stopped", "finished"]
@@ -145,10 +145,11 @@ class Journal(Protocol):
         """Tells that a run has more entries, and that one became ready; closed with the journal."""
         ...
 
-    async def begin(self, started: RunStarted) -> RunWriter:
+    async def begin(self, started: RunStarted, *, found: ViewMark | None = None) -> RunWriter:
         """Makes the run, appends run.started as sequence 1 and holds the run; makes its session where there is none.
 
-        Raises AgentError(busy) where the id exists, or the session has a run that is not finished.
+        `found`: `SessionView.mark` of the view that the run was planned on. Raises SessionChanged, and begins nothing, where the session has
+        changed since; AgentError(busy) where the id exists, or the session has a run that is not finished.
         """
         ...
 
@@ -188,8 +189,8 @@ class Journal(Protocol):
         """The fresh state of a run that goes on from inside another one (`loading.forked`)."""
         ...
 
-    async def messages(self, session_id: str) -> Sequence[Message]:
-        """What is in view of the session's next run (`Sessions.get_messages`), without holding up the event loop."""
+    async def view(self, session_id: str) -> SessionView:
+        """Messages in view of the session's next run, without blocking the event loop; none where there is no such session."""
         ...
 
     async def read_bytes(self, run_id: str) -> list[bytes]:

@@ -18,12 +18,12 @@ from treadle.budget import BudgetSpent
 from treadle.calls import Held, OpenCalls, Ready, Refused, refused
 from treadle.clock import Clock
 from treadle.consent import ask_people
-from treadle.entries import CancelAsked, Entry, RunFinished, ToolStarted
+from treadle.entries import CancelAsked, Entry, RunFinished, RunStarted, ToolStarted
 from treadle.errors import AgentError, ErrorKind
 from treadle.execution import Toolbox
 from treadle.feed import Feed
 from treadle.inbox import NO_ANSWER, Inbox
-from treadle.journal import Journal
+from treadle.journal import Journal, RunWriter
 from treadle.message import ToolCall, encode_json
 from treadle.model_turn import ModelTurn
 from treadle.pen import Pen
@@ -31,6 +31,8 @@ from treadle.plan import Ending, Plan, as_error, metrics_of
 from treadle.recovery import Answers, as_run, recover, settled
 from treadle.retry import RetryPolicy
 from treadle.run_time import RunTime
+from treadle.session_past import begun
+from treadle.session_store import ViewMark
 from treadle.tooling import LateTools
 from treadle.types import Outcome, StopReason, now
 from treadle.verdict import Verdict
@@ -133,8 +135,7 @@ class Run:
     async def _begin(self) -> None:
         plan = self.plan
         if plan.resumption is None:
-            entry = plan.started()
-            self.pen.writer = await self._journal.begin(entry)
+            entry, self.pen.writer = await begun(plan.past, self._begun)
             self.state.apply(entry)
             self._feed.appended([entry], 1)
             self.pen.keep(*plan.compacted())
@@ -148,6 +149,10 @@ class Run:
             self._feed.go_on(self.state, plan.resumption.answers.approve | self.state.allowed)
         for text in plan.warnings:
             self._feed.warn(text)
+
+    async def _begun(self, found: ViewMark | None) -> tuple[RunStarted, RunWriter]:
+        entry = self.plan.started()
+        return entry, await self._journal.begin(entry, found=found)
 
     async def _outcome(self) -> tuple[Outcome, AgentError | None]:
         try:

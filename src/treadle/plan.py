@@ -26,9 +26,9 @@ from treadle.prices import UNKNOWN, Dearest, Pricing, needed
 from treadle.recovery import Answers
 from treadle.redaction import Redactor
 from treadle.run_state import RunState
+from treadle.session_past import SessionPast
 from treadle.tooling import LateTools, Tool
 from treadle.types import DEFAULT_MAX_TOKENS, Limits, Mode, OnAsk, OnUnknown, Outcome, Settings, Spending, SystemBlock, now
-from treadle.window import Window
 
 logger = logging.getLogger("treadle")
 
@@ -67,7 +67,7 @@ class Plan(msgspec.Struct, frozen=True, kw_only=True):
     """What came before; of a run that goes on, everything up to its last entry."""
     prompt: Message
     messages: tuple[Message, ...] = ()
-    """The agent's own, before the prompt."""
+    """The agent's own, before the prompt; used where nothing was said before."""
     redactor: Redactor
     inputs_json: JsonText = "{}"
     given_schema: JsonText | None = None
@@ -94,13 +94,11 @@ class Plan(msgspec.Struct, frozen=True, kw_only=True):
     hooks: Hooks = NO_HOOKS
     approver: Approver | None = None
     """Asked about calls that need a person; None: nobody is there."""
-    past: int | None = None
-    """Messages of its session that were there when it was planned."""
+    past: SessionPast | None = None
+    """Messages of its session, for a new run; None: it has no session, or goes on from elsewhere."""
     on_ask: OnAsk = "deny"
     on_unknown: OnUnknown = "tell"
     fork: Fork | None = None
-    window: Window | None = None
-    """What left the view of its session."""
     prices: Callable[[str], Pricing] = lambda name: UNKNOWN
     """What a model costs, by its name."""
     windows: Callable[[str], int | None] = lambda name: None
@@ -129,7 +127,7 @@ class Plan(msgspec.Struct, frozen=True, kw_only=True):
             mode=self.mode,
             cwd=str(self.cwd),
             input=self.prompt,
-            messages=self.messages,
+            messages=() if self.state.past else self.messages,
             settings=self.settings,
             limits=self.limits,
             inputs=self.inputs_json,
@@ -138,7 +136,7 @@ class Plan(msgspec.Struct, frozen=True, kw_only=True):
             parent_run_id=self.parent_run_id,
             parent_call_id=self.parent_call_id,
             user_id=self.user_id,
-            past=self.past,
+            late=None if self.past is None else dict(self.past.view.late),
             on_ask=self.on_ask,
             on_unknown=self.on_unknown,
             fork=self.fork,
@@ -193,7 +191,8 @@ class Plan(msgspec.Struct, frozen=True, kw_only=True):
         return msgspec.structs.replace(self.settings, **changes) if changes else self.settings
 
     def compacted(self) -> list[Compaction]:
-        return [] if self.window is None else [Compaction(at=now(), receipt=encode_json(self.window).decode())]
+        window = None if self.past is None else self.past.window
+        return [] if window is None else [Compaction(at=now(), receipt=encode_json(window).decode())]
 
 
 def _joined(carried: Mapping[str, object], own: Mapping[str, object]) -> dict[str, object]:

@@ -10,6 +10,7 @@ from typing import Final, Protocol
 
 from treadle.entries import Entry
 from treadle.errors import AgentError
+from treadle.session_store import ViewMark
 from treadle.types import Time, Value
 
 DEFAULT_QUEUE: Final = "default"
@@ -110,8 +111,8 @@ class RunQueue(Protocol):
     that is with no living worker and with no engine.
     """
 
-    async def add(self, entries: Sequence[Entry], place: Place) -> None:
-        """Makes a run that nobody drives: run.started and what belongs to its beginning, in one transaction. Raises AgentError(busy) as `Journal.begin`."""
+    async def add(self, entries: Sequence[Entry], place: Place, *, found: ViewMark | None = None) -> None:
+        """Makes a run that nobody drives: run.started and what belongs to its beginning, in one transaction. `found`, and errors: as `Journal.begin`."""
         ...
 
     async def claim(self, queues: Collection[str], *, engine: str, most: int) -> list[Ticket]:

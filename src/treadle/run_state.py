@@ -40,14 +40,11 @@ class RunState:
 
     def __init__(self, past: Sequence[Message] = (), *, settled: int | None = None) -> None:
         """`past`: what its session, or the run it was forked from, had said before. `settled`: how much of that belongs to ended runs."""
-        self.history = History(past, settled=len(past) if settled is None else settled)
+        self.stand_on(past, settled=settled)
         self.said: list[Said] = []
         """What it adds to its session."""
-        self.past = len(past)
-        """Messages in the history that are not its own."""
         self.started: RunStarted | None = None
         self.finished: RunFinished | None = None
-        self.prompt_at = len(past)
         self.ready_at = 0
         """The sequence of the last entry before its first turn: what it begins with is whole then."""
         self.limits = NO_LIMITS
@@ -67,7 +64,6 @@ class RunState:
         """Since the last response."""
         self.repeatable: set[str] = set()
         """Calls of this run that may be made again."""
-        self.call_ids = {call.id for message in past for call in message.tool_calls}
         self.attempt = 0
         """The number of the attempt that is under way; 0 where none is."""
         self.last: Outcome | None = None
@@ -131,6 +127,14 @@ class RunState:
         self._driven_s = self._idle_s = 0.0
         self._segment_at: Time | None = None
         self._at: Time | None = None
+
+    def stand_on(self, past: Sequence[Message], *, settled: int | None = None) -> None:
+        """Replace what came before. Only before the first entry."""
+        self.history = History(past, settled=len(past) if settled is None else settled)
+        self.past = len(past)
+        """Messages in the history that are not its own."""
+        self.prompt_at = len(past)
+        self.call_ids = {call.id for message in past for call in message.tool_calls}
 
     # ------------------------------------------------------------ what can be asked
 

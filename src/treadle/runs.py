@@ -35,7 +35,8 @@ from treadle.retry import RetryPolicy
 from treadle.run_state import RunState
 from treadle.run_stream import Job
 from treadle.session import ForkOptions, ResumeOptions, RunOptions, Session, check_options
-from treadle.session_store import check_session_id
+from treadle.session_past import begun
+from treadle.session_store import ViewMark, check_session_id
 from treadle.toolboxes import close_kept, into_this_loop
 from treadle.tools.function.threads import abandoned_calls, wait_for_abandoned
 from treadle.types import new_id
@@ -184,7 +185,9 @@ class Runs:
         make = partial(self._assembly.plan, agent, prompt, session_id, options, caller=parent.caller if parent else None)
         return await self._claimed(session_id, agent, make, deps, options, stream, parent=parent)
 
-    async def submit(self, agent: Agent[Any, Any], text: str | Sequence[Part], options: RunOptions, add: Callable[[Plan], Awaitable[None]]) -> str:
+    async def submit(
+        self, agent: Agent[Any, Any], text: str | Sequence[Part], options: RunOptions, add: Callable[[Plan, ViewMark | None], Awaitable[None]]
+    ) -> str:
         """The same of a run that somebody else drives: `add` makes it out of its plan. Nobody needs a key for it, a sandbox or a server of tools."""
         self._check(options, RunOptions)
         _check_agent(agent)
@@ -194,7 +197,7 @@ class Runs:
             self._claim(session_id)
         try:
             plan = await self._assembly.plan(agent, prompt, session_id, options, submits=True)
-            await add(plan)
+            await begun(plan.past, partial(add, plan))
         finally:
             if session_id is not None:
                 self._let_go(session_id)

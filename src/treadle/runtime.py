@@ -36,7 +36,7 @@ from treadle.journals import LEASE_S, open_journal
 from treadle.journals.memory import MemoryJournal
 from treadle.loop import Run
 from treadle.message import Message, Part
-from treadle.plan import ending_of, unfinished
+from treadle.plan import Plan, ending_of, unfinished
 from treadle.registry import Models
 from treadle.result import Out, RunResult
 from treadle.retry import PATIENT as PATIENT
@@ -45,7 +45,7 @@ from treadle.run_queue import DEFAULT_QUEUE, Place
 from treadle.run_stream import Job, RunStream, check_steering
 from treadle.runs import Runs, result_of
 from treadle.session import ForkOptions, ResumeOptions, RunOptions, Session
-from treadle.session_store import Sessions
+from treadle.session_store import Sessions, ViewMark
 from treadle.subagent import Subagent
 from treadle.submission import changed, check_queue, place_of, refuse_what_lives_here, wake
 from treadle.telemetry.configured import Telemetry
@@ -358,7 +358,11 @@ class Runtime:
         """
         refuse_what_lives_here(options)
         place = place_of(self.config.queue_names, queue, priority=priority, tenant=tenant if tenant is not None else options.get("user_id"), at=at)
-        return await self._runs.submit(agent, text, options, lambda plan: self.journal.queue.add([plan.started(), *plan.compacted()], place))
+
+        async def add(plan: Plan, found: ViewMark | None) -> None:
+            await self.journal.queue.add([plan.started(), *plan.compacted()], place, found=found)
+
+        return await self._runs.submit(agent, text, options, add)
 
     async def wake(
         self,
@@ -450,7 +454,7 @@ class Runtime:
         return self._assembly.served.standing(agent)
 
     async def messages(self, session_id: str) -> list[Message]:
-        return list(await self.journal.messages(session_id))
+        return list((await self.journal.view(session_id)).messages)
 
     async def clear(self, session_id: str) -> None:
         """Forgets the session's messages. Raises AgentError(busy) while a run is under way."""

@@ -8,10 +8,10 @@ from __future__ import annotations
 import re
 import threading
 import zlib
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import datetime
-from typing import TYPE_CHECKING, Protocol, cast
+from typing import TYPE_CHECKING, Final, NamedTuple, Protocol, cast
 
 import msgspec
 
@@ -42,12 +42,41 @@ class SessionInfo:
     message_count: int
 
 
+class ViewMark(NamedTuple):
+    """State of a session's view; equal marks mean an equal view. A session that does not exist has `NO_MARK`."""
+
+    changed: int
+    removed: int = 0
+
+
+NO_MARK: Final = ViewMark(0)
+
+
+class SessionView(NamedTuple):
+    """Messages in view of a session's next run, with what identifies them."""
+
+    messages: Sequence[Message]
+    """Oldest first."""
+    mark: ViewMark
+    late: Mapping[str, int]
+    """Run id -> sequence of the last late result that is in view, for runs that got any after their end."""
+
+
+class SessionChanged(AgentError):
+    """The session is not as the caller read it: nothing was written. Read it again."""
+
+    def __init__(self, session_id: str) -> None:
+        super().__init__("busy", f"session {session_id!r} has changed since it was read: nothing was begun, read it again")
+
+
 @dataclass(slots=True)
 class _Conversation:
     id: str
     title: str
     created_at: datetime
     updated_at: datetime
+    changed: int
+    """Rises with every change of any session."""
     count: int = 0
     left: list[bytes] = field(default_factory=list[bytes])
     """What has left the view; some of it may be in `packed` too."""
@@ -133,6 +162,7 @@ class SessionStore:
         self._lock = threading.RLock()
         self._sessions: dict[str, _Conversation] = {}
         """In the order of their last change: clocks are too coarse to tell."""
+        self._changes = 0
         self._current: str | None = None
 
     def create(self, title: str = "", *, session_id: str | None = None) -> SessionInfo:
@@ -143,7 +173,8 @@ class SessionStore:
                 raise AgentError("invalid", f"there is a session {key!r} already")
             check_session_id(key)
             at = now()
-            made = self._sessions[key] = _Conversation(key, title.strip() or NEW_SESSION, at, at)
+            self._changes += 1
+            made = self._sessions[key] = _Conversation(key, title.strip() or NEW_SESSION, at, at, self._changes)
             self._current = key
             return made.info()
 
@@ -196,10 +227,16 @@ class SessionStore:
             return True
 
     def begin(self, session_id: str, run_id: str) -> None:
-        """A run of it begins, and finds what is in view now."""
+        """Keep what is in view as what the run found."""
         with self._lock:
             if (found := self._sessions.get(session_id)) is not None:
                 found.found[run_id] = (*found.packed,)
+                self._touch(found)
+
+    def mark(self, session_id: str) -> ViewMark:
+        with self._lock:
+            found = self._sessions.get(session_id)
+            return NO_MARK if found is None else ViewMark(found.changed)
 
     def get_messages(self, session_id: str, *, before: str | None = None) -> Sequence[Message]:
         """A copy, oldest first; empty where there is no such session. `before`: as that run of it found it."""
@@ -263,7 +300,8 @@ class SessionStore:
             return True
 
     def _touch(self, changed: _Conversation) -> None:
-        changed.updated_at = now()
+        self._changes += 1
+        changed.updated_at, changed.changed = now(), self._changes
         self._sessions[changed.id] = self._sessions.pop(changed.id)
 
 

@@ -5,8 +5,7 @@ from __future__ import annotations
 import asyncio
 import os
 import socket
-from collections.abc import AsyncIterator, Awaitable, Callable
-from dataclasses import dataclass
+from collections.abc import Callable
 from datetime import date
 from pathlib import Path
 from typing import get_args
@@ -16,14 +15,12 @@ import anyio.lowlevel
 import msgspec
 import pytest
 
-from tests.database.postgres import postgres_server, postgres_urls  # noqa: F401  fixtures
+from tests.journals.conftest import Kind
 from tests.journals.runs import AT, USED, answers, asks, at, entries_of, fact, finished, gives, late, message, refuses, resumed, says, started
 from tests.strategies import examples_of
 from treadle.entries import CancelAsked, Entry, Fork, ModelResponded, RunFinished, RunStarted, ToolFinished, ToolStarted
 from treadle.journal import Holder, Journal, RunWriter
-from treadle.journals import open_journal
 from treadle.journals.memory import MemoryJournal
-from treadle.journals.sqlite import SqliteJournal
 from treadle.json_text import encode_json
 from treadle.message import decode_message
 from treadle.metrics import RunTotals
@@ -50,44 +47,6 @@ def _nasty() -> list[Entry]:
 NASTY = _nasty()
 """Some entries of every kind that may stand inside a run, with what is hard to store; no call has two results, or starts twice."""
 FINISHED = finished()
-
-
-@dataclass(frozen=True)
-class Kind:
-    """A journal: how it is opened on a folder, and whether what it keeps outlives it."""
-
-    open: Callable[[Path], Awaitable[Journal]]
-    durable: bool
-
-
-async def _memory(folder: Path) -> Journal:
-    return MemoryJournal()
-
-
-async def _sqlite(folder: Path) -> Journal:
-    return SqliteJournal.open(folder / "journal.db")
-
-
-KINDS = {"memory": Kind(_memory, durable=False), "sqlite": Kind(_sqlite, durable=True)}
-
-
-@pytest.fixture(params=[*KINDS, "postgres"])
-def kind(request: pytest.FixtureRequest) -> Kind:
-    if request.param in KINDS:
-        return KINDS[request.param]
-    urls: Callable[[object], str] = request.getfixturevalue("postgres_urls")
-
-    async def postgres(folder: Path) -> Journal:
-        return open_journal(urls(folder))
-
-    return Kind(postgres, durable=True)
-
-
-@pytest.fixture
-async def journal(kind: Kind, tmp_path: Path) -> AsyncIterator[Journal]:
-    opened = await kind.open(tmp_path)
-    yield opened
-    await opened.aclose()
 
 
 # ---------------------------------------------------------------- what is appended
@@ -753,8 +712,8 @@ async def test_a_fork_that_is_taken_in_brings_its_past_into_its_session(kind: Ki
     try:
         for run_id in ("run_1", "fork"):
             await other.add_run(await journal.read_bytes(run_id))
-        assert [said.text for said in await other.messages("ada")] == ["hello", "hi"]
-        assert [said.text for said in await other.messages("new")] == ["hello", "hi", "rather this", "that"]
+        assert [said.text for said in (await other.view("ada")).messages] == ["hello", "hi"]
+        assert [said.text for said in (await other.view("new")).messages] == ["hello", "hi", "rather this", "that"]
     finally:
         await other.aclose()
 
@@ -769,7 +728,7 @@ async def test_a_part_that_is_taken_in_says_nothing_in_its_session(kind: Kind, j
     try:
         for run_id in ("run_1", "part"):
             await other.add_run(await journal.read_bytes(run_id))
-        assert [said.text for said in await other.messages("ada")] == ["hello", "hi"]
+        assert [said.text for said in (await other.view("ada")).messages] == ["hello", "hi"]
     finally:
         await other.aclose()
 

@@ -24,20 +24,21 @@ from treadle.journals.removable import removable
 from treadle.journals.totals import with_totals
 from treadle.json_text import decode_json, encode_json
 from treadle.loading import forked, load
-from treadle.message import Message
 from treadle.notifier import QUEUE, run_topic
 from treadle.run_queue import Place, RunQueue
 from treadle.run_state import RunState
-from treadle.session_store import NEW_SESSION, SessionStore, title_of
+from treadle.session_store import NEW_SESSION, SessionChanged, SessionStore, SessionView, ViewMark, title_of
 from treadle.types import Time
 
 
 class _Run:
-    __slots__ = ("entries", "fence", "held", "packed", "queued", "session_id", "waiting")
+    __slots__ = ("entries", "fence", "held", "late", "packed", "queued", "session_id", "waiting")
 
-    def __init__(self, entries: Sequence[Entry], session_id: str | None, *, fence: int = 1) -> None:
+    def __init__(self, entries: Sequence[Entry], session_id: str | None, late: dict[str, int], *, fence: int = 1) -> None:
         self.entries = [*entries]
         self.session_id = session_id
+        self.late = late
+        """That of its session, by run."""
         self.packed: bytes | None = None
         self.fence = fence
         self.held = self.waiting = False
@@ -86,6 +87,7 @@ class MemoryWriter:
         finished = run.finished
         if finished:
             run.entries, run.packed = run.unpacked(), None
+            run.late[self.run_id] = len(run.entries) + len(entries)
         first = len(run.entries) + 1
         run.entries.extend(entries)
         if finished or any([type(entry) is RunFinished for entry in entries]):
@@ -119,6 +121,8 @@ class MemoryJournal:
         self._runs: dict[str, _Run] = {}
         self._last: dict[str, str] = {}
         """The newest run of each session."""
+        self._late: dict[str, dict[str, int]] = {}
+        """By session, the last late result of each run that got any after its end."""
         self._children: dict[str, list[_Run]] = {}
         """By the run that started them."""
         self.sessions = SessionStore()
@@ -126,19 +130,19 @@ class MemoryJournal:
         self.queue: RunQueue = MemoryQueue(self._runs, self._add, self._find, self.notifier)
         self._stop: Callable[[str], None] | None = None
 
-    async def begin(self, started: RunStarted) -> RunWriter:
-        return MemoryWriter(started.run_id, self._add([started]), self.notifier)
+    async def begin(self, started: RunStarted, *, found: ViewMark | None = None) -> RunWriter:
+        return MemoryWriter(started.run_id, self._add([started], found=found), self.notifier)
 
-    def _add(self, entries: Sequence[Entry], *, fence: int = 1) -> _Run:
-        """A new run, which nobody drives yet."""
+    def _add(self, entries: Sequence[Entry], *, fence: int = 1, found: ViewMark | None = None) -> _Run:
+        """A new run, which nobody drives yet. `found`: as for `begin`."""
         started = entries[0]
         assert isinstance(started, RunStarted), "a run begins with run.started"
         run_id, session_id = started.run_id, started.session_id
         if run_id in self._runs:
             raise AgentError("busy", f"there is a run {run_id} already")
         if session_id is not None and started.parent_run_id is None:
-            self._join(session_id, started)
-        run = self._runs[run_id] = _Run(entries, session_id, fence=fence)
+            self._join(session_id, started, found)
+        run = self._runs[run_id] = _Run(entries, session_id, self._late_in(session_id), fence=fence)
         self._note_parent(started, run)
         self.notifier.tell(run_topic(run_id))
         return run
@@ -147,14 +151,19 @@ class MemoryJournal:
         if started.parent_run_id is not None:
             self._children.setdefault(started.parent_run_id, []).append(run)
 
-    def _join(self, session_id: str, started: RunStarted) -> None:
+    def _late_in(self, session_id: str | None) -> dict[str, int]:
+        return self._late.setdefault(session_id or "", {})
+
+    def _join(self, session_id: str, started: RunStarted, found: ViewMark | None) -> None:
         """One run at a time; the first one names the session."""
         last = self._last.get(session_id, "")
         if (other := self._runs.get(last)) is not None and not other.finished:
             now_what = "wait for its end, or cancel it" if other.held or other.status == "queued" else "resume it, or kill it"
             raise AgentError("busy", f"run {last} of session {session_id!r} is not finished: {now_what}")
-        found = self.sessions.get(session_id) or self.sessions.create(session_id=session_id)
-        if found.title == NEW_SESSION:
+        if found is not None and found != self.sessions.mark(session_id):
+            raise SessionChanged(session_id)
+        info = self.sessions.get(session_id) or self.sessions.create(session_id=session_id)
+        if info.title == NEW_SESSION:
             self.sessions.update_title(session_id, title_of(started.input.text))
         self.sessions.begin(session_id, started.run_id)
         self._last[session_id] = started.run_id
@@ -192,8 +201,8 @@ class MemoryJournal:
     async def load_fork(self, fork: Fork) -> RunState:
         return forked(fork, self._records, self.sessions)
 
-    async def messages(self, session_id: str) -> Sequence[Message]:
-        return self.sessions.get_messages(session_id)
+    async def view(self, session_id: str) -> SessionView:
+        return SessionView(self.sessions.get_messages(session_id), self.sessions.mark(session_id), dict(self._late.get(session_id, {})))
 
     async def read_bytes(self, run_id: str) -> list[bytes]:
         return [encode_json(entry) for entry in self._find(run_id).unpacked()]
@@ -206,7 +215,7 @@ class MemoryJournal:
             raise AgentError("invalid", f"run {started.run_id} is here already: nothing was added")
         if started.fork is not None and started.fork.run_id not in self._runs:
             raise AgentError("invalid", f"run {started.run_id} was forked from {started.fork.run_id}, which is not here: import that one first")
-        run = self._runs[started.run_id] = _Run(read, started.session_id)
+        run = self._runs[started.run_id] = _Run(read, started.session_id, self._late_in(started.session_id))
         self._note_parent(started, run)
         session_id, finished = started.session_id, any(isinstance(entry, RunFinished) for entry in read)
         if session_id is not None and started.parent_run_id is None:
@@ -214,6 +223,8 @@ class MemoryJournal:
                 self.sessions.create(title_of(started.input.text), session_id=session_id)
             self.sessions.begin(session_id, started.run_id)
             self._last[session_id] = started.run_id
+            if finished and isinstance(read[-1], ToolLate):
+                run.late[started.run_id] = len(read)
             if finished:
                 state = load(started.run_id, self._records, self.sessions)
                 self.sessions.remember(session_id, state.history[:] if started.fork else state.said)

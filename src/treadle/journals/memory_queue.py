@@ -24,6 +24,7 @@ from treadle.run_queue import (
     no_place,
     why_parked,
 )
+from treadle.session_store import ViewMark
 from treadle.types import Time, new_id, now
 
 
@@ -73,7 +74,7 @@ class _Run(Protocol):
 
 
 class _Add(Protocol):
-    def __call__(self, entries: Sequence[Entry], /, *, fence: int) -> _Run: ...
+    def __call__(self, entries: Sequence[Entry], /, *, fence: int, found: ViewMark | None) -> _Run: ...
 
 
 class MemoryQueue:
@@ -86,8 +87,8 @@ class MemoryQueue:
         self._since = now()
         self._draining = False
 
-    async def add(self, entries: Sequence[Entry], place: Place) -> None:
-        self._add(entries, fence=0).queued = Queued(place)
+    async def add(self, entries: Sequence[Entry], place: Place, *, found: ViewMark | None = None) -> None:
+        self._add(entries, fence=0, found=found).queued = Queued(place)
         self._notifier.tell(QUEUE)
 
     async def claim(self, queues: Collection[str], *, engine: str, most: int) -> list[Ticket]:

@@ -91,7 +91,7 @@ async def test_nothing_of_a_queue_or_a_conversation_waits_for_the_threads_that_t
                 await anyio.lowlevel.checkpoint()
             with anyio.fail_after(10):
                 assert len(await journal.queue.claim(["default"], engine="local", most=1)) == 1
-                assert list(await journal.messages("ada")) == []
+                assert list((await journal.view("ada")).messages) == []
         finally:
             over.set()
 

@@ -60,7 +60,7 @@ async def test_what_is_said_is_read_found_and_named_with_whatever_is_in_it(journ
     await says(journal, "run_1", text, "an\0swer", session="ada")
     journal.sessions.add_message("ada", message("by\0hand \ud800"))
     journal.sessions.update_title("ada", "ti\0tle \ud800")
-    assert [one.text for one in await journal.messages("ada")] == [text, "an\0swer", "by\0hand \ud800"]
+    assert [one.text for one in (await journal.view("ada")).messages] == [text, "an\0swer", "by\0hand \ud800"]
     assert "\0" not in journal.sessions.list()[0].title
 
 
@@ -171,7 +171,7 @@ async def test_a_journal_of_sqlite_comes_over_byte_for_byte(journal: Journal, ve
         assert await journal.read_bytes(run_id) == entries
         assert await journal.info(run_id) == await beside.info(run_id)
         assert (await journal.load(run_id)).history[:] == (await beside.load(run_id)).history[:]
-    assert [await journal.messages(one) for one in ("ada", "eve")] == [await beside.messages(one) for one in ("ada", "eve")]
+    assert [(await journal.view(one)).messages for one in ("ada", "eve")] == [(await beside.view(one)).messages for one in ("ada", "eve")]
     writer = await journal.take_over("run_resumed")
     await writer.append([finished()])
     await before.aclose()
@@ -184,9 +184,9 @@ async def test_many_runs_are_folded_as_in_sqlite(journal: Journal, tmp_path: Pat
         for number in range(150):
             await says(kept, f"run_{number}", f"question {number}", f"answer {number}", session="ada", minute=number)
         await says(kept, "fork", "Rather this.", "That.", session="eve", fork=Fork(run_id="run_100", turn=1, seq=3), minute=200)
-    assert list(await journal.messages("ada")) == list(await beside.messages("ada"))
-    assert list(await journal.messages("eve")) == list(await beside.messages("eve"))
-    assert [journal.sessions.everything("eve")[:], len(await journal.messages("ada"))] == [beside.sessions.everything("eve")[:], 300]
+    assert list((await journal.view("ada")).messages) == list((await beside.view("ada")).messages)
+    assert list((await journal.view("eve")).messages) == list((await beside.view("eve")).messages)
+    assert [journal.sessions.everything("eve")[:], len((await journal.view("ada")).messages)] == [beside.sessions.everything("eve")[:], 300]
     assert await journal.costs("model") == await beside.costs("model")
     assert [info.run_id for info in await journal.runs(limit=3)] == ["fork", "run_149", "run_148"]
     assert await journal.runs() == await beside.runs()

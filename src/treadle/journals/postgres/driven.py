@@ -16,6 +16,7 @@ from treadle.journals.postgres.writer import Writer
 from treadle.journals.tables.database import Cursor, Work
 from treadle.journals.tables.stopping import HeldRuns, wish
 from treadle.notifier import QUEUE, Notifier, run_topic
+from treadle.session_store import ViewMark
 
 
 class Driven:
@@ -33,9 +34,9 @@ class Driven:
         """Releases that the journal did not take."""
         self._held = HeldRuns()
 
-    async def begin(self, started: RunStarted) -> driving.PostgresRun:
+    async def begin(self, started: RunStarted, *, found: ViewMark | None = None) -> driving.PostgresRun:
         await self._write_releases()
-        return self._hold(await driving.begin(self._writer, self.workers, started, self))
+        return self._hold(await driving.begin(self._writer, self.workers, started, self, found=found))
 
     async def take_over(self, run_id: str, *, force: bool = False) -> driving.PostgresRun:
         await self._write_releases()

@@ -24,6 +24,7 @@ from treadle.journals.tables.liveness import is_driven
 from treadle.journals.tables.queue import LET_GO, TAKEN
 from treadle.journals.tables.rows import bodies, check_id, find, insert, micros, read_stored, row_of
 from treadle.run_queue import Place
+from treadle.session_store import ViewMark
 
 _RELEASE = f"""
 update runs set owner = null, waiting = ?, {LET_GO}, ready_at_us = case when queue is null then 0 else now_us() end
@@ -172,15 +173,15 @@ def _redone(db: Cursor) -> None:
 # ---------------------------------------------------------------- how a driver comes to its run
 
 
-async def begin(writer: Writer, workers: Workers, started: RunStarted, home: Home) -> PostgresRun:
-    """Makes the run with its first entry, and its session where there is none. Raises AgentError(busy)."""
+async def begin(writer: Writer, workers: Workers, started: RunStarted, home: Home, *, found: ViewMark | None = None) -> PostgresRun:
+    """Makes the run with its first entry, and its session where there is none. Raises as `Journal.begin`."""
     check_id(started.run_id)
     worker, row = await _me(workers), row_of(started)
     mark = Mark(started.run_id, 0, fence=1, head=0, owner=worker, lapses=workers.lapses)
     first = Append(mark, 0, (row,))
 
     def work(db: Cursor) -> int:
-        num = make_run(db, started, workers.of, owner=worker)
+        num = make_run(db, started, workers.of, owner=worker, found=found)
         insert(db, num, 1, (row,))
         return num
 

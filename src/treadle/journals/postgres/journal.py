@@ -21,6 +21,7 @@ from treadle.journals.postgres.workers import LEASE_S
 from treadle.journals.postgres.writer import Writer
 from treadle.journals.tables.journal import TableJournal
 from treadle.journals.tables.queue import TableQueue
+from treadle.session_store import ViewMark
 
 Durability = Literal["process", "power"]
 
@@ -86,8 +87,8 @@ class PostgresJournal(TableJournal):
         if not self._keeps_runs:  # else its thread renews the lease until the process ends
             self._driven.workers.leave()
 
-    async def begin(self, started: RunStarted) -> RunWriter:
-        return await self._driven.begin(started)
+    async def begin(self, started: RunStarted, *, found: ViewMark | None = None) -> RunWriter:
+        return await self._driven.begin(started, found=found)
 
     async def take_over(self, run_id: str, *, force: bool = False) -> RunWriter:
         return await self._driven.take_over(run_id, force=force)

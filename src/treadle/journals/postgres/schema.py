@@ -161,7 +161,9 @@ class Migration(NamedTuple):
 
 _IDENTITY = "alter table treadle.workers add column identity text"  # of its process (process_identity.py)
 
-MIGRATIONS: Final = (Migration(_FIRST, 1), Migration(_IDENTITY, 1))
+_REMOVED = "alter table treadle.sessions add column removed integer not null default 0"  # runs that were taken out of it
+
+MIGRATIONS: Final = (Migration(_FIRST, 1), Migration(_IDENTITY, 1), Migration(_REMOVED, 1))
 VERSION: Final = len(MIGRATIONS)
 
 

@@ -21,6 +21,7 @@ from treadle.journals.tables.queue import LET_GO, TAKEN
 from treadle.journals.tables.rows import bodies, check_id, find, insert, micros, read_stored, row_of
 from treadle.notifier import QUEUE, run_topic
 from treadle.run_queue import Place
+from treadle.session_store import ViewMark
 from treadle.types import now
 
 _ADVANCE = "update runs set head = head + ?, updated_at_us = ? where num = ? and fence = ? and head = ? and owner = ?"
@@ -131,13 +132,13 @@ def _nobody(topic: str) -> None:
 # ---------------------------------------------------------------- how a driver comes to its run
 
 
-async def begin(writer: Writer, workers: Workers, started: RunStarted, let_go: LetGo) -> SqliteRun:
-    """Makes the run with its first entry, and its session where there is none. Raises AgentError(busy)."""
+async def begin(writer: Writer, workers: Workers, started: RunStarted, let_go: LetGo, *, found: ViewMark | None = None) -> SqliteRun:
+    """Makes the run with its first entry, and its session where there is none. Raises as `Journal.begin`."""
     check_id(started.run_id)
     worker, row = workers.register(), row_of(started)
 
     def work(db: Cursor) -> int:
-        num = make_run(db, started, workers.of, owner=worker)
+        num = make_run(db, started, workers.of, owner=worker, found=found)
         insert(db, num, 1, (row,))
         return num
 

@@ -30,6 +30,7 @@ from treadle.journals.tables.journal import TableJournal
 from treadle.journals.tables.queue import TableQueue
 from treadle.journals.tables.stopping import HeldRuns, wish
 from treadle.run_queue import RunQueue
+from treadle.session_store import ViewMark
 
 Durability = Literal["process", "power"]
 BUSY_TIMEOUT_S = 15.0
@@ -106,9 +107,9 @@ class SqliteJournal(TableJournal):
 
     # ------------------------------------------------------------ driving
 
-    async def begin(self, started: RunStarted) -> RunWriter:
+    async def begin(self, started: RunStarted, *, found: ViewMark | None = None) -> RunWriter:
         await self._write_releases()
-        return self._hold(await driving.begin(self._writer, self._workers, started, self._let_go))
+        return self._hold(await driving.begin(self._writer, self._workers, started, self._let_go, found=found))
 
     async def take_over(self, run_id: str, *, force: bool = False) -> RunWriter:
         await self._write_releases()

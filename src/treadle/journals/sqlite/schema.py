@@ -135,7 +135,9 @@ create table workers(                      -- those that take runs from queues; 
 ) strict;
 """
 
-MIGRATIONS = (_FIRST, _CHILDREN, _QUEUES)
+_REMOVED = "alter table sessions add column removed integer not null default 0"  # runs that were taken out of it
+
+MIGRATIONS = (_FIRST, _CHILDREN, _QUEUES, _REMOVED)
 """Each makes the tables of a version out of those before; a file says in `user_version` how many it has had."""
 VERSION = len(MIGRATIONS)
 

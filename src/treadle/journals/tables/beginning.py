@@ -13,16 +13,25 @@ from treadle.journals.tables.listing import summary_of
 from treadle.journals.tables.liveness import Alive
 from treadle.journals.tables.rows import find, key_of, micros
 from treadle.run_queue import Place
+from treadle.session_store import ViewMark
 from treadle.types import Time
 
 
 def make_run(
-    db: Cursor, started: RunStarted, alive: Alive | None, *, owner: str | None, head: int = 1, updated_at: Time | None = None, place: Place | None = None
+    db: Cursor,
+    started: RunStarted,
+    alive: Alive | None,
+    *,
+    owner: str | None,
+    head: int = 1,
+    updated_at: Time | None = None,
+    place: Place | None = None,
+    found: ViewMark | None = None,
 ) -> int:
     """The run's own row, and its session where there is none; gives its number. Its entries up to `head` are the caller's to insert.
 
     `place`: where it waits for a first driver. Raises AgentError(busy) where the id is taken, or another run of the session is not finished (not where
-    `alive` is None), and AgentError(invalid) where the run that it was forked from is gone.
+    `alive` is None), SessionChanged where the session's mark is no more `found`, and AgentError(invalid) where the run that it was forked from is gone.
     """
     hold_runs(db, shared=True)
     if started.session_id is not None:
@@ -34,7 +43,7 @@ def make_run(
         check_place(place)
         columns |= {"fence": 0, "queue": place.queue, "priority": place.priority, "tenant": place.tenant}
         columns["ready_at_us"] = None if place.ready_at is None else micros(place.ready_at)
-    return _add(db, started, joined(db, started, alive), columns)
+    return _add(db, started, joined(db, started, alive, found), columns)
 
 
 def check_place(place: Place) -> None:

@@ -13,7 +13,7 @@ from treadle.journal import Holder
 from treadle.journals.tables.database import Cursor
 from treadle.journals.tables.liveness import Alive
 from treadle.journals.tables.rows import bodies, key_of, micros, place_of, read_stored, showable
-from treadle.session_store import NEW_SESSION, check_session_id, title_of
+from treadle.session_store import NEW_SESSION, NO_MARK, SessionChanged, ViewMark, check_session_id, title_of
 from treadle.types import Time
 
 
@@ -27,23 +27,28 @@ class Conversation(NamedTuple):
     """A run that is a part of another one says nothing in the session itself."""
 
 
-def joined(db: Cursor, started: RunStarted, alive: Alive | None) -> Conversation | None:
+def joined(db: Cursor, started: RunStarted, alive: Alive | None, found: ViewMark | None) -> Conversation | None:
     """The place of a run that begins in its session, which is made where there is none; None where it has no session.
 
-    Raises AgentError(busy) where another run of it is not finished; not where `alive` is None. AgentError(invalid) for what is no id of a session.
+    Raises AgentError(busy) where another run of it is not finished; not where `alive` is None. SessionChanged where its mark is no more `found`.
+    AgentError(invalid) for what is no id of a session.
     """
     if started.session_id is None:
         return None
     num = number_of(db, started.session_id)
     talks = started.parent_run_id is None
+    if num is None and found not in (None, NO_MARK):
+        raise SessionChanged(started.session_id)
     if num is None:
         check_session_id(started.session_id)
-        num = add_session(db, started.session_id, NEW_SESSION, started.at)
+        num, found = add_session(db, started.session_id, NEW_SESSION, started.at), None
     elif talks and alive is not None:
         _refuse_second(db, num, alive)
     if talks:
+        touch(db, num, started.at, found)
+        if db.changed != 1:
+            raise SessionChanged(started.session_id)
         name(db, num, title_of(started.input.text))
-        touch(db, num, started.at)
     return Conversation(num, next_pos(db, num), talks)
 
 
@@ -86,9 +91,18 @@ def rename(db: Cursor, num: int, title: str, at: Time) -> None:
     touch(db, num, at)
 
 
-def touch(db: Cursor, num: int, at: Time) -> None:
-    """It changed, and was the last one to: clocks are too coarse to tell."""
-    db.execute(f"update sessions set updated_at_us = ?, changed = {db.dialect.next_change} where num = ?", (micros(at), num))
+def touch(db: Cursor, num: int, at: Time, found: ViewMark | None = None) -> None:
+    """It changed, and was the last one to: clocks are too coarse to tell. Where its mark is not `found`, `db.changed` is 0."""
+    statement = f"update sessions set updated_at_us = ?, changed = {db.dialect.next_change} where num = ?"
+    if found is None:
+        db.execute(statement, (micros(at), num))
+    else:  # one statement, which waits for a writer of the row and then compares again
+        db.execute(statement + " and changed = ? and removed = ?", (micros(at), num, *found))
+
+
+def mark_of(db: Cursor, num: int) -> ViewMark:
+    row = db.execute("select changed, removed from sessions where num = ?", (num,)).fetchone()
+    return NO_MARK if row is None else ViewMark(*row)
 
 
 def next_pos(db: Cursor, num: int) -> int:

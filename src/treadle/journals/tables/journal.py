@@ -28,8 +28,8 @@ from treadle.journals.tables.sessions import TableSessions
 from treadle.journals.tables.upcasting import upcast
 from treadle.json_text import decode_json, encode_json, members
 from treadle.loading import forked, load
-from treadle.message import Message
 from treadle.run_state import RunState
+from treadle.session_store import SessionView
 from treadle.types import Time
 
 PRUNED_AT_ONCE = 20
@@ -61,8 +61,8 @@ class TableJournal:
     async def load_fork(self, fork: Fork) -> RunState:
         return await self._reading.read(lambda db: forked(fork, partial(records, db), self.sessions))
 
-    async def messages(self, session_id: str) -> Sequence[Message]:
-        return await anyio.to_thread.run_sync(self.sessions.get_messages, session_id, limiter=anyio.CapacityLimiter(1))  # tools may keep all the others
+    async def view(self, session_id: str) -> SessionView:
+        return await anyio.to_thread.run_sync(self.sessions.view, session_id, limiter=anyio.CapacityLimiter(1))  # tools may keep all the others
 
     async def read_bytes(self, run_id: str) -> list[bytes]:
         return await self._reading.read(lambda db: [data for _, data in bodies(db, find(db, run_id).num)])

@@ -35,6 +35,7 @@ from treadle.run_queue import (
     no_place,
     why_parked,
 )
+from treadle.session_store import ViewMark
 from treadle.types import Time
 
 LET_GO: Final = "sent_to = null, fruitless = case when fruitless > 0 and ? = 0 then fruitless - 1 else fruitless end"
@@ -117,14 +118,14 @@ class TableQueue:
 
     # ------------------------------------------------------------ in
 
-    async def add(self, entries: Sequence[Entry], place: Place) -> None:
+    async def add(self, entries: Sequence[Entry], place: Place, *, found: ViewMark | None = None) -> None:
         started = entries[0]
         assert isinstance(started, RunStarted), "a run begins with run.started"
         check_id(started.run_id)
         rows = [row_of(entry) for entry in entries]
 
         def work(db: Cursor) -> None:
-            num = make_run(db, started, self._members.of, owner=None, head=len(rows), updated_at=entries[-1].at, place=place)
+            num = make_run(db, started, self._members.of, owner=None, head=len(rows), updated_at=entries[-1].at, place=place, found=found)
             insert(db, num, 1, rows)
             boundary()
 

@@ -15,7 +15,7 @@ def remove_run(db: Cursor, run: int) -> None:
     for session, pos in db.execute("select session, pos from session_entries where run = ?", (run,)).fetchall():
         search.forget(db, session, pos)
         db.execute("delete from session_entries where session = ? and pos = ?", (session, pos))
-        db.execute("update sessions set messages = null where num = ?", (session,))
+        db.execute("update sessions set messages = null, removed = removed + 1 where num = ?", (session,))
     db.execute("delete from runs where num = ?", (run,))
     db.execute("delete from stops where run = ?", (run,))
     span = (place_of(run, 0), place_of(run + 1, 0))

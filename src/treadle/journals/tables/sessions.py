@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 from treadle.context import Said
 from treadle.errors import AgentError
 from treadle.journals.tables import search
-from treadle.journals.tables.conversations import add_session, name, next_pos, number_of, rename, touch
+from treadle.journals.tables.conversations import add_session, mark_of, name, next_pos, number_of, rename, touch
 from treadle.journals.tables.database import Cursor, Reading, Writing
 from treadle.journals.tables.holding import hold_runs, hold_session
 from treadle.journals.tables.liveness import Alive
@@ -18,7 +18,7 @@ from treadle.journals.tables.removal import sweep
 from treadle.journals.tables.rows import key_of, time_of
 from treadle.journals.tables.view import everything, view
 from treadle.message import Message, encode_message
-from treadle.session_store import NEW_SESSION, Found, SessionInfo, Sessions, check_session_id, title_of
+from treadle.session_store import NEW_SESSION, NO_MARK, Found, SessionInfo, Sessions, SessionView, check_session_id, title_of
 from treadle.types import new_id, now
 
 INDEXED_AT_ONCE = 50
@@ -154,9 +154,22 @@ class TableSessions:
             run = None if before is None else db.execute("select num from runs where id = ?", (key_of(before),)).fetchone()
             if run is not None:
                 place = db.execute("select session, pos from session_entries where run = ?", run).fetchone()
-                return [] if place is None else view(db, place[0], self, before=place[1])
+                return [] if place is None else view(db, place[0], self, before=place[1]).messages
             num = number_of(db, session_id)
-            return [] if num is None else view(db, num, self)
+            return [] if num is None else view(db, num, self).messages
+
+        return self._reading.read_now(read)
+
+    def view(self, session_id: str) -> SessionView:
+        """Messages in view of the session's next run; none where there is no such session."""
+
+        def read(db: Cursor) -> SessionView:
+            num = number_of(db, session_id)
+            if num is None:
+                return SessionView([], NO_MARK, {})
+            mark = mark_of(db, num)  # read first: what changes meanwhile is found when the run begins
+            found = view(db, num, self)
+            return SessionView(found.messages, mark, found.late)
 
         return self._reading.read_now(read)
 
@@ -215,7 +228,7 @@ class TableSessions:
                 title=title,
                 created_at=time_of(created_us),
                 updated_at=time_of(updated_us),
-                message_count=len(view(db, num, self)) if count is None else count,
+                message_count=len(view(db, num, self).messages) if count is None else count,
             )
             for num, session_id, title, created_us, updated_us, count in rows
         ]

@@ -5,13 +5,13 @@ It is read from its end, and no further back than what is in view reaches. Entry
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from functools import partial
 from itertools import islice
 from typing import NamedTuple, TypeVar, cast
 
 from treadle.context import Cleared, Said, Summary, Withdrawn, folded
-from treadle.entries import Entry, Record, RunFinished, ToolLate
+from treadle.entries import Entry, Record, RunStarted, ToolLate
 from treadle.journals.tables.database import Cursor
 from treadle.journals.tables.rows import bodies, bodies_of, entries_of, micros, records
 from treadle.loading import load
@@ -30,7 +30,14 @@ select coalesce(max(pos), 0) from session_entries left join runs on runs.num = s
 where session_entries.session = ? and pos < ? and (kind = 'cleared' or (fork_of is not null and finished is not null))
 """
 
-_BEGAN = "select started_at_us from session_entries join runs on runs.num = session_entries.run where session_entries.session = ? and pos = ?"
+_BEGAN = "select runs.num, schema from session_entries join runs on runs.num = session_entries.run where session_entries.session = ? and pos = ?"
+
+
+class View(NamedTuple):
+    messages: list[Message]
+    """Oldest first."""
+    late: Mapping[str, int]
+    """Run id -> sequence of the last late result that is in view, for runs that got any after their end."""
 
 
 class _Piece(NamedTuple):
@@ -39,14 +46,16 @@ class _Piece(NamedTuple):
     said: Sequence[Said]
     base: bool = False
     """Nothing before it counts: it was cleared, or a fork brought another past."""
+    late: Mapping[str, int] = {}
+    """As in `View`, of this run."""
 
     @property
     def messages(self) -> list[Message]:
         return [one for one in self.said if isinstance(one, Message)]
 
 
-def view(db: Cursor, session: int, sessions: Sessions, *, before: int | None = None) -> list[Message]:
-    """Oldest first. `before`: as the run at that place of it found it."""
+def view(db: Cursor, session: int, sessions: Sessions, *, before: int | None = None) -> View:
+    """`before`: as the run at that place of it found it."""
     end = 1 << 62 if before is None else before
     pieces: list[_Piece] = []
     needs = _Needs()
@@ -94,7 +103,7 @@ class _Needs:
         return self._ids <= {self.first}
 
 
-def _on(pieces: list[_Piece], needs: _Needs, db: Cursor, session: int, end: int, sessions: Sessions) -> list[Message]:
+def _on(pieces: list[_Piece], needs: _Needs, db: Cursor, session: int, end: int, sessions: Sessions) -> View:
     """The pieces in hand, over the pinned message, which is the first of all."""
     base = cast("int", db.execute(_BASE, (session, end)).get)
     forward = _pieces(db, session, end, sessions, "asc", start=base)
@@ -106,14 +115,16 @@ def _on(pieces: list[_Piece], needs: _Needs, db: Cursor, session: int, end: int,
     return _folded([_Piece((first,)), *reversed(pieces)])
 
 
-def _folded(pieces: Iterable[_Piece]) -> list[Message]:
+def _folded(pieces: Iterable[_Piece]) -> View:
     """A piece that is a base can only be the first."""
-    return folded((), (one for piece in pieces for one in piece.said))
+    whole = [*pieces]
+    late = {run_id: seq for piece in whole for run_id, seq in piece.late.items()}
+    return View(folded((), (one for piece in whole for one in piece.said)), late)
 
 
 def _pieces(db: Cursor, session: int, end: int, sessions: Sessions, order: str, *, start: int = 0) -> Iterator[_Piece]:
     """Without runs that are not finished."""
-    until_us = cast("int | None", db.execute(_BEGAN, (session, end)).get)
+    seen = _seen_by(db, session, end)
     rows = db.stream(f"{_ENTRIES} and pos >= ? order by pos {order}", (session, end, start))
     for batch in _batches(rows, db.dialect.together):
         known = bodies_of(db, [run for _, run, _, _, _, finished, fork_of in batch if finished is not None and fork_of is None]) if len(batch) > 1 else {}
@@ -122,11 +133,9 @@ def _pieces(db: Cursor, session: int, end: int, sessions: Sessions, order: str, 
                 yield _Piece((), base=True)
             elif kind == "message":
                 yield _Piece((decode_message(body),))
-            elif finished is not None and fork_of is not None:
-                state = load(run_id, partial(_known_records, db, until_us=until_us), sessions)
-                yield _Piece(state.history[:], base=True)
             elif finished is not None:
-                yield _of_run(known[run] if run in known else bodies(db, run), schema, until_us)
+                entries = entries_of(known[run] if run in known else bodies(db, run), schema)
+                yield _of_run(run_id, [*seen.of(run_id, entries, finished)], finished, partial(records, db), sessions if fork_of is not None else None)
 
 
 def _batches(rows: Iterator[T], most: int) -> Iterator[list[T]]:
@@ -137,20 +146,44 @@ def _batches(rows: Iterator[T], most: int) -> Iterator[list[T]]:
         size = min(size * 2, most)
 
 
-def _of_run(stored: Iterable[tuple[int, bytes]], schema: int, until_us: int | None) -> _Piece:
+class _Seen(NamedTuple):
+    """Late results that a reader of the view knows, of those that came after the end of their run."""
+
+    late: Mapping[str, int] | None = None
+    """As in `View`. None: by `until_us`."""
+    until_us: int | None = None
+    """Those stamped up to then, in microseconds since 1970; None: all of them."""
+
+    def of(self, run_id: str, entries: Iterable[Entry], finished: int) -> Iterator[Entry]:
+        """The entries without late results that are not known. `finished`: sequence of the run's end."""
+        last = None if self.late is None else self.late.get(run_id, finished)
+        for seq, entry in enumerate(entries, 1):
+            if seq > finished and type(entry) is ToolLate:
+                if last is not None and seq > last:
+                    continue
+                if last is None and self.until_us is not None and micros(entry.at) > self.until_us:
+                    continue
+            yield entry
+
+
+def _seen_by(db: Cursor, session: int, end: int) -> _Seen:
+    """By the run at that place; all of them where no run is there."""
+    run = db.execute(_BEGAN, (session, end)).fetchone()
+    if run is None:
+        return _Seen()
+    num, schema = run
+    started = cast("RunStarted", entries_of(bodies(db, num, to=1), schema)[0])
+    return _Seen(started.late, micros(started.at))
+
+
+def _of_run(run_id: str, entries: Sequence[Entry], finished: int, read: Callable[[str], Sequence[Record]], sessions: Sessions | None) -> _Piece:
+    """`sessions`: of a run that was forked from another one, whose past counts with it."""
+    late = {run_id: len(entries)} if len(entries) > finished else {}
+    if sessions is not None:
+        known = [Record(seq=seq, entry=entry) for seq, entry in enumerate(entries, 1)]
+        state = load(run_id, lambda other: known if other == run_id else read(other), sessions)
+        return _Piece(state.history[:], base=True, late=late)
     state = RunState()
-    for entry in entries_of(stored, schema):
-        if not _came_after(entry, state.finished is not None, until_us):
-            state.apply(entry)
-    return _Piece(state.said)
-
-
-def _came_after(entry: Entry, is_over: bool, until_us: int | None) -> bool:
-    """Whether it is what a call gave when its own run was over, and the run that looks back had begun: that one never saw it."""
-    return until_us is not None and is_over and type(entry) is ToolLate and micros(entry.at) > until_us
-
-
-def _known_records(db: Cursor, run_id: str, *, until_us: int | None) -> list[Record]:
-    found = records(db, run_id)
-    end = next((record.seq for record in found if type(record.entry) is RunFinished), len(found))
-    return [record for record in found if not _came_after(record.entry, record.seq > end, until_us)]
+    for entry in entries:
+        state.apply(entry)
+    return _Piece(state.said, late=late)
