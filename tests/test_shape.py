@@ -40,6 +40,7 @@ WIDE = {
     "tools/function/decorator.py:tool": 10,  # the options of a public decorator
     "tools/function/decorator.py:__init__": 10,  # what it hands on
     "assembly.py:_plan": 8,
+    "journals/tables/beginning.py:make_run": 8,  # the columns that not every beginning fills alike, by name
     "toolboxes.py:__init__": 8,
     "worker/worker.py:__init__": 11,  # what one says of a worker, each with a default
     "service/state.py:__init__": 8,  # what an application hands in

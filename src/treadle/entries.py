@@ -71,8 +71,7 @@ class RunStarted(_Entry, frozen=True, kw_only=True, tag="run.started"):
     past: int | None = None
     """Written by older versions: how many of the session's messages it found. None: all that were in view at its place in the session."""
     late: dict[str, int] | None = None
-    """Run id -> sequence of the last late result that it found, for runs of its session that got any after their end. None: an older version wrote
-    this; the clock decides."""
+    """As `SessionView.late`: what it found. None: an older version wrote this; the clock decides."""
     on_ask: OnAsk = "deny"
     on_unknown: OnUnknown = "tell"
     fork: Fork | None = None

@@ -50,7 +50,7 @@ class RunState:
         self.limits = NO_LIMITS
         """As its entries say."""
         self.ledger = Ledger(self.limits)
-        self.retries = self.invocations = self.resumed = 0
+        self.retries = self.invocations = self.resumed = self.seq = 0
         self.agent_hash = self.model = self.cwd = ""
         self.asked_model = ""
         """The one that is asked now: `model`, or what the run has switched to."""
@@ -113,7 +113,6 @@ class RunState:
         """Answers and errors that each model gave, by its name."""
         self.spending: dict[tuple[str, str], Spending] = {}
         """By day and model."""
-        self.seq = 0
         self._answering = ""
         """The one that the attempt under way asks."""
         self._later: tuple[Message, ...] = ()
@@ -131,9 +130,7 @@ class RunState:
     def stand_on(self, past: Sequence[Message], *, settled: int | None = None) -> None:
         """Replace what came before. Only before the first entry."""
         self.history = History(past, settled=len(past) if settled is None else settled)
-        self.past = len(past)
-        """Messages in the history that are not its own."""
-        self.prompt_at = len(past)
+        self.past = self.prompt_at = len(past)  # `past`: messages in the history that are not its own
         self.call_ids = {call.id for message in past for call in message.tool_calls}
 
     # ------------------------------------------------------------ what can be asked
