@@ -86,7 +86,7 @@ class Freed(Value, frozen=True, kw_only=True):
 
     runs: tuple[str, ...]
     kept: tuple[str, ...]
-    """Old enough, but another run stays that was forked from them, or belongs to the same tree of runs."""
+    """Old enough, but another run stays that was forked from them, goes on from what they said, or belongs to the same tree of runs."""
     size_bytes: int
     """Of their entries; what they share with runs that stay is not counted."""
 

@@ -16,13 +16,25 @@ from treadle.journals.tables.removal import remove_run, remove_session, sweep
 from treadle.journals.tables.rows import key_of, micros, place_of
 from treadle.types import Time
 
+_BEFORE = """
+join session_entries as place on place.run = later.num
+join session_entries as other on other.session = place.session and other.pos < place.pos
+join runs as earlier on earlier.num = other.run
+where {which} not exists (
+    select 1 from session_entries as cut
+    where cut.session = place.session and cut.kind = 'cleared' and cut.pos > other.pos and cut.pos < place.pos
+)"""
+_GOES_ON = "select earlier.id, later.id from runs as later" + _BEFORE.format(which="later.finished is null and {which} and")
+_FORKED = "select earlier.id, fork.id from runs as fork join runs as later on later.id = fork.fork_of" + _BEFORE.format(which="{which} and")
+"""Runs, each with one that goes on from what they said: a later run of the session that is not finished, or a fork of a later one."""
+
 
 class Plan(NamedTuple):
     """Old runs by id, with their numbers."""
 
     going: dict[str, int]
     kept: list[str]
-    """Runs that stay were forked from them, or are parts of the same tree of runs."""
+    """Runs that stay were forked from them, go on from what they said, or are parts of the same tree of runs."""
 
 
 def plan(db: Cursor, before: Time) -> Plan:
@@ -34,6 +46,9 @@ def plan(db: Cursor, before: Time) -> Plan:
     for run_id, parent in db.execute("select id, parent from runs where parent in (select id from runs)"):  # a parent that goes on needs its children's ends
         needed_by.setdefault(run_id, []).append(parent)
         needed_by.setdefault(parent, []).append(run_id)
+    for query in (_GOES_ON, _FORKED):
+        for run_id, later in db.execute(query.format(which="earlier.finished is not null and earlier.updated_at_us < ?"), (micros(before),)):
+            needed_by.setdefault(run_id, []).append(later)
     kept: set[str] = set()
     while more := {run_id for run_id in old if run_id not in kept and any(other not in old or other in kept for other in needed_by.get(run_id, ()))}:
         kept |= more
@@ -110,9 +125,10 @@ def _still_going(db: Cursor, before: Time, some: Mapping[str, int], going: Colle
 
 
 def _is_needed(db: Cursor, run_id: str, left: Collection[str], going: Collection[str]) -> bool:
-    """By a fork or a part of it that is there, or by the run that it is a part of where that one stays."""
+    """By a fork, a run that goes on from what it said, or a part of it that is there, or by the run that it is a part of where that one stays."""
     after = db.execute("select id from runs where fork_of = ? union all select id from runs where parent = ?", (run_id, run_id)).fetchall()
     above = db.execute("select above.id from runs join runs as above on above.id = runs.parent where runs.id = ?", (run_id,)).fetchall()
+    after += [(later,) for query in (_GOES_ON, _FORKED) for _, later in db.execute(query.format(which="earlier.id = ?"), (run_id,)).fetchall()]
     return any(other not in left for (other,) in after) or any(other not in going for (other,) in above)
 
 
