@@ -265,6 +265,12 @@ class Ledger:
             self._account.spend(USD, _units_of(reserved))
             self._estimate(reserved, reserved.input_tokens, -(-said_bytes // BYTES_PER_TOKEN))
 
+    def take_back(self, reserved: Reserved | None) -> None:
+        """An attempt of a child was counted here as lost, and the child goes on, which counts it."""
+        if reserved is not None:
+            self._account.spend(TOKENS, -reserved.tokens)
+            self._account.spend(USD, -_units_of(reserved))
+
     def _estimate(self, reserved: Reserved | None, asked: int, said: int) -> None:
         self.unreported_tokens += asked + said
         if reserved is not None and reserved.input_usd is not None:

@@ -119,7 +119,7 @@ class RunState:
         """Messages that may not follow the last response, or its results, yet."""
         self._completing = ""
         """The call with which the model said that it is done."""
-        self._reserved: Reserved | None = None
+        self.reserved: Reserved | None = None
         """For the attempt that is under way."""
         self._cut_bytes = 0  # of what that attempt had said when it was cut
         self._repetition = Repetition()
@@ -210,8 +210,8 @@ class RunState:
             self.ledger.spend(entry.spent, entry.spent_usd)
             self._spend(entry.at, entry.spent, entry.spent_usd)
         elif entry.attempt > 1 and not entry.free:
-            self.ledger.lose(self._reserved)
-        self._reserved, self._cut_bytes = entry.reserved, 0
+            self.ledger.lose(self.reserved)
+        self.reserved, self._cut_bytes = entry.reserved, 0
         self.without |= {entry.without} if entry.without else frozenset()
         if entry.failed is not None:
             self._use_up()
@@ -237,7 +237,7 @@ class RunState:
             self.ledger.pass_turn()
         else:
             if untold:
-                self.ledger.settle_untold(new_bytes, len(encode_json(message)), self._reserved)
+                self.ledger.settle_untold(new_bytes, len(encode_json(message)), self.reserved)
             else:
                 self.ledger.settle(entry.usage, entry.cost_usd, entry.context_tokens)
             if untold or entry.context_tokens != 0:
@@ -380,14 +380,14 @@ class RunState:
             self.limits = self.ledger.limits = entry.limits
             self.last = self.ledger.last_by_count if self.attempt else None
         if self.attempt:
-            self.ledger.lose(self._reserved, self._cut_bytes)
-            self._reserved = None
+            self.ledger.lose(self.reserved, self._cut_bytes)
+            self.reserved = None
 
     def _finished(self, entry: RunFinished) -> None:
         if self.attempt and entry.error is not None:
             self._use_up()
         if self.attempt and (entry.error is None or entry.error.status is None):
-            self.ledger.lose(self._reserved, self._cut_bytes)
+            self.ledger.lose(self.reserved, self._cut_bytes)
         self.finished, self.attempt, self.results_only = entry, 0, False
         self._tell_later()
 

@@ -1,0 +1,46 @@
+"""Attempts that were cut with their process count against every limit above them: in memory, SQLite and PostgreSQL."""
+
+from __future__ import annotations
+
+from msgspec.structs import replace
+
+from tests.doubles import agent, gives, says
+from tests.journals.runs import asks, at, entries_of, started
+from treadle import Runtime
+from treadle.budget import Ledger
+from treadle.entries import ModelRequested
+from treadle.journal import Journal
+from treadle.types import Limits, Reserved
+
+LIMIT, ASKED = 20_000, Reserved(input_tokens=237, output_tokens=8_000)
+
+
+async def test_what_a_child_had_under_way_counts_where_it_does_not_go_on(journal: Journal) -> None:
+    async with Runtime(journal=journal) as rt:
+        boss = agent([says("done")], gives("t", effect="once"))
+        begun = replace(started(), limits=Limits(tokens=LIMIT), agent=boss.name, model="script:", on_unknown="tell")
+        writer = await journal.begin(begun)
+        await writer.append(asks(1, "c"))
+        child = await journal.begin(replace(started("run_child", parent="run_1"), parent_call_id="c"))
+        await child.append([ModelRequested(at=at(0), turn=1, reserved=ASKED)])
+        await child.release()
+        await writer.release()
+        result = await rt.resume("run_1", boss)
+        assert result.text == "done"
+        (_, asked) = [entry for entry in await entries_of(journal) if isinstance(entry, ModelRequested)]
+        assert asked.reserved is not None
+        assert asked.reserved.tokens <= LIMIT - ASKED.tokens - 15
+
+
+def test_what_counts_again_where_a_child_goes_on_is_taken_back() -> None:
+    top, child = Ledger(Limits(tokens=LIMIT)), Ledger(Limits())
+    top.begin()
+    child.lose(ASKED)
+    top.add_below("child", child)
+    assert top.output_left(LIMIT).tokens == LIMIT - ASKED.tokens
+    top.take_back(ASKED)
+    again = Ledger(Limits())
+    again.begin(top)
+    again.lose(ASKED)
+    again.end()
+    assert top.output_left(LIMIT).tokens == LIMIT - ASKED.tokens
