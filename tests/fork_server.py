@@ -1,7 +1,8 @@
 """Commands in fresh processes that need not import Treadle again: a process that has, and forks for each. Entry: `ForkServer`.
 
 A child has its own streams, directory and environment, runs `python -m treadle ARGUMENTS`, and ends as any interpreter does. What reads the
-environment of a starting interpreter (LANG, PYTHONPATH) needs a real start: `fits`.
+environment of a starting interpreter (LANG, PYTHONPATH) needs a real start: `fits`. TREADLE_CRASH_AT is read when Treadle is imported, and is
+handed to the child instead.
 """
 
 from __future__ import annotations
@@ -20,6 +21,7 @@ import threading
 import traceback
 from collections.abc import Mapping, Sequence
 from contextlib import suppress
+from importlib import import_module
 from pathlib import Path
 from typing import Any, cast
 
@@ -29,12 +31,13 @@ _PRELOADED = (
     *("treadle.cli.app", "treadle.cli.run", "treadle.cli.runs", "treadle.runtime", "treadle.config", "treadle.coding", "treadle.journals.sqlite"),
     *("treadle.providers.scripted", "treadle.providers.tape", "treadle.tools", "treadle.sandboxes.bubblewrap", "treadle.cli.config"),
     *("treadle.cli.runs.group", "treadle.cli.runs.listing", "difflib", "aiohttp", "anyio._backends._asyncio", "pydantic", "sqlite3"),
+    *("mcp", "treadle.tools.mcp.servers"),
 )
 
 
 def fits(environment: Mapping[str, str]) -> bool:
     """Whether a forked child can stand for a process that starts with this environment."""
-    is_read_at_start = any(name in ("LANG", "TREADLE_CRASH_AT") or name.startswith(("LC_", "PYTHON")) for name in environment)
+    is_read_at_start = any(name == "LANG" or name.startswith(("LC_", "PYTHON")) for name in environment)
     return sys.platform == "linux" and not is_read_at_start
 
 
@@ -141,6 +144,8 @@ def _become(request: dict[str, Any], streams: Sequence[int]) -> None:
     os.chdir(request["cwd"])
     os.environ.clear()
     os.environ.update(request["environment"])
+    if (wish := os.environ.get("TREADLE_CRASH_AT", "")).isdecimal():
+        cast("Any", import_module("treadle.crash"))._at = int(wish)
     sys.stdin = io.TextIOWrapper(io.BufferedReader(io.FileIO(0)), encoding="utf-8", errors="surrogateescape")
     sys.stdout = io.TextIOWrapper(io.BufferedWriter(io.FileIO(1, "w")), encoding="utf-8", errors="surrogateescape")
     sys.stderr = io.TextIOWrapper(io.BufferedWriter(io.FileIO(2, "w")), encoding="utf-8", errors="backslashreplace", line_buffering=True, write_through=True)
