@@ -12,7 +12,7 @@ from treadle.entries import ModelRequested
 from treadle.journal import Journal
 from treadle.types import Limits, Reserved
 
-LIMIT, ASKED = 20_000, Reserved(input_tokens=237, output_tokens=8_000)
+LIMIT, ASKED = 12_000, Reserved(input_tokens=237, output_tokens=8_000)
 
 
 async def test_what_a_child_had_under_way_counts_where_it_does_not_go_on(journal: Journal) -> None:
