@@ -17,7 +17,7 @@ from tests.doubles import check_history, fails, says
 from tests.journals.runs import begun, started, steers
 from treadle.compaction import Compactor, Made, Room, Summariser
 from treadle.context import Cleared, Summary, last_turn, read_receipt
-from treadle.entries import Entry, Fork, ModelRequested, ModelResponded, ToolFinished
+from treadle.entries import Compaction, Entry, Fork, ModelRequested, ModelResponded, ToolFinished
 from treadle.errors import AgentError
 from treadle.history import History
 from treadle.message import Message, TextPart, ToolCall, ToolResult
@@ -47,11 +47,26 @@ class Bench:
         self.state.apply(started(text="Book a table. PIN 4711.", fork=fork))
         self.small = ScriptedModel(answers, name="script:small")
         self.window, self.fixed = window, 100
-        self.clock = FakeClock()
+        self.clock, self.retries = FakeClock(), 1
+        self.notes: list[Any] = []
+        """Receipts that were appended while a summary was asked for."""
         self.compactor = self.again()
 
     def again(self) -> Compactor:
-        return Compactor(self.state, context=lambda name: self.window, fixed=lambda: self.fixed, retries=RetryPolicy(retries=1), clock=self.clock)
+        return Compactor(
+            self.state,
+            context=lambda name: self.window,
+            fixed=lambda: self.fixed,
+            append=self.append,
+            retries=RetryPolicy(retries=self.retries),
+            clock=self.clock,
+        )
+
+    async def append(self, *entries: Entry, hold: bool = False) -> None:
+        for entry in entries:
+            assert isinstance(entry, Compaction)
+            self.notes.append(entry.receipt)
+            self.state.apply(entry)
 
     async def who(self) -> AsyncGenerator[Summariser, None]:
         yield Summariser(self.small, self.small.name, unpriced)
@@ -499,7 +514,7 @@ async def test_what_a_summary_may_cost_in_money_is_kept_for_it_while_it_is_made(
 
 
 async def test_what_was_kept_for_one_that_failed_is_free_again() -> None:
-    bench = Bench(fails("auth"))
+    bench = Bench(fails("auth", status=401))
     limited(bench, tokens=1_000_000)
     other = ScriptedModel([says("By another.")], name="script:own")
 
@@ -514,6 +529,21 @@ async def test_what_was_kept_for_one_that_failed_is_free_again() -> None:
     before = bench.state.ledger.left(Outcome.TOKEN_LIMIT)
     receipt = only(await bench.room())
     assert bench.state.ledger.left(Outcome.TOKEN_LIMIT) == before - receipt.spent.usage.total_tokens
+
+
+@pytest.mark.parametrize("left", [10_000, 30_000, 1_000_000])
+async def test_attempts_at_a_summary_that_broke_off_count_all_that_they_may_have_cost(left: int) -> None:
+    bench = Bench(*[fails("network")] * 9)
+    bench.retries = 8
+    limited(bench, tokens=10**6)
+    bench.compactor = bench.again()
+    for _ in range(12):
+        bench.turn("x" * 1500, said="word " * 300)
+    limited(bench, tokens=10**6 - int(bench.state.ledger.left(Outcome.TOKEN_LIMIT)) + left)
+    await bench.room()
+    asked = [receipt.reserved for receipt in map(read_receipt, bench.notes) if isinstance(receipt, Cleared) and receipt.reserved is not None]
+    assert len(asked) == len(bench.small.requests) == min(9, left // asked[0].tokens)
+    assert left - bench.state.ledger.left(Outcome.TOKEN_LIMIT) == sum(one.tokens for one in asked) <= left
 
 
 async def test_what_stands_in_every_request_counts_before_the_first_response_has_told() -> None:

@@ -38,7 +38,7 @@ from treadle.events import ErrorInfo
 from treadle.journal import read_run, unknown_run
 from treadle.message import Message, TextPart, ToolCall, ToolResult, UnknownPart
 from treadle.projection import events_of, shown_arguments
-from treadle.run_state import late_message
+from treadle.run_messages import late_message
 from treadle.types import Outcome, Settings, StopReason, Usage
 
 AT = datetime(2026, 11, 20, 10, tzinfo=UTC)

@@ -228,8 +228,8 @@ async def test_a_run_that_is_cancelled_while_it_begins_has_begun_and_is_closed(n
             super().__init__()
             self.reached, self.opened = anyio.Event(), anyio.Event()
 
-        async def begin(self, started: RunStarted) -> Any:
-            writer = await super().begin(started)
+        async def begin(self, started: RunStarted, **found: Any) -> Any:
+            writer = await super().begin(started, **found)
             self.reached.set()
             await uninterrupted(asyncio.get_running_loop().create_task(self._opened()))
             return writer
@@ -333,8 +333,8 @@ async def test_a_journal_that_breaks_is_an_error_like_one_that_refuses() -> None
 
 async def test_a_journal_that_cannot_let_go_of_a_run_does_not_change_its_end() -> None:
     class Sticky(WatchedJournal):
-        async def begin(self, started: RunStarted) -> Any:
-            writer = await super().begin(started)
+        async def begin(self, started: RunStarted, **found: Any) -> Any:
+            writer = await super().begin(started, **found)
 
             async def release(*, waiting: bool = False) -> None:
                 raise OSError("stuck")
@@ -353,8 +353,8 @@ class Stuck(WatchedJournal):
         super().__init__()
         self._what = what
 
-    async def begin(self, started: RunStarted) -> Any:
-        writer = await super().begin(started)
+    async def begin(self, started: RunStarted, **found: Any) -> Any:
+        writer = await super().begin(started, **found)
         append, release = writer.append, writer.release
 
         async def stuck_append(entries: Sequence[Entry]) -> int:
@@ -388,7 +388,7 @@ async def test_a_journal_that_does_not_answer_holds_up_the_end_only_for_a_while(
 @pytest.mark.parametrize("error", [AgentError("busy", "there is such a run already"), OSError("no disk")])
 async def test_a_run_that_cannot_begin_raises_and_leaves_nothing_behind(error: Exception) -> None:
     class Closed(WatchedJournal):
-        async def begin(self, started: RunStarted) -> Any:
+        async def begin(self, started: RunStarted, **found: Any) -> Any:
             raise error
 
     rt = open_runtime(journal=Closed())

@@ -209,8 +209,8 @@ class Assembly:
         for child in await self.journal.children(run_id):
             spent = await self.journal.load(child.run_id)
             await self._count_children(child.run_id, spent)
-            if spent.attempt:  # cut with its process; taken back where the child goes on, which counts it then
-                spent.ledger.lose(spent.reserved)
+            for cut in spent.under_way:  # with its process; taken back where the child goes on, which counts it then
+                spent.ledger.lose(cut)
             state.ledger.add_below(child.run_id, spent.ledger)
 
     async def _plan(

@@ -124,8 +124,8 @@ class Children:
         except BudgetSpent as e:
             await self._starter.drop(job)
             raise ToolFailed(f"Not started: the limit of {LIMIT_NAMES[e.outcome]} leaves nothing for another agent.") from e
-        if before is not None and job.run.state.attempt:
-            parent.state.ledger.take_back(job.run.state.reserved)
+        for cut in () if before is None else job.run.state.under_way:
+            parent.state.ledger.take_back(cut)
         return await self._driven(job, parent.run_id, call.feed, agent.name)
 
     async def _driven(self, job: Job[Out], run_id: str, feed: Feed, agent: str) -> RunResult[Out]:

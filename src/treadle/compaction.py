@@ -7,7 +7,6 @@ from __future__ import annotations
 
 from collections.abc import AsyncGenerator, Callable, Sequence
 from contextlib import aclosing
-from functools import partial
 from typing import NamedTuple, TypeAlias
 
 import msgspec
@@ -16,17 +15,19 @@ from treadle.clock import Clock
 from treadle.context import Cleared, Cut, Receipt, Spent, Summary, last_turn, long_results, newest, old_results
 from treadle.entries import Compaction
 from treadle.errors import AgentError
+from treadle.journal import Append
 from treadle.json_text import encode_json
 from treadle.message import Message, ToolResult
 from treadle.model import Model, ModelResponse, Switch
-from treadle.prices import Pricing, needed
+from treadle.prices import Pricing
 from treadle.retry import Attempt, RetryPolicy, ask
 from treadle.run_state import RunState
 from treadle.size import size_of
 from treadle.summary import CUT_HERE, message_of, request_for
+from treadle.summary_budget import SummaryBudget
 from treadle.todos import standing
-from treadle.tracing import UNTRACED, ModelSpan, Traced
-from treadle.types import DEFAULT_MAX_TOKENS, Reserved, StopReason, now
+from treadle.tracing import UNTRACED, Traced
+from treadle.types import DEFAULT_MAX_TOKENS, StopReason, now
 from treadle.window import first_words
 
 MARGIN = 50
@@ -118,6 +119,7 @@ class Compactor:
         *,
         context: Callable[[str], int | None],
         fixed: Callable[[], int],
+        append: Append,
         retries: RetryPolicy,
         clock: Clock,
         traced: Traced = UNTRACED,
@@ -131,8 +133,7 @@ class Compactor:
         self._load = Load(state, fixed)
         self._gave_up = False
         """No summary was had: in this run it is tried again only where there is no other way."""
-        self._aside: Reserved | None = None
-        """For a summary."""
+        self._budget = SummaryBudget(state, append)
 
     def is_needed(self, max_tokens: int, *, forced: bool = False) -> bool:
         """Whether the next request would be too large. `max_tokens`: of its response. `forced`: whether it seems so or not."""
@@ -159,9 +160,7 @@ class Compactor:
 
     def give_back(self) -> None:
         """What was reserved for a summary; what it took is in the state by now."""
-        if self._aside is not None:
-            self._state.ledger.give_back(self._aside)
-            self._aside = None
+        self._budget.give_back()
 
     async def make_room(self, max_tokens: int, summarisers: Summarisers, *, forced: bool = False) -> Made:
         """Only where every call has its result. Nothing where there is room, or nothing that could go. `give_back` comes after it, however it ends.
@@ -218,30 +217,26 @@ class Compactor:
         window = summariser.context_tokens or min(max(work.window, 4 * size), INPUT_TOKENS)
         max_tokens = min(DEFAULT_MAX_TOKENS, max(window // 4, size))
         shown = max(window - max_tokens - 2 * size, size)
-        await self._set_aside(summariser, min(shown, work.load) + size, max_tokens)
+        await self._budget.begin(summariser.name, summariser.prices, input_tokens=min(shown, work.load) + size, output_tokens=max_tokens)
         request = request_for(asked, input_tokens=shown, words=size // 2, max_tokens=max_tokens)
         attempt = Attempt(set())
         with self._traced.model(msgspec.structs.replace(request, model=summariser.name)) as span:
-            failed = partial(_unheard, span)
-            response = await ask(summariser.model, request, attempt, listen=None, failed=failed, policy=self._retries, clock=self._clock)
+
+            async def failed(error: AgentError, wait_s: float, switch: Switch | None) -> None:
+                span.retried(error.kind.value, wait_s)
+                used = None if switch is None else switch.usage
+                cost_usd = None if used is None else await summariser.prices(attempt.model or summariser.name).cost_usd(used, at, "")
+                await self._budget.again(attempt, error, switch, cost_usd)
+
+            try:
+                response = await ask(summariser.model, request, attempt, listen=None, failed=failed, policy=self._retries, clock=self._clock)
+            except AgentError as e:
+                await self._budget.broke_off(attempt, e)
+                raise
             name = attempt.model or summariser.name
             cost_usd = await summariser.prices(name).cost_usd(response.usage, at, response.model, response.details)
             span.responded(response, cost_usd)
         return _text(response), Spent(model=name, usage=response.usage, cost_usd=cost_usd)
-
-    async def _set_aside(self, summariser: Summariser, input_tokens: int, output_tokens: int) -> None:
-        """Raises AgentError where the budget has no room for it, or cannot know."""
-        ledger, reserved = self._state.ledger, Reserved(input_tokens=input_tokens, output_tokens=output_tokens)
-        if ledger.counts_money:
-            prices = summariser.prices(summariser.name)
-            await prices.load()
-            price = needed(prices, summariser.name)(now()).dearest(input_tokens)
-            money = float(price.request + price.token_in * input_tokens), float(price.token_out * output_tokens)
-            reserved = msgspec.structs.replace(reserved, input_usd=money[0], output_usd=money[1])
-        if ledger.estimates:
-            if not ledger.set_aside(reserved):
-                raise AgentError("limit", "the run's budget has no room for a summary")
-            self._aside = reserved
 
 
 class _Work:
@@ -359,8 +354,3 @@ def _text(response: ModelResponse) -> str:
         return ""
     text = response.text.strip()
     return f"{text}\n{CUT_HERE}" if text and response.stop_reason is StopReason.MAX_TOKENS else text
-
-
-async def _unheard(span: ModelSpan, error: AgentError, wait_s: float, switch: Switch | None) -> None:
-    """A failed attempt at a summary is nobody's business but a trace's: the run goes on without one."""
-    span.retried(error.kind.value if switch is None else switch.kind, wait_s)

@@ -7,7 +7,7 @@ Entry: `newest`, `old_results`, `Cleared`, `Summary`, `read_receipt`.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from typing import TypeAlias
+from typing import Literal, TypeAlias
 
 import msgspec
 
@@ -15,7 +15,7 @@ from treadle.errors import AgentError
 from treadle.json_text import JsonText, decode_json
 from treadle.message import MediaPart, Message, Part, TextPart, ToolResult
 from treadle.size import BYTES_PER_TOKEN, result_size, size_of
-from treadle.types import Usage, Value, new_id, now
+from treadle.types import Reserved, Usage, Value, new_id, now
 from treadle.window import Kept, Window, kept_of
 
 HEAD_CHARS = 300
@@ -88,6 +88,15 @@ class Cleared(Value, frozen=True, kw_only=True, tag_field="kind", tag="cleared")
     """Ids of messages whose images a line replaces, because the provider refused one of them."""
     unseen_line: str = msgspec.field(default_factory=lambda: UNSEEN)
     """Always as it was. `{name}` is the image's, `{kind}` its media type."""
+    reserved: Reserved | None = None
+    """For an attempt at a summary, which begins here."""
+    ended: Literal["", "lost", "free"] = ""
+    """The attempt at a summary that was under way broke off here: it may have cost all of its reservation, or surely nothing beside `spent`."""
+
+    @property
+    def is_note(self) -> bool:
+        """True if it is of an attempt at a summary only: the conversation stays as it is."""
+        return self.reserved is not None or self.ended != ""
 
     def kept(self, messages: Sequence[Message]) -> Kept | None:
         """All of them."""

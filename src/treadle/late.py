@@ -10,7 +10,8 @@ from treadle.entries import ToolLate
 from treadle.journal import RunWriter
 from treadle.message import Message
 from treadle.redaction import Redactor
-from treadle.run_state import RunState, late_message
+from treadle.run_messages import late_message
+from treadle.run_state import RunState
 from treadle.types import now
 
 logger = logging.getLogger("treadle")

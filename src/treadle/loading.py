@@ -9,7 +9,8 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 
 from treadle.entries import Fork, Record, RunStarted, ToolFinished
 from treadle.message import ToolCall, ToolResult
-from treadle.run_state import RunState, tool_message
+from treadle.run_messages import tool_message
+from treadle.run_state import RunState
 from treadle.session_store import Sessions
 
 NO_RESULT = "This call had no result in the run that this one was forked from. It is not known whether it took effect."

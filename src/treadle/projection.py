@@ -28,7 +28,7 @@ from treadle.events import Event
 from treadle.json_text import JsonText, decode_json
 from treadle.message import ToolCall
 from treadle.metrics import RunTotals
-from treadle.run_state import late_message
+from treadle.run_messages import late_message
 
 
 def shown_arguments(arguments_json: JsonText) -> dict[str, object] | str:
@@ -77,7 +77,9 @@ def events_of(entry: Entry) -> Iterator[tuple[type[Event], Mapping[str, Any]]]:
         case ToolLate():
             yield events.InputAdded, {"text": late_message(entry).text}
         case Compaction():
-            yield events.Compacted, {"receipt": decode_json(entry.receipt.encode(), object)}
+            receipt = decode_json(entry.receipt.encode(), object)
+            if not (isinstance(receipt, dict) and ("reserved" in receipt or "ended" in receipt)):  # those are of attempts at a summary, and change nothing
+                yield events.Compacted, {"receipt": receipt}
         case RunFinished():
             yield from _events_of_end(entry)
         case _:

@@ -30,7 +30,7 @@ class RunRoom:
         self.tools = tools
         """Offered with the next request."""
         at = plan.settings.compact_at_tokens
-        self._compactor = Compactor(plan.state, context=plan.windows, fixed=self._fixed, retries=retries, clock=clock, traced=traced, at=at)
+        self._compactor = Compactor(plan.state, context=plan.windows, fixed=self._fixed, append=append, retries=retries, clock=clock, traced=traced, at=at)
         self._warned = False
         self.warn: Callable[[str], None]
         """Tells people."""

@@ -32,6 +32,7 @@ from treadle.history import History
 from treadle.json_text import JsonText, encode_json
 from treadle.message import Message, TextPart, ToolCall, ToolResult
 from treadle.repetition import DEFAULT_REPEATS, PACED_MS, Done, Repeated, Repetition
+from treadle.run_messages import late_message, tool_message
 from treadle.types import NO_LIMITS, Mode, Outcome, Reserved, Spending, StopReason, Time, Usage, usd
 
 
@@ -121,6 +122,8 @@ class RunState:
         """The call with which the model said that it is done."""
         self.reserved: Reserved | None = None
         """For the attempt that is under way."""
+        self.summary: Reserved | None = None
+        """For an attempt at a summary that is under way."""
         self._cut_bytes = 0  # of what that attempt had said when it was cut
         self._repetition = Repetition()
         self._driven_s = self._idle_s = 0.0
@@ -350,6 +353,12 @@ class RunState:
         receipt, seen = read_receipt(entry.receipt), self.history[:]
         if not self.turn:
             self.ready_at = self.seq
+        if isinstance(receipt, Cleared) and receipt.is_note:
+            self._end_summary(lost=receipt.ended == "lost")
+            self.summary = receipt.reserved
+            if receipt.spent is not None:
+                self._summed_up(entry.at, receipt.spent)
+            return
         settled = self.history.settled
         if (kept := receipt.kept(seen)) is not None:
             settled, self.past, self.prompt_at = (kept.moved(boundary) for boundary in (settled, self.past, self.prompt_at))
@@ -362,7 +371,19 @@ class RunState:
             self.ledger.context_tokens, self.ledger.fixed_bytes = receipt.tokens_after, 0
             self.made_room |= receipt.tokens_after < receipt.tokens_before
             if receipt.spent is not None:
+                self.summary = None
                 self._summed_up(entry.at, receipt.spent)
+
+    def _end_summary(self, *, lost: bool) -> None:
+        """`lost`: the attempt may have cost all of its reservation."""
+        if lost:
+            self.ledger.lose(self.summary)
+        self.summary = None
+
+    @property
+    def under_way(self) -> list[Reserved | None]:
+        """Reservations of attempts without an end."""
+        return [self.reserved if self.attempt else None, self.summary]
 
     def _summed_up(self, at: Time, spent: Spent) -> None:
         """Another model than its own may have been asked; a script has one entry fewer."""
@@ -382,12 +403,14 @@ class RunState:
         if self.attempt:
             self.ledger.lose(self.reserved, self._cut_bytes)
             self.reserved = None
+        self._end_summary(lost=True)
 
     def _finished(self, entry: RunFinished) -> None:
         if self.attempt and entry.error is not None:
             self._use_up()
         if self.attempt and (entry.error is None or entry.error.status is None):
             self.ledger.lose(self.reserved, self._cut_bytes)
+        self._end_summary(lost=True)
         self.finished, self.attempt, self.results_only = entry, 0, False
         self._tell_later()
 
@@ -419,14 +442,3 @@ _HANDLERS = cast(
 def _between(start: Time | None, end: Time | None) -> float:
     """Seconds; clocks may have been set back meanwhile."""
     return 0.0 if start is None or end is None else max((end - start).total_seconds(), 0.0)
-
-
-def tool_message(asked: Message, results: Sequence[ToolResult], at: Time) -> Message:
-    """The answer to a message with calls: the same whenever it is made from the same entries."""
-    return Message(id=f"{asked.id}_results", role="tool", parts=tuple(results), created_at=at)
-
-
-def late_message(late: ToolLate) -> Message:
-    """How the model learns what came after `unknown`."""
-    text = f"A result came late for the call {late.call_id}, whose outcome was not known before: {late.text}"
-    return Message(id=f"msg_late_{late.call_id}", role="user", parts=(TextPart(text=text),), created_at=late.at)

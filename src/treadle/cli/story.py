@@ -236,6 +236,8 @@ def _view(entry: Compaction) -> str:
             return f"images of {_messages(len(receipt.unseen))} left out: the provider refused one"
         case Withdrawn():
             return f"{_messages(receipt.dropped)} taken out of the conversation, because the provider refused to go on"
+        case Cleared() if receipt.is_note:
+            return "a summary is asked for" if receipt.reserved is not None else "an attempt at a summary broke off"
         case Cleared():
             cleared = f"{len(receipt.cuts)} old result{'' if len(receipt.cuts) == 1 else 's'} cleared to make room"
             failed = f"; no summary could be made: {receipt.failed}" if receipt.failed else ""
