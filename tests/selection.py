@@ -24,6 +24,7 @@ PLACES = {
         *(f"tests/cli/test_{name}.py" for name in ("canary", "config_attacks", "ends", "mcp", "mcp_attacks", "subagents", "tasks_mcp", "tools_accept")),
         *(f"tests/cli/test_{name}.py" for name in ("runs_undo", "worker", "worker_cut_off", "worker_lines")),
         *(f"tests/service/test_{name}.py" for name in ("replicas", "restarts", "schemathesis", "serving")),
+        *("tests/guards/test_trial.py", "tests/test_closing.py", "tests/test_submit.py"),
         *("tests/engines", "tests/mcp_server", "tests/test_examples.py", "tests/test_following.py", "tests/test_pictures.py", "tests/tools/mcp", "tests/work"),
     ),
 }
