@@ -349,7 +349,7 @@ async def test_what_a_call_gave_may_be_put_in_other_words_and_stays_an_error_whe
         hook(after_tool=lambda run, asked, result: result.text.upper()),
         [asks(call("ok", "a"), call("bad", "b")), says("done")],
         gives("ok"),
-        breaks("bad", ValueError("oh")),
+        breaks("bad", ValueError("oh"), effect="pure"),
     )
     results = [r for m in seen.result.messages for r in m.tool_results]
     assert [(r.text, r.is_error) for r in results] == [("OK", False), ("VALUEERROR: OH", True)]

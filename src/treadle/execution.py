@@ -7,13 +7,15 @@ from __future__ import annotations
 
 import asyncio
 import math
+import sys
 from collections.abc import Callable, Container, Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from functools import partial
 from pathlib import Path
 from typing import Any, TypeVar
 
 import anyio
-from msgspec import structs
+from msgspec import UNSET, structs
 
 from treadle.approvals import for_session
 from treadle.asking import Deny, Offer
@@ -30,6 +32,7 @@ from treadle.model import ToolDefinition
 from treadle.output import cap_output
 from treadle.policy import NO_PERMISSIONS, Decision, Permissions, decide, headless_denial, without_sandbox
 from treadle.sandbox import Sandbox, Standing
+from treadle.tool_failures import words_of
 from treadle.tooling import (
     DidNotHappen,
     Happened,
@@ -174,7 +177,7 @@ class Toolbox:
         except InvalidArguments as e:
             return refused(call, e.message)
         except Exception as e:  # noqa: BLE001  a tool's own parse may be anybody's code, and its failure is for the model
-            return refused(call, f"The arguments could not be read: {_words(e)}")
+            return refused(call, f"The arguments could not be read: {words_of(e)}")
         decision = self._judged(tool, arguments, self.permissions)
         if isinstance(said.verdict, Ask) and decision.verdict == "allow":
             decision = replace(decision, verdict="ask", reason=self.clean(said.verdict.reason))
@@ -194,7 +197,7 @@ class Toolbox:
         try:
             arguments = tool.parse(call.arguments_json)
         except Exception as e:
-            raise AgentError("tool", f"{call.name} (call {call.id}) had started, and now does not take its arguments: {_words(e)}") from e
+            raise AgentError("tool", f"{call.name} (call {call.id}) had started, and now does not take its arguments: {words_of(e)}") from e
         ready = Ready(call=call, tool=tool, arguments=arguments, attempt=attempt, started=True)
         return _ready(ready, self._judged(tool, arguments, self.permissions)) if has_commands(tool) else ready
 
@@ -244,7 +247,7 @@ class Toolbox:
     async def _result(self, ready: Ready) -> tuple[ToolResult, bool]:
         """And whether it ends the run."""
         call, tool, ends_run, codes = ready.call, ready.tool, False, list[int]()
-        once = tool.effect == "once"
+        once, outside = tool.effect == "once", sys.exception()
         ctx = structs.replace(self.context(ready, self._deadline(tool), self), on_exit=codes.append)
         try:
             self._check_again(ready)
@@ -254,15 +257,17 @@ class Toolbox:
         except ToolDeferred:
             raise
         except ToolFailed as e:
-            text, unknown, ends_run = str(e.message), once and e.happened is None, e.ends_run
+            text, unknown, ends_run = str(e.message), once and e.has_happened(outside=outside) is None, e.ends_run
+            if unknown and e.stated is UNSET:
+                text = f"{text}\n{NOT_KNOWN}"
         except _TimedOut:
             text, unknown = f"Timed out after {tool.timeout_s} s. {NOT_KNOWN if once else ''}".strip(), once
         except (Exception, SystemExit) as e:  # noqa: BLE001  the edge of a tool: its failure is told to the model
-            text, unknown = _words(e) + _without_deps(e, ctx), once and self.is_stopping()
+            text, unknown = words_of(e) + _without_deps(e, ctx) + (f"\n{NOT_KNOWN}" if once else ""), once
         except anyio.get_cancelled_exc_class() as e:
             if _somebody_cancels():
                 raise
-            text, unknown = f"It was cancelled from inside: {_words(e)}", once
+            text, unknown = f"It was cancelled from inside: {words_of(e)}" + (f"\n{NOT_KNOWN}" if once else ""), once
         result = failure(call.id, call.name, await self._capped_text(text, tool, ctx), unknown=unknown)
         return (structs.replace(result, exit_code=codes[-1]) if codes else result), ends_run
 
@@ -279,12 +284,11 @@ class Toolbox:
         first = min(own, self.scope.deadline)
         return None if first == math.inf else first
 
-    def is_stopping(self) -> bool:
-        return self.scope.cancel_called
-
     async def _capped(self, output: Sequence[TextPart | MediaPart], tool: Tool[Any], ctx: ToolContext[Any]) -> tuple[TextPart | MediaPart, ...]:
-        if not all(isinstance(part, (TextPart, MediaPart)) for part in output):  # pyright: ignore[reportUnnecessaryIsInstance]  it is anybody's code
-            raise TypeError(f"it gave {output!r:.200}: a tool gives text, or a sequence of TextPart and MediaPart")
+        is_sequence = isinstance(output, Sequence)  # pyright: ignore[reportUnnecessaryIsInstance]  a tool is anybody's code
+        if not is_sequence or not all(isinstance(part, (TextPart, MediaPart)) for part in output):  # pyright: ignore[reportUnnecessaryIsInstance]
+            text = f"The tool ran, but it returned {output!r:.200}: a tool returns text, or a sequence of TextPart and MediaPart."
+            raise ToolFailed(text, happened=True)
         shown = await fitted_parts(output) if self.takes_images else without_images(output)
         return tuple([TextPart(text=await self._capped_text(p.text, tool, ctx)) if isinstance(p, TextPart) else p for p in shown])
 
@@ -292,9 +296,13 @@ class Toolbox:
         text = self.clean(text)
         if len(text) <= tool.max_output and text.count("\n") < 200 and len(text) < 2_000:
             return text
+        cap = partial(cap_output, text, max_chars=tool.max_output, spill=ctx.spill)
         with anyio.CancelScope(shield=True):  # the result is known, and is kept
-            text = await anyio.to_thread.run_sync(lambda: cap_output(text, max_chars=tool.max_output, spill=ctx.spill))
-        return text
+            try:
+                return await anyio.to_thread.run_sync(cap)
+            except RuntimeError:  # no thread can be started
+                return cap()
+        raise AssertionError("a shielded scope that is never cancelled returns or raises")
 
 
 def _ready(ready: Ready, decision: Decision) -> Ready:
@@ -352,13 +360,6 @@ def _without_deps(error: BaseException, ctx: ToolContext[Any]) -> str:
         trace = trace.tb_next
     has_context = any(isinstance(value, ToolContext) for value in trace.tb_frame.f_locals.values())
     return " (ctx.deps is None: this run was given no deps=)" if has_context else ""
-
-
-def _words(error: BaseException) -> str:
-    try:
-        return f"{type(error).__name__}: {error}"
-    except Exception:  # noqa: BLE001  also its text is anybody's code
-        return type(error).__name__
 
 
 def _somebody_cancels() -> bool:

@@ -19,6 +19,9 @@ from treadle.model import ToolDefinition
 from treadle.redaction import Masking
 from treadle.result import RunResult
 from treadle.sandbox import Confinement
+from treadle.tool_failures import InvalidArguments as InvalidArguments
+from treadle.tool_failures import ToolDeferred as ToolDeferred
+from treadle.tool_failures import ToolFailed as ToolFailed
 from treadle.types import Effect, Limits
 from treadle.undo import Before
 
@@ -38,36 +41,6 @@ _NAMES_SHOWN = 50
 
 ToolOutput: TypeAlias = "str | Sequence[TextPart | MediaPart]"
 """What an execution gives: text, or text and media. Anything else was made JSON text before (tools/function)."""
-
-
-class ToolFailed(Exception):
-    """Raised by a tool to tell the model, in its own words, what went wrong and how to mend the call. Becomes an error result.
-
-    `happened=False` says that the effect surely did not take place, `None` that nobody knows: the result is then `unknown`.
-    `ends_run=True` ends the run after this turn, in the outcome `error` of kind `tool`: asking the model again is no use.
-    """
-
-    def __init__(self, message: str, *, happened: bool | None = False, ends_run: bool = False) -> None:
-        super().__init__(message)
-        self.message = message
-        self.happened = happened
-        self.ends_run = ends_run
-
-
-class ToolDeferred(Exception):
-    """Raised by a tool whose result comes later, from outside: the run waits, also across restarts, until `resume(results=…)` brings it.
-
-    `reason` says what it waits for, for people. A once-tool is not called again meanwhile; another one is, when the run is taken up
-    without a result, and may then give it, or raise this again.
-    """
-
-    def __init__(self, reason: str = "its result comes from outside") -> None:
-        super().__init__(reason)
-        self.reason = reason
-
-
-class InvalidArguments(ToolFailed):
-    """The arguments do not fit the schema; nothing was executed."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -246,7 +219,9 @@ class Tool(Protocol[DepsIn]):
         ...
 
     async def execute(self, ctx: ToolContext[DepsIn], arguments: Any) -> ToolOutput:
-        """Runs it with what `parse` gave. Raises ToolFailed for the model; any other exception is told to the model too.
+        """Run it with what `parse` gave. Raises ToolFailed for the model, which also reads any other exception.
+
+        After any other exception, the outcome of a `once` call is unknown.
 
         Cancellation: stops its work and leaves nothing running before it re-raises.
         """

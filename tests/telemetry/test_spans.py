@@ -178,7 +178,7 @@ async def test_a_limit_is_an_outcome_and_no_error() -> None:
 async def test_a_tool_that_fails_is_an_error_of_its_own_span_only() -> None:
     watched = Watched()
     rt = open_runtime(tracer=watched.tracer)
-    await watch([asks(call("bad")), says("sorry")], breaks("bad", ValueError("no")), runtime=rt)
+    await watch([asks(call("bad")), says("sorry")], breaks("bad", ValueError("no"), effect="pure"), runtime=rt)
     tool = watched.named("execute_tool bad")
     assert (tool.status.status_code, told(tool)[names.ERROR_TYPE]) == (StatusCode.ERROR, "tool_error")
     assert watched.named("invoke_agent tester").status.status_code is StatusCode.UNSET

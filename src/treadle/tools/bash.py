@@ -20,7 +20,7 @@ from treadle.output import Capture
 from treadle.sandbox import Left
 from treadle.tooling import MAX_OUTPUT_LINES, InvalidArguments, ToolContext, ToolFailed, Touched
 from treadle.tools.builtin import Arguments, Builtin, closed_object
-from treadle.tools.commands import Command, start
+from treadle.tools.commands import Command, pipe, start
 from treadle.tools.jobs import Job, Jobs, captures
 from treadle.tools.processes import Tree
 
@@ -172,7 +172,7 @@ async def _begun(ctx: ToolContext[Any], arguments: BashArguments) -> str:
     """What is over at once is told at once."""
     jobs = ctx.keep(Jobs)
     jobs.check_room()
-    reader, writer = os.pipe()
+    reader, writer = pipe()
     os.set_blocking(reader, False)
     try:
         running = await start(ctx, arguments.command, writer)  # shielded: it ends with a command that runs, or with an error
@@ -203,7 +203,7 @@ async def _begun(ctx: ToolContext[Any], arguments: BashArguments) -> str:
 
 async def _run(ctx: ToolContext[Any], command: str, timeout_s: float, capture: Capture) -> _Ended:
     """The pipe is ours and not asyncio's, so that whoever else holds its other end keeps nobody waiting."""
-    reader, writer = os.pipe()
+    reader, writer = pipe()
     try:
         os.set_blocking(reader, False)
         try:

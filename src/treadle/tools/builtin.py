@@ -18,7 +18,7 @@ from typing_extensions import TypeVarTuple
 
 from treadle.json_text import JsonText, met
 from treadle.model import ToolDefinition
-from treadle.tooling import MAX_OUTPUT_CHARS, NOTHING_TOUCHED, InvalidArguments, ProbeAnswer, ToolContext, ToolOutput, Touched
+from treadle.tooling import MAX_OUTPUT_CHARS, NOTHING_TOUCHED, InvalidArguments, ProbeAnswer, ToolContext, ToolFailed, ToolOutput, Touched
 from treadle.types import Effect
 
 ArgumentsT = TypeVar("ArgumentsT", bound=msgspec.Struct)
@@ -117,10 +117,25 @@ class Builtin(ABC, Generic[ArgumentsT]):
 
 
 async def to_its_end(function: Callable[[*ParametersT], ResultT], *args: *ParametersT) -> ResultT:
-    """A short blocking change, in a thread. Once begun it is finished, cancelled or not, so that what happened is always known."""
+    """Make a short blocking change in a thread. Cancellation does not interrupt it, so its outcome is always known.
+
+    Raises ToolFailed(happened=False) where no thread can be started.
+    """
+    begun = False
+
+    def change() -> ResultT:
+        nonlocal begun
+        begun = True
+        return function(*args)
+
     with CancelScope(shield=True):
-        return await to_thread.run_sync(function, *args)
-    raise AssertionError("a shielded scope that nobody cancels ends with a result or an error")
+        try:
+            return await to_thread.run_sync(change)
+        except RuntimeError as e:
+            if begun:
+                raise
+            raise ToolFailed(f"Nothing was changed: no thread could be started for it ({e}). Make the call again later.", happened=False) from e
+    raise AssertionError("a shielded scope that is never cancelled returns or raises")
 
 
 class _Loader(Protocol):

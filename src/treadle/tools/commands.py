@@ -1,6 +1,6 @@
 """A command of a shell from its start to its end, confined or not. What it writes goes to a pipe that the caller reads.
 
-Not here: what becomes of the output (bash.py, jobs.py), how a tree of processes is ended (processes.py). Entry: `start`.
+Not here: what becomes of the output (bash.py, jobs.py), how a tree of processes is ended (processes.py). Entry: `start`, `pipe`.
 """
 
 from __future__ import annotations
@@ -91,7 +91,7 @@ async def _confined(ctx: ToolContext[Any], place: Confinement, argv: list[str], 
         try:
             cage = await place.cage(argv, ctx.cwd, environment)
         except (AgentError, OSError) as e:
-            raise ToolFailed(f"Not run: the command cannot be confined: {e}.") from e
+            raise ToolFailed(f"Not run: the command cannot be confined: {e}.", happened=False) from e
         try:
             hold.process = process = await _opened(list(cage.argv), cage.environment, output, cwd=ctx.cwd, pass_fds=tuple(cage.pass_fds))
             inside = await cage.entered(process.pid)
@@ -122,8 +122,17 @@ async def _opened(argv: list[str], environment: Mapping[str, str], output: int, 
         return await anyio.open_process(argv, stdin=DEVNULL, stdout=output, stderr=output, cwd=cwd, env=environment, start_new_session=True, pass_fds=pass_fds)
     except OSError as e:
         if e.errno == errno.E2BIG:
-            raise ToolFailed(f"The command is {len(argv[-1]):,} characters long, more than can be started: write it to a file and run that.") from e
-        raise ToolFailed(f"The shell {argv[0]!r} could not be started: {e.strerror or e}.") from e
+            text = f"The command is {len(argv[-1]):,} characters long, more than can be started: write it to a file and run that."
+            raise ToolFailed(text, happened=False) from e
+        raise ToolFailed(f"Not run: the shell {argv[0]!r} could not be started: {e.strerror or e}.", happened=False) from e
+
+
+def pipe() -> tuple[int, int]:
+    """A pipe for the output of a command that has not started. Raises ToolFailed(happened=False)."""
+    try:
+        return os.pipe()
+    except OSError as e:
+        raise ToolFailed(f"Not run: there is no pipe for its output ({e.strerror or e}). Make the call again later.", happened=False) from e
 
 
 def _check_place(cwd: Path) -> None:

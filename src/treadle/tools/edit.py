@@ -119,7 +119,7 @@ def decoded(old: files.Loaded, name: str) -> tuple[Encoding, Document]:
     try:
         return encoding, Document(encoding.decode(old.data))
     except UnicodeDecodeError as e:
-        raise ToolFailed(f"{name} begins as {encoding.label}, but byte {e.start} does not fit: it cannot be edited as text.") from e
+        raise ToolFailed(f"{name} begins as {encoding.label}, but byte {e.start} does not fit: it cannot be edited as text.", happened=False) from e
 
 
 def _apply(document: Document, edits: Sequence[Replacement]) -> tuple[int, list[str]]:
@@ -144,7 +144,7 @@ def encoded(encoding: Encoding, document: Document, path: str) -> bytes:
         return encoding.encode(document.render())
     except UnicodeEncodeError as e:
         wrong = e.object[e.start]
-        raise ToolFailed(f"{wrong!r} cannot stand in {path!r}, which is {encoding.label}. Nothing was changed.") from e
+        raise ToolFailed(f"{wrong!r} cannot stand in {path!r}, which is {encoding.label}. Nothing was changed.", happened=False) from e
 
 
 # ---------------------------------------------------------------- afterwards

@@ -202,7 +202,10 @@ def save(place: Path, data: bytes, old: Loaded | None, keep: Keep | None = None,
             with suppress(OSError):
                 folder.remove_file(temporary)
             raise
-        folder.sync()
+        try:
+            folder.sync()
+        except OSError as e:
+            raise ToolFailed(f"{place} was written, but the disk failed to store its name ({e.strerror or e}): look at the file.", happened=True) from e
     return digest_of(data) if len(data) <= MAX_WHOLE_BYTES else digest_of_large(os.stat(place))
 
 
@@ -259,25 +262,25 @@ def _keep_owner_and_mode(fd: int, old: os.stat_result | None) -> None:
 
 @contextmanager
 def telling(doing: str, path: str, cwd: Path) -> Generator[None]:
-    """Makes an OSError inside a ToolFailed. `doing` is a verb: 'read', 'write', 'list'."""
+    """Turn an OSError inside into a ToolFailed(happened=False). `doing` is a verb: 'read', 'write', 'list'."""
     try:
         yield
     except OSError as e:
-        raise _failed(e, doing, path, cwd) from e
+        raise ToolFailed(_why(e, doing, path, cwd), happened=False) from e
 
 
-def _failed(error: OSError, doing: str, path: str, cwd: Path) -> ToolFailed:
+def _why(error: OSError, doing: str, path: str, cwd: Path) -> str:
     if isinstance(error, FileNotFoundError):
-        return ToolFailed(_missing(path, locate(path, cwd), cwd))
+        return _missing(path, locate(path, cwd), cwd)
     if isinstance(error, NotARegularFile):
-        return ToolFailed(_not_a_file(path, error.kind, doing))
+        return _not_a_file(path, error.kind, doing)
     if isinstance(error, NotADirectoryError):
-        return ToolFailed(f"{path!r} cannot be: something on the way to it is no directory.")
+        return f"{path!r} cannot be: something on the way to it is no directory."
     if isinstance(error, PermissionError):
-        return ToolFailed(f"No permission to {doing} {path!r}. Nothing was changed.")
+        return f"No permission to {doing} {path!r}. Nothing was changed."
     if error.errno == errno.ELOOP:
-        return ToolFailed(f"{path!r} is a loop of symbolic links, or its directories were changed while it was opened.")
-    return ToolFailed(f"Could not {doing} {path!r}: {error.strerror or error}.")
+        return f"{path!r} is a loop of symbolic links, or its directories were changed while it was opened."
+    return f"Could not {doing} {path!r}: {error.strerror or error}."
 
 
 def _not_a_file(path: str, kind: str, doing: str) -> str:

@@ -149,3 +149,18 @@ def leaves_a_thread() -> str:
 def cleans_up(file: str) -> str:
     atexit.register(Path(file).write_text, "clean")
     return "ran"
+
+
+@tool(isolate="process", effect="once")
+def loses_the_line() -> str:
+    """Translates an exception."""
+    try:
+        raise TimeoutError("read")
+    except TimeoutError as e:
+        raise ToolFailed("The bank did not answer.") from e
+
+
+@tool(isolate="process", effect="once")
+def refuses_plainly() -> str:
+    """Refuses before anything is done."""
+    raise ToolFailed("At most 100.")

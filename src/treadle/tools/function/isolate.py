@@ -83,7 +83,7 @@ async def _child(ctx: ToolContext[Any]) -> AsyncGenerator[_Child]:
     try:
         process = await anyio.open_process(command, cwd=ctx.cwd, env=dict(ctx.environment), start_new_session=True)
     except OSError as e:
-        raise ToolFailed(f"The tool's process could not be started: {e}") from e
+        raise ToolFailed(f"The tool's process could not be started: {e}", happened=False) from e
     child = _Child(process)
     try:
         yield child

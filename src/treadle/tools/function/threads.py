@@ -16,7 +16,8 @@ import anyio
 from anyio.lowlevel import RunVar
 from anyio.to_thread import run_sync
 
-from treadle.tooling import ToolContext
+from treadle.tool_failures import words_of
+from treadle.tooling import ToolContext, ToolFailed
 
 logger = logging.getLogger("treadle")
 
@@ -44,7 +45,8 @@ class ThreadCall:
         self._function = function
         self._late = ctx.late
         self._text_of = text_of
-        self._begun = False
+        self.has_begun = False
+        """True once the thread has called the function."""
         self._over = False
         self._abandoned = False
         self.ended.set_running_or_notify_cancel()
@@ -55,9 +57,9 @@ class ThreadCall:
     def run(self) -> object:
         """In the thread."""
         with _lock:
-            self._begun = not self._abandoned
+            self.has_begun = not self._abandoned
         try:
-            self.value = self._function() if self._begun else None
+            self.value = self._function() if self.has_begun else None
         except BaseException as e:
             self.error = e
             raise
@@ -68,7 +70,7 @@ class ThreadCall:
     def _end(self) -> None:
         with _lock:
             self._over = True
-            is_late = self._begun and self._abandoned
+            is_late = self.has_begun and self._abandoned
         if is_late:
             self._tell()
         with _lock:
@@ -79,8 +81,8 @@ class ThreadCall:
         """In the event loop, when the call was cancelled: one that has not begun never will; of one that is over the result comes too late."""
         with _lock:
             self._abandoned = True
-            is_late = self._begun and self._over
-            if self._begun and not self._over:
+            is_late = self.has_begun and self._over
+            if self.has_begun and not self._over:
                 _abandoned.add(self)
         if is_late:
             self._tell()
@@ -89,20 +91,13 @@ class ThreadCall:
         if self._late is None or self._text_of is None:
             return
         try:
-            self._late(self._text_of(self.value) if self.error is None else _words(self.error))
+            self._late(self._text_of(self.value) if self.error is None else words_of(self.error))
         except Exception:  # the edge of a thread that nobody waits for: its run, or the loop of it, may be gone
             logger.debug("what %r gave late could be told to nobody", self, exc_info=True)
 
 
-def _words(error: BaseException) -> str:
-    try:
-        return f"{type(error).__name__}: {error}"
-    except Exception:  # noqa: BLE001  also its text is anybody's code
-        return type(error).__name__
-
-
 async def run_in_thread(tool: str, ctx: ToolContext[Any], function: Callable[[], object], text_of: Callable[[object], str] | None = None) -> object:
-    """What it returns, or raises what it raises.
+    """Return what the function returns, or raise what it raises. Raises ToolFailed(happened=False) where no thread can be started.
 
     Cancellation: returns at once. A function that has not begun never runs; one that has is left alone and listed in `abandoned_calls`.
     With `text_of`, `ctx.late` is told what such a one gave: once, in the thread, or here where it was over already.
@@ -110,6 +105,10 @@ async def run_in_thread(tool: str, ctx: ToolContext[Any], function: Callable[[],
     call = ThreadCall(tool, ctx, function, text_of)
     try:
         return await run_sync(call.run, abandon_on_cancel=True, limiter=_threads())
+    except RuntimeError as e:
+        if call.has_begun:
+            raise
+        raise ToolFailed(f"Not run: no thread could be started for it ({e}). Make the call again later.", happened=False) from e
     except anyio.get_cancelled_exc_class() as e:
         if e is not call.error:  # else the function raised it, and this is its result
             call.abandon()
