@@ -10,6 +10,7 @@ import mimetypes
 from pathlib import Path
 
 from treadle.errors import AgentError
+from treadle.held_files import read_checked
 from treadle.message import MediaPart, Part, TextPart
 
 FILE_BYTES_MAX = 20 * 1024 * 1024
@@ -34,7 +35,7 @@ def content(path: Path, named: str) -> bytes:
             raise AgentError("invalid", f"{named} is no file")
         if path.stat().st_size > FILE_BYTES_MAX:
             raise AgentError("invalid", f"{named} is larger than {FILE_BYTES_MAX // 1024 // 1024} MiB")
-        return path.read_bytes()
+        return read_checked(path)
     except OSError as e:
         raise AgentError("invalid", f"{named} cannot be read: {e.strerror or e}") from e
 

@@ -19,6 +19,7 @@ from treadle.config import Project, Trust
 from treadle.config.file import Broken, read_bytes
 from treadle.config.places import FOLDER
 from treadle.config.trust import SKILL_NAME, SKILLS_NAME, Standing
+from treadle.held_files import read_checked
 from treadle.tooling import ToolContext, ToolFailed, ToolOutput
 from treadle.tools.read import Read, ReadArguments
 
@@ -138,6 +139,6 @@ def _listed(folder: Path) -> Iterator[str]:
 def _bytes(place: Path) -> bytes | None:
     """None where the tool itself says what is wrong with it."""
     try:
-        return place.read_bytes() if place.is_file() else None
+        return read_checked(place) if place.is_file() else None
     except OSError:
         return None

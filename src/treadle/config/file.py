@@ -11,6 +11,7 @@ import re
 import stat
 from typing import TYPE_CHECKING, NamedTuple
 
+from treadle import held_files
 from treadle.errors import AgentError
 
 if TYPE_CHECKING:
@@ -62,9 +63,12 @@ def read_bytes(path: Path, *, own: bool = False) -> Content | None:
     """
     try:
         # Looked at before it is opened: opening alone can wind back a tape.
-        if not stat.S_ISREG(path.stat().st_mode):
+        found = path.stat()
+        if not stat.S_ISREG(found.st_mode):
             raise Unreadable(1, "is not a regular file")
+        held_files.check(found, str(path))
         descriptor = os.open(path, os.O_RDONLY | getattr(os, "O_NONBLOCK", 0) | getattr(os, "O_NOCTTY", 0) | getattr(os, "O_BINARY", 0))
+        held_files.check_opened(descriptor, str(path))
         with open(descriptor, "rb") as file:
             status = os.fstat(descriptor)
             if not stat.S_ISREG(status.st_mode):

@@ -1,7 +1,7 @@
 """An open directory: names are looked up in it through its descriptor, and no symbolic link is ever followed.
 
 Every file that a tool opens, makes or replaces passes through here, so that what was decided about a path still holds when it is used:
-a directory that is swapped for a link in between is an error, never another place. Only the standard library is imported, since the
+a directory that is swapped for a link in between is an error, never another place. Little is imported, since the
 search process starts with this. What a path of the model means, and what it reads when one fails, is files.py. Entry: `Folder.at`.
 """
 
@@ -12,6 +12,8 @@ import stat
 from collections.abc import Generator, Iterator
 from contextlib import contextmanager, suppress
 from typing import Self
+
+from treadle import held_files
 
 _NO_FOLLOW = getattr(os, "O_NOFOLLOW", 0) | getattr(os, "O_CLOEXEC", 0)
 _DIRECTORY = getattr(os, "O_DIRECTORY", 0) | _NO_FOLLOW
@@ -126,11 +128,13 @@ class Folder:
         return os.readlink(self._name(name), dir_fd=self._fd)
 
     def open_file(self, name: str) -> int:
-        """For reading; never blocks. Raises NotARegularFile for anything else than a file, without having opened it."""
+        """Open a file for reading; never blocks. Raises NotARegularFile for anything else, and OSError(EBUSY) for a file of an open journal, unopened."""
         found = self.stat(name)
         if not stat.S_ISREG(found.st_mode):
             raise NotARegularFile(kind_of(found.st_mode))
+        held_files.check(found, name)
         fd = os.open(self._name(name), os.O_RDONLY | _FILE, dir_fd=self._fd)
+        held_files.check_opened(fd, name)
         if not stat.S_ISREG(os.fstat(fd).st_mode):
             os.close(fd)
             raise NotARegularFile("no file any more")

@@ -11,6 +11,7 @@ from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any, Final, NamedTuple, TypeAlias, assert_never, cast
 
+from treadle.held_files import read_checked
 from treadle.plain import revealed
 from treadle.tooling import ToolFailed
 from treadle.tools.difference import is_too_much
@@ -148,6 +149,6 @@ def _text_of(path: Path) -> str | None:
     try:
         if not path.is_file() or os.path.getsize(path) > READ_BYTES:
             return None
-        return path.read_text()
+        return read_checked(path).decode()
     except (OSError, ValueError):  # no text, or no name of a file
         return None

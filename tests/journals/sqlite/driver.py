@@ -42,6 +42,16 @@ class Driver:
         await self.writers[run_id].release()
         return "released"
 
+    async def touch(self, *suffixes: str) -> str:
+        """Opens and closes files of the journal, as a backup inside this process would."""
+        for suffix in suffixes:
+            open(f"{self.journal.path}{suffix.removeprefix('.')}").close()
+        return "touched"
+
+    async def close(self) -> str:
+        await self.journal.aclose()
+        return "closed"
+
     async def spawn(self) -> str:
         """Another program, which inherits what is not kept from it, and outlives this one."""
         child = subprocess.Popen([sys.executable, "-c", "import signal; signal.pause()"], stdin=subprocess.DEVNULL, stdout=subprocess.DEVNULL, close_fds=False)

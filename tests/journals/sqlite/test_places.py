@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import errno
 import os
+import shutil
 import stat
+import subprocess
 import sys
 from pathlib import Path
 
@@ -12,7 +14,7 @@ import pytest
 
 from tests.journals.runs import refuses, started
 from treadle.journals.sqlite import SqliteJournal, places
-from treadle.journals.sqlite.places import NETWORK, mount_kind
+from treadle.journals.sqlite.places import NETWORK, mount_kind, mount_points
 
 MOUNTS = r"""
 22 1 8:1 / / rw,relatime shared:1 - ext4 /dev/sda1 rw
@@ -45,7 +47,25 @@ def test_where_no_mounts_are_told_nothing_is_known() -> None:
     assert mount_kind(Path("/x"), "") == ""
 
 
-@pytest.mark.parametrize("kind", ["nfs", "nfs4", "cifs", "smb3", "9p", "fuse.sshfs", "glusterfs"])
+@pytest.mark.parametrize(
+    "kind",
+    [
+        "nfs",
+        "nfs4",
+        "cifs",
+        "smb3",
+        "9p",
+        "fuse.sshfs",
+        "glusterfs",
+        "virtiofs",
+        "vboxsf",
+        "fuse.vmhgfs-fuse",
+        "fuse.gvfsd-fuse",
+        "fuse.mountpoint-s3",
+        "fuse.blobfuse2",
+        "fuse.mergerfs",
+    ],
+)
 def test_a_network_file_system_is_refused(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, kind: str) -> None:
     assert kind in NETWORK
     monkeypatch.setattr(places, "mount_kind", lambda folder: kind)  # nothing else mounts one
@@ -143,3 +163,48 @@ async def test_a_file_that_cannot_be_written_is_told(tmp_path: Path) -> None:
 def test_durability_is_one_of_two(tmp_path: Path) -> None:
     with refuses("invalid", "'process' or 'power', not 'all'"):
         SqliteJournal.open(tmp_path / "journal.db", durability="all")
+
+
+async def test_a_journal_with_a_second_name_is_refused(tmp_path: Path) -> None:
+    path = tmp_path / "journal.db"
+    await SqliteJournal.open(path).aclose()
+    (tmp_path / "second.db").hardlink_to(path)
+    with refuses("invalid", "has 2 names .hard links.*find .* -samefile .*, or copy the file"):
+        SqliteJournal.open(path)
+    (tmp_path / "second.db").unlink()
+    await SqliteJournal.open(path).aclose()
+
+
+async def test_a_journal_that_is_itself_mounted_is_refused(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    path = tmp_path / "journal.db"
+    monkeypatch.setattr(places, "mount_points", lambda: {"/", str(path)})  # mounting takes rights that a test may not have
+    with refuses("invalid", "is itself a mount point.*Mount the directory that holds the journal .docker run -v ./data:/data., not the file"):
+        SqliteJournal.open(path)
+    assert list(tmp_path.iterdir()) == []
+
+
+BOUND = """
+import asyncio, subprocess, sys
+from treadle.errors import AgentError
+from treadle.journals.sqlite import SqliteJournal
+theirs, ours = sys.argv[1:]
+subprocess.run(["mount", "--bind", theirs, ours], check=True)
+try:
+    SqliteJournal.open(ours)
+except AgentError as e:
+    print(e.message)
+"""
+
+
+def test_a_journal_that_is_bound_into_a_container_alone_is_refused(tmp_path: Path) -> None:
+    (tmp_path / "theirs.db").touch()
+    (tmp_path / "ours.db").touch()
+    command = ["unshare", "--mount", "--map-root-user", sys.executable, "-c", BOUND, str(tmp_path / "theirs.db"), str(tmp_path / "ours.db")]
+    if shutil.which("unshare") is None or subprocess.run([*command[:3], "true"], capture_output=True, check=False).returncode:
+        pytest.skip("nothing can be mounted here")
+    done = subprocess.run(command, capture_output=True, text=True, check=False, timeout=60)
+    assert "is itself a mount point" in done.stdout, done.stderr
+
+
+def test_mount_points_are_read_with_their_blanks() -> None:
+    assert mount_points(MOUNTS) == {"/", "/home", "/home/ada/local disk", "/mnt/remote", "/mnt/again"}

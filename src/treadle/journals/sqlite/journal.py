@@ -18,6 +18,7 @@ from treadle.journal import Journal, RunWriter
 from treadle.journals.forks import abandon_in_children
 from treadle.journals.local_notifier import LocalNotifier
 from treadle.journals.sqlite import driving
+from treadle.journals.sqlite.guard import Guard
 from treadle.journals.sqlite.places import prepare
 from treadle.journals.sqlite.readers import Readers
 from treadle.journals.sqlite.schema import connect, make_ready, unusable
@@ -42,13 +43,14 @@ FREED_AT_ONCE = 2000
 class SqliteJournal(TableJournal):
     """Runs in a file that any number of processes of one machine may use at once. Made by `open`."""
 
-    def __init__(self, path: Path, db: apsw.Connection, *, power: bool, busy_timeout_s: float) -> None:
+    def __init__(self, path: Path, db: apsw.Connection, guard: Guard, *, power: bool, busy_timeout_s: float) -> None:
         self.path = path
-        self._workers = Workers(path)
+        self._guard = guard
+        self._workers = Workers(path, guard)
         self._readers = Readers(path, busy_timeout_s=busy_timeout_s)
         self._held = HeldRuns()
         busy_timeout_ms = int(busy_timeout_s * 1000)
-        self._writer = Writer(db, path, power=power, busy_timeout_ms=busy_timeout_ms, chores=self._chores, drivers=self._held.__len__)
+        self._writer = Writer(db, guard, power=power, busy_timeout_ms=busy_timeout_ms, chores=self._chores, drivers=self._held.__len__)
         super().__init__(self._writer, self._readers, self._workers.of)
         self.notifier = LocalNotifier(partial(SqliteWatch, path))
         abandon_in_children(self.notifier)
@@ -74,16 +76,14 @@ class SqliteJournal(TableJournal):
             raise AgentError("invalid", f"durability is 'process' or 'power', not {durability!r}")
         place = Path(path).expanduser().resolve()
         prepare(place)
+        guard = Guard.enter(place, wait_s=busy_timeout_s)
         try:
-            db = connect(place, busy_timeout_s=busy_timeout_s)
-        except apsw.Error as e:
-            raise unusable(e, place) from e
-        try:
-            make_ready(db, place, busy_timeout_s=busy_timeout_s)
+            db = _opened(place, busy_timeout_s)
         except BaseException:
-            db.close()
+            guard.give_up()
             raise
-        return cls(place, db, power=durability == "power", busy_timeout_s=busy_timeout_s)
+        guard.share()
+        return cls(place, db, guard, power=durability == "power", busy_timeout_s=busy_timeout_s)
 
     async def aclose(self, *, keep_runs: bool = False) -> None:
         self._keeps_runs |= keep_runs
@@ -149,6 +149,8 @@ class SqliteJournal(TableJournal):
 
     def _chores(self, db: Cursor, *, idle: bool) -> bool:
         """Looks whether others want a run to stop, and lets go of what could not be let go of; when idle, adds to what a search finds."""
+        if self._held:
+            self._stop_all_if_lost()
         owes = bool(self._unwritten) and self._release_again(db)
         if self._held and (version := db.execute("pragma data_version").get) != self._seen_version:
             self._stop_runs(db)
@@ -162,6 +164,15 @@ class SqliteJournal(TableJournal):
         more = search.index(db, most=INDEXED_AT_ONCE)
         db.execute("commit")
         return more or owes
+
+    def _stop_all_if_lost(self) -> None:
+        """Runs end at their next append: those that wait for a model or a tool are stopped, to make it now. Raises AgentError."""
+        try:
+            self._guard.check()
+        except AgentError:
+            for num in self._held.numbers():
+                self._held.tell(num)
+            raise
 
     def _stop_runs(self, db: Cursor) -> None:
         held = set(self._held.numbers())
@@ -191,6 +202,20 @@ class SqliteJournal(TableJournal):
         left = await self._writer.write(free, alone=True)
         while left and (fewer := await self._writer.write(free, alone=True)) < left:
             left = fewer
+
+
+def _opened(place: Path, busy_timeout_s: float) -> apsw.Connection:
+    """A connection to the journal, with all its tables. Raises AgentError."""
+    try:
+        db = connect(place, busy_timeout_s=busy_timeout_s)
+    except apsw.Error as e:
+        raise unusable(e, place) from e
+    try:
+        make_ready(db, place, busy_timeout_s=busy_timeout_s)
+    except BaseException:
+        db.close()
+        raise
+    return db
 
 
 if TYPE_CHECKING:

@@ -7,6 +7,8 @@ from __future__ import annotations
 
 import os
 import sys
+from collections.abc import Iterator
+from contextlib import suppress
 from pathlib import Path
 
 from treadle.errors import AgentError
@@ -14,7 +16,8 @@ from treadle.errors import AgentError
 NETWORK = frozenset(
     {"nfs", "nfs4", "cifs", "smb2", "smb3", "smbfs", "ncpfs", "coda", "afs", "9p", "ceph", "glusterfs", "lustre", "gpfs", "beegfs", "orangefs", "pvfs2"}
     | {"gfs2", "ocfs2", "davfs", "fuse.sshfs", "fuse.s3fs", "fuse.rclone", "fuse.gcsfuse", "fuse.glusterfs", "fuse.ceph", "fuse.ceph-fuse", "fuse.juicefs"}
-    | {"fuse.davfs2", "fuse.cifs", "fuse.curlftpfs"}
+    | {"fuse.davfs2", "fuse.cifs", "fuse.curlftpfs", "fuse.vmhgfs-fuse", "fuse.gvfsd-fuse", "fuse.mountpoint-s3", "fuse.blobfuse2", "fuse.mergerfs"}
+    | {"virtiofs", "vboxsf", "prl_fs"}
 )
 
 
@@ -34,6 +37,7 @@ def prepare(path: Path) -> None:
         raise AgentError("invalid", f"the journal {str(path)!r} would lie on a network file system ({kind}): {reason}. Choose a directory on a local disk")
     if path.is_dir():
         raise AgentError("invalid", f"{str(path)!r} is a directory: name the journal's file")
+    _check_file(path)
     if not os.access(folder, os.W_OK | os.X_OK):
         raise AgentError("invalid", f"the directory {str(folder)!r} of the journal cannot be written: make it writable, or choose another one")
     if path.exists() and not os.access(path, os.R_OK | os.W_OK):
@@ -42,6 +46,17 @@ def prepare(path: Path) -> None:
         _make_file(path)
     except OSError as e:
         raise AgentError("invalid", f"the journal {str(path)!r} cannot be made ({e.strerror or e}): choose another directory") from e
+
+
+def _check_file(path: Path) -> None:
+    """SQLite's files lie beside the journal under its name, so all who use it must see one folder and one name."""
+    if str(path) in mount_points():
+        text = f"the journal {str(path)!r} is itself a mount point, so its log and its locks would lie in another place than the file, and be lost with it"
+        raise AgentError("invalid", f"{text}. Mount the directory that holds the journal (docker run -v ./data:/data), not the file")
+    with suppress(FileNotFoundError):
+        if (names := path.stat().st_nlink) > 1:
+            text = f"the journal {str(path)!r} has {names} names (hard links), and each name would have a log and locks of its own"
+            raise AgentError("invalid", f"{text}. Remove the other names (find {str(path.parent)!r} -samefile {str(path)!r}), or copy the file")
 
 
 def _make_folders(folder: Path) -> None:
@@ -69,21 +84,30 @@ def mount_kind(folder: Path, mounts: str | None = None) -> str:
 
     `mounts`: the text of /proc/self/mountinfo, as proc(5) describes it.
     """
-    if mounts is None:
-        try:
-            mounts = Path("/proc/self/mountinfo").read_text(errors="surrogateescape")
-        except OSError:
-            return ""
     kind, longest = "", -1
-    for line in mounts.splitlines():
+    for mount, type_ in _mounts(mounts):
+        if len(mount) >= longest and (folder == Path(mount) or Path(mount) in folder.parents):
+            kind, longest = type_, len(mount)
+    return kind
+
+
+def mount_points(mounts: str | None = None) -> set[str]:
+    """Where file systems, directories and single files are mounted; empty where that is not known."""
+    return {mount for mount, _ in _mounts(mounts)}
+
+
+def _mounts(text: str | None) -> Iterator[tuple[str, str]]:
+    """Each mount point with the type of its file system, in the order of their mounting."""
+    if text is None:
+        try:
+            text = Path("/proc/self/mountinfo").read_text(errors="surrogateescape")
+        except OSError:
+            return
+    for line in text.splitlines():
         before, _, after = line.partition(" - ")
         fields = before.split(" ")
-        if len(fields) < 5 or not after:
-            continue
-        mount = _unescaped(fields[4])
-        if len(mount) >= longest and (folder == Path(mount) or Path(mount) in folder.parents):
-            kind, longest = after.split(" ")[0], len(mount)
-    return kind
+        if len(fields) >= 5 and after:
+            yield _unescaped(fields[4]), after.split(" ")[0]
 
 
 def _unescaped(name: str) -> str:

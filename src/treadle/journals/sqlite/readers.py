@@ -48,6 +48,7 @@ class Readers:
             if db is None:
                 db = connect(self._path, busy_timeout_s=self._busy_timeout_s)
                 cursor_of(db).execute("pragma query_only = 1").fetchall()
+                db.config(apsw.SQLITE_DBCONFIG_NO_CKPT_ON_CLOSE, 1)  # the writer's connection is closed last, and knows whether it is alone
             with db:  # one transaction, which is a snapshot
                 yield cursor_of(db)
         except apsw.Error as e:

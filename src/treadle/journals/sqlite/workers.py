@@ -16,6 +16,7 @@ from pathlib import Path
 from treadle.errors import AgentError
 from treadle.file_lock import hold, is_held
 from treadle.journals.forks import abandon_in_children
+from treadle.journals.sqlite.guard import Guard
 from treadle.journals.tables.database import Cursor
 from treadle.journals.tables.liveness import Process
 from treadle.types import new_id
@@ -30,7 +31,9 @@ class Workers:
 
     needs_lease = False
 
-    def __init__(self, journal: Path) -> None:
+    def __init__(self, journal: Path, guard: Guard | None = None) -> None:
+        """`guard`: checks that the lock file of this worker stays where it is."""
+        self._guard = guard
         self.folder = journal.with_name(journal.name + "-workers")
         self.me: str | None = None
         self._descriptor: int | None = None
@@ -53,6 +56,8 @@ class Workers:
         except OSError as e:
             reason = f"the lock that says who drives a run cannot be made in {str(self.folder)!r} ({e.strerror or e}): make it writable"
             raise AgentError("agent", reason) from e
+        if self._guard is not None:
+            self._guard.watch(self._file(me))
         return me
 
     def living(self, db: Cursor) -> list[str]:
@@ -83,6 +88,8 @@ class Workers:
         """All that it held is free. Idempotent."""
         me, descriptor, self.me, self._descriptor = self.me, self._descriptor, None, None
         if me is not None and descriptor is not None:
+            if self._guard is not None:
+                self._guard.unwatch(self._file(me))
             self._file(me).unlink(missing_ok=True)
             os.close(descriptor)
 

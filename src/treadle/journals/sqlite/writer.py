@@ -9,7 +9,6 @@ import contextlib
 import threading
 import time
 from collections.abc import Callable, Sequence
-from pathlib import Path
 from queue import Empty, SimpleQueue
 from typing import Any, Protocol, TypeVar, cast
 
@@ -21,6 +20,7 @@ from treadle.journals.forks import abandon_in_children
 from treadle.journals.pending import Pending, outcome_of, settle_all
 from treadle.journals.sqlite.database import cursor_of
 from treadle.journals.sqlite.failures import translated
+from treadle.journals.sqlite.guard import Guard
 from treadle.journals.tables.database import Cursor, Work
 
 T = TypeVar("T")
@@ -79,10 +79,10 @@ class _Write(Pending[T]):
 class Writer:
     """Begins its thread at the first write. Safe from any thread and any event loop."""
 
-    def __init__(self, db: apsw.Connection, path: Path, *, power: bool, busy_timeout_ms: int, chores: Chores, drivers: Callable[[], int]) -> None:
+    def __init__(self, db: apsw.Connection, guard: Guard, *, power: bool, busy_timeout_ms: int, chores: Chores, drivers: Callable[[], int]) -> None:
         """`drivers`: how many runs are driven from here. While there are any, the thread looks for chores although nothing was written."""
         self._db = db
-        self._path = path
+        self._guard, self._path = guard, guard.path
         self._power = power
         self._chores = chores
         self._drivers = drivers
@@ -97,6 +97,8 @@ class Writer:
         """Writes that were handed in and are not done: nobody overtakes them."""
         self._thread: threading.Thread | None = None
         self._closed = False
+        self._is_over = False
+        """The connection is closed, and the guard left."""
         self._closing = threading.Lock()
         """The connection is not closed under the thread, which is using it, by a second one that closes."""
         self._full = False
@@ -133,6 +135,7 @@ class Writer:
         try:
             if self._closed or self._unwritten:
                 return False
+            self._guard.check()
             self._db.set_busy_timeout(0)
             try:
                 self._be_durable(self._here, full=False)
@@ -174,7 +177,12 @@ class Writer:
             if thread is not None:
                 self._queue.put(None)
                 thread.join()
-            self._db.close()
+            if not self._is_over:
+                self._is_over = True
+                if self._guard.is_lost or not self._guard.is_alone():
+                    self._db.config(apsw.SQLITE_DBCONFIG_NO_CKPT_ON_CLOSE, 1)  # the log is the last process's, even where SQLite sees no other one
+                self._db.close()
+                self._guard.leave()
 
     # ------------------------------------------------------------ the thread
 
@@ -226,6 +234,7 @@ class Writer:
         appends = any([write.appends for write in batch])
         try:
             if not begun:
+                self._guard.check()
                 self._be_durable(cursor, full=self._power or any([write.once for write in batch]))
                 cursor.execute("begin immediate")
             if len(batch) == 1:
@@ -258,6 +267,7 @@ class Writer:
 
     def _work_alone(self, cursor: Cursor, write: _Write[Any]) -> None:
         try:
+            self._guard.check()
             write.result = write.work(cursor)
         except BaseException as e:  # noqa: BLE001  as above
             self._roll_back(cursor)
@@ -294,6 +304,8 @@ class Writer:
         return more
 
     def _checkpoint(self, mode: int) -> None:
+        if self._guard.is_lost:
+            return
         with contextlib.suppress(apsw.Error):  # the log keeps everything: it is tried again
             self._db.wal_checkpoint(mode=mode)
             pages: int = cursor_of(self._db).execute("pragma page_count").get

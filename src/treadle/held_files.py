@@ -1,0 +1,55 @@
+"""Files that this process must not open a second time, because closing any descriptor of one drops the locks that the process has on it.
+
+POSIX locks belong to a process and an inode: `close` releases all of them, whichever descriptor it closes. Only files that someone names (a
+model, a user) are checked here; nothing can check what other code of the process opens. Entry: `HELD`, `check`, `read_checked`.
+"""
+
+from __future__ import annotations
+
+import errno
+import os
+from collections.abc import Iterable
+from pathlib import Path
+
+_WHY = "it belongs to a journal that this process has open, and reading it here would drop the journal's locks"
+
+
+class HeldFiles:
+    """Inodes by holder. Safe from any thread."""
+
+    def __init__(self) -> None:
+        self._held: dict[object, frozenset[tuple[int, int]]] = {}
+
+    def add(self, holder: object, inodes: Iterable[tuple[int, int]]) -> None:
+        self._held = {**self._held, holder: frozenset(inodes)}
+
+    def remove(self, holder: object) -> None:
+        self._held = {other: inodes for other, inodes in self._held.items() if other is not holder}
+
+    def has(self, found: os.stat_result) -> bool:
+        inode = (found.st_dev, found.st_ino)
+        return any(inode in inodes for inodes in self._held.values())
+
+
+HELD = HeldFiles()
+"""Of this process."""
+
+
+def check(found: os.stat_result, path: str) -> None:
+    """Call this with the file's status before it is opened. Raises OSError(EBUSY) for a held file."""
+    if HELD.has(found):
+        raise OSError(errno.EBUSY, _WHY, path)
+
+
+def check_opened(descriptor: int, path: str) -> None:
+    """Check once more after the file was opened. Raises OSError(EBUSY) and leaves the descriptor open, since closing it would drop the locks."""
+    check(os.fstat(descriptor), path)
+
+
+def read_checked(path: Path) -> bytes:
+    """The content of a file. Raises OSError, with EBUSY for a held file."""
+    check(path.stat(), str(path))
+    descriptor = os.open(path, os.O_RDONLY | getattr(os, "O_BINARY", 0) | getattr(os, "O_CLOEXEC", 0))
+    check_opened(descriptor, str(path))
+    with open(descriptor, "rb") as file:
+        return file.read()
