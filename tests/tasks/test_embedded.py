@@ -62,6 +62,8 @@ async def test_an_answer_that_is_titles_as_a_whole_is_one(people: People, answer
         ("delete everything", "Do you really want to delete 'pay rent'? Reply 'yes delete' to confirm."),
         ("show my tasks", "1. ☐ pay rent"),
         ("undo", "I've undone that: 'pay rent' is off your list again."),
+        ("complete all", "Complete 'pay rent'? That's a big action. Confirm with 'yes complete all 1'."),
+        ("clear completed", "There are no completed tasks to remove."),
         ("complete tax return", "Got it! Added 'complete tax return' to your list. Anything else?"),
         ("change the oil", "Got it! Added 'change the oil' to your list. Anything else?"),
         ("delete old photos", "Got it! Added 'delete old photos' to your list. Anything else?"),
@@ -92,7 +94,9 @@ async def test_undo_takes_back_one_message_at_a_time(people: People):
         ("remind me every monday at 9am to send the report", "send the report every monday at 9am", "I can't repeat tasks or remind you at a time."),
         ("remind me tomorrow at 8 to call Bob", "call Bob at 8", "I keep no times of day and send no reminders"),
         ("add water plants every friday", "water plants every friday", "It's there once: I can't repeat tasks."),
-        ("each week remind me to put the bins out", "put the bins out", "Could you provide more details"),
+        ("each week remind me to put the bins out", "put the bins out", "I can't repeat tasks or send reminders."),
+        ("each week I have to put the bins out", "put the bins out", "I can't repeat tasks or send reminders."),
+        ("repeat buy milk every week", "buy milk", "I can't repeat tasks or send reminders."),
         ("add write the weekly report tomorrow", "write the weekly report", "It's due 2026-11-21. Anything else?"),
         ("add read chapter 9", "read chapter 9", "to your list. Anything else?"),
     ],
@@ -109,8 +113,28 @@ async def test_nothing_due_names_the_days_that_were_looked_at(people: People):
 
 
 @pytest.mark.parametrize(
-    "title", ["<b>", "buy <b>milk</b>", "read [draft] notes", "(optional) call", "fix <script>alert(1)</script>", "read {a} and <b> tags", "love <3 cats"]
+    "title",
+    ["<b>", "buy <b>milk</b>", "read [draft] notes", "(optional) call", "fix <script>alert(1)</script>", "read {a} and <b> tags", "love <3 cats", "a < b"],
 )
 async def test_brackets_of_a_title_stay(people: People, title: str):
     _, tasks = await _said(people, f"add {title}")
     assert [one for one, _, _ in tasks] == [title]
+
+
+@pytest.mark.parametrize("change", ["update buy milk to repeat every week", "make buy milk repeat weekly", "set buy milk to recurring"])
+async def test_a_change_that_asks_for_repetition_changes_nothing(people: People, change: str):
+    replies, tasks = await _said(people, "add buy milk", change)
+    assert replies[-1].startswith("I can't repeat tasks or send reminders.")
+    assert tasks == [("buy milk", None, False)]
+
+
+async def test_a_new_title_that_asks_for_repetition_is_answered_like_a_new_task(people: People):
+    replies, tasks = await _said(people, "add buy milk", "rename buy milk to buy milk every week")
+    assert replies[-1] == "Updated! 'buy milk' now has the title 'buy milk every week'. It's there once: I can't repeat tasks."
+    assert tasks == [("buy milk every week", None, False)]
+
+
+@pytest.mark.parametrize(("named", "left"), [("<b>", [("b", None, False), ("<i>", None, False)]), ("b", [("<i>", None, False), ("<b>", None, False)])])
+async def test_brackets_tell_two_titles_apart(people: People, named: str, left: list[tuple[str, str | None, bool]]):
+    _, tasks = await _said(people, "add b", "add <b>", f"rename {named} to <i>")
+    assert sorted(tasks) == sorted(left)

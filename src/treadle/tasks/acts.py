@@ -62,8 +62,12 @@ def refused(failure: Failure) -> ToolResponse:
 
 def _add_task(desk: Desk, arguments: Mapping[str, Any]) -> ToolResponse:
     task = desk.store.add(**arguments)
-    unsupported = unsupported_in(task.title)
-    return succeeded(task=as_data(task), **({"unsupported": unsupported} if unsupported else {}))
+    return succeeded(task=as_data(task), **_unsupported(task.title))
+
+
+def _unsupported(title: str | None) -> dict[str, list[str]]:
+    unsupported = unsupported_in(title or "")
+    return {"unsupported": unsupported} if unsupported else {}
 
 
 def _list_tasks(desk: Desk, arguments: Mapping[str, Any]) -> ToolResponse:
@@ -91,7 +95,8 @@ def _update_task(desk: Desk, arguments: Mapping[str, Any]) -> ToolResponse:
         return _not_one(found, arguments["task"])
     if (asks := _asks_if_many(desk, Held("update_task", "update", [task], {"task": task.id, **wanted}))) is not None:
         return asks
-    return succeeded(changes=desk.store.update(task, **cast("Any", wanted)), task=as_data(task))
+    changes = desk.store.update(task, **cast("Any", wanted))
+    return succeeded(changes=changes, task=as_data(task), **_unsupported(wanted.get("title")))
 
 
 def _delete_task(desk: Desk, arguments: Mapping[str, Any]) -> ToolResponse:

@@ -121,7 +121,11 @@ def reply_of(call: Called, *, most: int = REPLY_CHARS) -> str:
 
 def _created(data: Mapping[str, Any]) -> str:
     due = f" It's due {_task(data).get('due')}." if _task(data).get("due") else ""
-    return f"Got it! Added {_title(data)} to your list.{due}{_UNSUPPORTED.get(tuple(data.get('unsupported') or ()), '')}{_ELSE}"
+    return f"Got it! Added {_title(data)} to your list.{due}{_not_supported(data)}{_ELSE}"
+
+
+def _not_supported(data: Mapping[str, Any]) -> str:
+    return _UNSUPPORTED.get(tuple(data.get("unsupported") or ()), "")
 
 
 def _completed(data: Mapping[str, Any]) -> str:
@@ -137,7 +141,8 @@ def _updated(data: Mapping[str, Any]) -> str:
     title = changes["title"].get("from") if "title" in changes else _task(data).get("title", "")
     if not changes:
         return f"{quoted(title)} is like that already."
-    return f"Updated! {quoted(title)} now has {joined([_changed(name, change.get('to')) for name, change in changes.items()])}."
+    changed = joined([_changed(name, change.get("to")) for name, change in changes.items()])
+    return f"Updated! {quoted(title)} now has {changed}.{_not_supported(data)}"
 
 
 def _changed(name: str, to: Any) -> str:

@@ -121,7 +121,8 @@ class TaskStore:
         if prefer_open and len(places) > 1:
             places = [at for at in places if not rows[at][2]] or places
         different: dict[tuple[object, ...], Task] = {}  # the words of no person could tell apart what looks the same
-        for task in self.by_ids([rows[at][0] for at in places[:LOOKED_AT]]):
+        alike = self.by_ids([rows[at][0] for at in places[:LOOKED_AT]])
+        for task in sorted(alike, key=lambda task: task.title != words):  # "<b>" and "b" look the same, and are told apart where they are written out
             different.setdefault(_look(task), task)
         several = tuple(different.values())
         return Found(several[0]) if len(several) == 1 and len(places) <= LOOKED_AT else Found(several=several[:OPTIONS_MOST])

@@ -1,4 +1,7 @@
-"""Wishes that a task list cannot honour, recognised in a title: repetition and times of day. Entry: `unsupported_in`, `leading_occasion`."""
+"""Wishes that a task list cannot honour, recognised in a title or a message: repetition, reminders and times of day.
+
+Entry: `unsupported_in`, `wants_repetition`, `leading_occasion`.
+"""
 
 from __future__ import annotations
 
@@ -17,12 +20,24 @@ _REPETITION: Final = (
 _TIME: Final = r"at\s+(?:\d{1,2}(?:[:.]\d{2})?(?:\s*(?:am|pm|o'?clock|h))?|noon|midnight)(?![\w/-])|\d{1,2}(?:[:.]\d{2})?\s*(?:am|pm)|\d{1,2}:\d{2}"
 _REPEATS: Final = re.compile(rf"\b(?:{_REPETITION})\b|\b(?:daily|weekly|monthly|yearly|annually)\s*$", re.IGNORECASE)
 _TIMED: Final = re.compile(rf"\b(?:{_TIME})\b", re.IGNORECASE)
+_REPEATED: Final = re.compile(rf"\b(?:{_REPETITION}|daily|weekly|monthly|yearly|annually|repeat(?:s|ed|ing)?|recur(?:s|ring)?)\b", re.IGNORECASE)
+_REPEATING: Final = re.compile(r"(?:to\s+)?(?:repeat|recur)(?:s|ing)?\b", re.IGNORECASE)
 _OCCASION: Final = re.compile(rf"(?:(?:{_REPETITION}|daily|weekly|monthly|yearly|{_TIME})\b[\s,]*)+(?=to\s)", re.IGNORECASE)
 
 
 def unsupported_in(title: str) -> list[str]:
     """Of `repetition` and `time`, those that the title asks for."""
     return [name for name, wish in (("repetition", _REPEATS), ("time", _TIMED)) if wish.search(title)]
+
+
+def wants_repetition(message: str) -> bool:
+    """True for a message that asks for repetition anywhere, such as "make that weekly"."""
+    return _REPEATED.search(message) is not None
+
+
+def is_repetition(title: str) -> bool:
+    """True for a new title that is the wish for repetition itself: "repeat every week"."""
+    return _REPEATING.match(title) is not None
 
 
 def leading_occasion(title: str) -> str:

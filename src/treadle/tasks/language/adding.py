@@ -98,7 +98,8 @@ def _level(keys: list[str]) -> str | None:
 
 def _without_article(words: Words) -> list[Word]:
     """What is to be done needs none at its beginning: "schedule a haircut" is "haircut"."""
-    return list(words[1:]) if len(words) > 1 and not words[0].quoted and words[0].key in ("a", "an") else list(words)
+    is_article = len(words) > 1 and not words[0].quoted and words[0].key in ("a", "an") and words[1].start == words[0].end + 1  # not of "a < b"
+    return list(words[1:]) if is_article else list(words)
 
 
 def _led(words: Words, noun: bool, today: date) -> list[Word]:

@@ -133,6 +133,8 @@ def _title(text: str, words: Words, today: date, talk: Conversation, gap: Missin
     is_sure = head is not None and head.sure
     if is_sure and not is_change:
         return None
+    if is_change and len(anew) == 1 and isinstance(anew[0], Simple):  # "clear completed" is a command of its own, and never a title
+        return None
     if "look for" in gap.what:
         return None if is_sure else (Show(Filter("all", None, phrase(text, words))),)
     result = added(text, words, today, talk)

@@ -22,6 +22,9 @@ _BYE = Say("talk", "Goodbye! Your tasks will be here.")
 _FINE = Say("talk", "All right. Tell me when there's something for your list.")
 NOTHING_CHANGED = Say("talk", "All right, I haven't changed anything.")
 NOTHING_TO_CONFIRM = Say("talk", "There's nothing to confirm right now.")
+NO_REPEATING = Say(
+    "talk", 'I can\'t repeat tasks or send reminders. I can keep one task with a day: say "add", what is to be done, and a day like "friday" or "tomorrow".'
+)
 _NO_SORTING = Say("talk", 'I show tasks in the order in which you added them. You can narrow it: "what\'s due this week", "show high priority tasks".')
 NO_REOPENING = Say("talk", 'I can\'t reopen a task by its name. If you have just completed it, say "undo".')
 _OFF_TOPIC = Say("talk", 'I can only help with your task list. Say "help" to see what I understand.')

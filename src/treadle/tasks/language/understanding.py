@@ -20,12 +20,13 @@ from treadle.tasks.language.ordering import day_last, job_last, without_bullet, 
 from treadle.tasks.language.phrases import Phrases, known
 from treadle.tasks.language.questions import asked_for, looked_for
 from treadle.tasks.language.stating import described, fielded, put_off, stated
-from treadle.tasks.language.talk import HELP, NO_REOPENING, NOTHING_CHANGED, said_alone
+from treadle.tasks.language.talk import HELP, NO_REOPENING, NO_REPEATING, NOTHING_CHANGED, said_alone
 from treadle.tasks.language.telling import told
 from treadle.tasks.language.values import fields_alone
 from treadle.tasks.language.verbs import Head, closed, head_at, opened
 from treadle.tasks.language.wishes import Add, Change, Missing, Named, Say, Show, Simple, Understood, Wish, unclear
 from treadle.tasks.language.wording import Word, Words, keys_of, phrase, words_of
+from treadle.tasks.unsupported import is_repetition, wants_repetition
 
 CHARS_MOST = 10_000
 CALLS_MOST = 10
@@ -56,7 +57,15 @@ def understood(text: str, today: date, *, said: Sequence[Speech] = ()) -> Unders
     anew = _wishes(text, words, today, Conversation.of(said)) if talk.asked else []
     if talk.asked and (answer := answered(text, words, today, talk, _again(talk, today), anew)) is not None:
         return _asking(list(answer))
-    return _asking(_wishes(text, words, today, talk))
+    found = _wishes(text, words, today, talk)
+    return Understood((NO_REPEATING,)) if wants_repetition(text) and any(map(_needs_repetition, found)) else _asking(found)
+
+
+def _needs_repetition(wish: Wish | Missing) -> bool:
+    """Whether the wish cannot be met without repetition: nothing else of it was understood, or a title would say "repeat"."""
+    if isinstance(wish, Missing):
+        return wish.wants in ("any", "value")
+    return isinstance(wish, Change) and is_repetition(dict(wish.fields).get("title") or "")
 
 
 def _again(talk: Conversation, today: date) -> tuple[Wish | Missing, ...]:
