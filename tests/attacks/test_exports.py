@@ -61,7 +61,7 @@ def test_a_worker_runs_no_call_of_an_imported_run_that_only_the_file_allows(cli:
 
 def test_what_is_imported_has_the_readers_mode_directory_model_and_session(cli: Cli) -> None:
     claims = {"mode": "full", "cwd": "/", "session_id": "release", "user_id": "bob", "model": f"record:{cli.workspace}/tape=script:x"}
-    settings = {"extra": {"tools": []}, "hosted_tools": ["web_search"], "max_tokens": 100}
+    settings: dict[str, Any] = {"extra": {"tools": []}, "hosted_tools": ["web_search"], "max_tokens": 100}
     assert cli("runs", "import", "-", stdin=lines(started(**claims, settings=settings))).code == 0
     [row] = cli("runs", "list", "--json").rows
     assert (row["mode"], row["cwd"], row["user_id"]) == ("ask", os.path.realpath(cli.workspace), None)

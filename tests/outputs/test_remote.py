@@ -79,7 +79,7 @@ def test_the_check_itself_fetches_nothing_either(server: Counting, tmp_path: Pat
         for schema in (*places(reference)[:2], {"$schema": reference, "type": "object"}):
             checked = CheckedSchema(schema, "this is", "schema")
             with pytest.raises(AgentError, match="no valid JSON Schema"):
-                checked.fits({"a": 1})
+                checked.fits({"a": 1}, 8)
     assert server.asked == []
 
 

@@ -7,6 +7,9 @@ from typing import NamedTuple
 
 import jsonschema_rs
 
+from treadle.shapes.bounds import TooMuch
+from treadle.shapes.checked import compiled
+
 TYPES = ("string", "integer", "number", "boolean", "array", "object", "null")
 
 
@@ -25,7 +28,9 @@ def fault_of(schema: Mapping[str, object]) -> Fault | None:
         return Fault(("type",), f"must be 'object', not {kind!r}" if "type" in schema else "is missing: the answer is an object, so it is 'object'")
     try:
         # Not jsonschema_rs.meta: it fetches what `$schema` names.
-        jsonschema_rs.validator_for(dict(schema), offline=True)
+        compiled(schema)
+    except TooMuch as e:
+        return Fault((), f"is a JSON Schema that is not taken: {e}")
     except jsonschema_rs.ValidationError as e:
         path = tuple(e.instance_path)
         return Fault(path, f"is no JSON Schema: {_type(e.instance) if path[-1:] == ('type',) else e.message}")

@@ -11,6 +11,7 @@ from typing import Any, Final
 
 from treadle.errors import AgentError
 from treadle.json_text import JsonText, encode_json
+from treadle.shapes.bounds import TooMuch
 from treadle.shapes.checked import CheckedSchema
 from treadle.shapes.problems import Problem
 
@@ -32,12 +33,12 @@ class Given:
 
     def read(self, text: JsonText) -> Any:
         value: object = json.loads(text)
-        if not self._check.fits(value):
+        if not self._check.fits(value, len(text)):
             raise ValueError("it does not fit the schema")
         return value
 
     def problems(self, document: object, error: Exception) -> Sequence[Problem]:
-        return self._check.problems(document, "field")
+        return [Problem((), str(error))] if isinstance(error, TooMuch) else self._check.problems(document, "field")
 
     def again(self, plain: object) -> Any:
         return plain

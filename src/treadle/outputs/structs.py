@@ -13,6 +13,7 @@ from typing import Any, Final
 import msgspec
 
 from treadle.json_text import JsonText, met
+from treadle.shapes.bounds import TooMuch
 from treadle.shapes.checked import CheckedSchema
 from treadle.shapes.problems import Path, Problem
 from treadle.shapes.tidy import closed, tidy, walked
@@ -36,12 +37,12 @@ class Structs:
 
     def read(self, text: JsonText) -> Any:
         value = self._decoder.decode(text)
-        if not self._check.fits(json.loads(text)):
+        if not self._check.fits(json.loads(text), len(text)):
             raise ValueError("it has other fields than the Struct")
         return value
 
     def problems(self, document: object, error: Exception) -> Sequence[Problem]:
-        return self._check.problems(document, "field") or [_problem(str(error))]
+        return ([] if isinstance(error, TooMuch) else self._check.problems(document, "field")) or [_problem(str(error))]
 
     def again(self, plain: object) -> Any:
         return msgspec.convert(plain, self._kind, strict=False)

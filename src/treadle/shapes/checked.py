@@ -5,12 +5,15 @@ What is said to the model is its user's part. Entry: `CheckedSchema`.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from itertools import islice
 from typing import TYPE_CHECKING, Any, Final, cast
 
 import msgspec
 
 from treadle.errors import AgentError
+from treadle.shapes.bounds import TOLD_MOST, WORK_MOST, Bounds, TooMuch
+from treadle.shapes.graph import check_size
 from treadle.shapes.problems import JsonSchema, Path, Problem, as_string, missing, nearest, shown, unknown
 from treadle.shapes.references import remote_reference
 
@@ -19,6 +22,12 @@ if TYPE_CHECKING:
 
 _TYPES: Final = frozenset({"object", "array", "string", "integer", "number", "boolean", "null"})
 _MASK: Final = "the value"
+_LONG: Final = "checking it takes too long: make it smaller, with fewer levels or items"
+_TOLD_WHOLE: Final = 30
+_COUNTED: Final = 1_000
+BACKTRACKS_MOST: Final = 100_000
+PATTERN_BYTES_MOST: Final = 4 << 20
+"""Of one compiled pattern; what bounds.py counts is estimated."""
 
 
 class CheckedSchema:
@@ -34,31 +43,73 @@ class CheckedSchema:
             self.schema: Final[dict[str, Any]] = msgspec.json.decode(msgspec.json.encode(schema))
         except (TypeError, ValueError, RecursionError) as e:
             raise AgentError("invalid", f"{what} no JSON Schema: {e}") from e
-        fault = next(_faults(self.schema, place), None)
+        fault = _fault_of_size(self.schema) or next(_faults(self.schema, place), None)
         if fault is None and (reference := remote_reference(self.schema)) is not None:
             fault = f"it refers to {reference[:200]!r}, and nothing is fetched: put that schema under '$defs' and refer to it as '#/$defs/NAME'"
         self.fault: Final = fault
         """What is wrong with it at first sight, or that it refers to a schema elsewhere."""
-        self._compiled: Validator | None = None
+        self._compiled: tuple[Validator, Bounds] | None = None
+        self._chars_surely = -1
+        self._is_valid: Callable[[object], bool] = lambda _: False
 
-    def compile(self) -> Validator:
-        """Raises AgentError(invalid) for what is no valid schema."""
+    def compile(self) -> tuple[Validator, Bounds]:
+        """Raises AgentError(invalid) for what is no valid schema, or one beyond the limits of bounds.py."""
         if self._compiled is None:
-            import jsonschema_rs  # noqa: PLC0415  costs 40 ms, and most runs have no given schema
-
             try:
-                self._compiled = jsonschema_rs.validator_for(self.schema, mask=_MASK, offline=True)
+                self._compiled = compiled(self.schema)
             except ValueError as e:
-                raise AgentError("invalid", f"{self.what} no valid JSON Schema: {_reason(e)}") from e
+                what = "a JSON Schema that is not taken" if isinstance(e, TooMuch) else "no valid JSON Schema"
+                raise AgentError("invalid", f"{self.what} {what}: {_reason(e)}") from e
         return self._compiled
 
-    def fits(self, value: object) -> bool:
-        """Raises ValueError for text that UTF-8 cannot hold."""
-        return (self._compiled or self.compile()).is_valid(value)
+    def fits(self, value: object, chars: int) -> bool:
+        """`chars`: of the JSON text that the value was.
+
+        Raises TooMuch where the check would take seconds, and ValueError for text that UTF-8 cannot hold.
+        """
+        if chars > self._chars_surely:
+            self._count(value, chars)
+        return self._is_valid(value)
+
+    def _count(self, value: object, chars: int) -> None:
+        """Compile, and raise TooMuch for a check that takes too long."""
+        validator, bounds = self.compile()
+        self._is_valid, self._chars_surely = validator.is_valid, bounds.chars_surely
+        if chars > bounds.chars_surely and bounds.work(value, WORK_MOST) > WORK_MOST:
+            raise TooMuch(_LONG)
 
     def problems(self, value: object, noun: str) -> Sequence[Problem]:
-        """What is wrong with it, if anything. `noun`: what an unknown name would be the name of. Raises ValueError as `fits` does."""
-        return [problem for error in self.compile().iter_errors(value) for problem in _problems(error, self.schema, noun)]
+        """What is wrong with it, if anything. `noun`: what an unknown name would be the name of. Raises ValueError as `fits` does.
+
+        The first 30 are told, of the others there is only how many they are, up to 1,000.
+        """
+        validator, bounds = self.compile()
+        work = bounds.work(value, WORK_MOST)
+        if work > WORK_MOST:
+            raise TooMuch(_LONG)
+        if work > TOLD_MOST:
+            return [] if validator.is_valid(value) else [Problem((), "it does not fit the schema, which has too many alternatives to tell where")]
+        found = (problem for error in validator.iter_errors(value) for problem in _problems(error, self.schema, noun))
+        first = [*islice(found, _TOLD_WHOLE)]
+        more = sum(1 for _ in islice(validator.iter_errors(value), _COUNTED)) - _TOLD_WHOLE if len(first) == _TOLD_WHOLE else 0
+        return [*first, *[Problem((), "")] * max(more, 0)]
+
+
+def compiled(schema: Mapping[str, Any]) -> tuple[Validator, Bounds]:
+    """The check by a schema and the bounds of its work. Raises ValueError for what is no valid schema, TooMuch before anything is compiled."""
+    bounds = Bounds(schema)
+    import jsonschema_rs  # noqa: PLC0415  costs 40 ms, and most runs have no given schema
+
+    patterns = jsonschema_rs.FancyRegexOptions(backtrack_limit=BACKTRACKS_MOST, size_limit=PATTERN_BYTES_MOST)
+    return jsonschema_rs.validator_for(dict(schema), mask=_MASK, offline=True, pattern_options=patterns), bounds
+
+
+def _fault_of_size(schema: object) -> str | None:
+    try:
+        check_size(schema)
+    except TooMuch as e:
+        return str(e)
+    return None
 
 
 def _reason(error: ValueError) -> str:

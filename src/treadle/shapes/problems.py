@@ -23,6 +23,9 @@ MAX_SHOWN_CHARS: Final = 80
 MAX_WORDS_CHARS: Final = 300
 MAX_PLACE_CHARS: Final = 200
 _AROUND_CHARS: Final = 30
+_FORMS_MOST: Final = 200
+_NEAR_MOST: Final = 200
+"""Names among which the nearest is looked for: each costs some 20 µs."""
 _PLAIN_NAME: Final = re.compile(r"[A-Za-z_]\w{0,60}")
 
 
@@ -84,13 +87,13 @@ def missing(path: Path, schema: JsonSchema) -> Problem:
 def unknown(path: Path, schema: JsonSchema, noun: str) -> Problem:
     """A name that the schema does not have, with the nearest that it has. `noun`: what it would be the name of."""
     names = [name for form in _forms(_schema_at(path[:-1], schema), schema) for name in form.get("properties", {})]
-    hint = nearest(str(path[-1]), names) or (f"known: {', '.join(names)}" if names else "it takes none")
+    hint = nearest(str(path[-1]), names) or (f"known: {', '.join(names[:_NEAR_MOST])}" if names else "it takes none")
     return Problem(path, f"there is no {noun} of this name; {hint}")
 
 
 def nearest(word: str, words: Sequence[str]) -> str | None:
     """`did you mean "x"?`, or None where nothing is near."""
-    close = closest(word, words)
+    close = closest(word, words[:_NEAR_MOST])
     return None if close is None else f"did you mean {json.dumps(close, ensure_ascii=False)}?"
 
 
@@ -136,22 +139,30 @@ def _piece(text: str, at: int) -> str:
 # ---------------------------------------------------------------- looking into the schema
 
 
-def _forms(schema: JsonSchema | None, root: JsonSchema, depth: int = 0) -> Iterator[JsonSchema]:
-    """A schema with its references followed and its alternatives taken apart."""
-    if schema is None or depth > 8:
-        return
-    yield schema
+def _forms(schema: JsonSchema | None, root: JsonSchema) -> Iterator[JsonSchema]:
+    """A schema with its references followed and its alternatives taken apart: each part once, at most `_FORMS_MOST`."""
+    seen = set[int]()
+    waiting = [] if schema is None else [schema]
+    while waiting and len(seen) < _FORMS_MOST:
+        here = waiting.pop()
+        if id(here) not in seen:
+            seen.add(id(here))
+            yield here
+            waiting += reversed([*_parts(here, root)])
+
+
+def _parts(schema: JsonSchema, root: JsonSchema) -> Iterator[JsonSchema]:
     reference = schema.get("$ref")
     if isinstance(reference, str) and reference.startswith("#/"):
         target: Any = root
         for step in reference[2:].split("/"):
             target = cast("JsonSchema", target).get(step) if isinstance(target, Mapping) else None
         if isinstance(target, Mapping):
-            yield from _forms(cast("JsonSchema", target), root, depth + 1)
+            yield cast("JsonSchema", target)
     for keyword in ("anyOf", "oneOf", "allOf"):
         for form in cast("Iterable[Any]", schema.get(keyword) or ()):
             if isinstance(form, Mapping):
-                yield from _forms(cast("JsonSchema", form), root, depth + 1)
+                yield cast("JsonSchema", form)
 
 
 def _schema_at(path: Path, root: JsonSchema) -> JsonSchema | None:

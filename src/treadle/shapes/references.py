@@ -1,6 +1,6 @@
 """Where a JSON Schema refers to what is not in it: a remote schema is never fetched, so one that needs it is refused.
 
-Following references is jsonschema-rs's part, which is told to stay offline. Entry: `remote_reference`.
+Following references is jsonschema-rs's part, which is told to stay offline. Entry: `remote_reference`, `schemas`, `joined`.
 """
 
 from __future__ import annotations
@@ -12,7 +12,7 @@ from urllib.parse import urldefrag, urljoin
 _REFERENCES: Final = ("$ref", "$dynamicRef", "$recursiveRef")
 _BY_NAME: Final = frozenset({"properties", "patternProperties", "$defs", "definitions", "dependentSchemas", "dependencies"})
 _LITERAL: Final = frozenset({"enum", "const", "default", "examples"})
-_KNOWN: Final = ("http://json-schema.org/", "https://json-schema.org/")
+KNOWN: Final = ("http://json-schema.org/", "https://json-schema.org/")
 """The meta-schemas, which jsonschema-rs brings along."""
 
 
@@ -23,18 +23,18 @@ def remote_reference(schema: object) -> str | None:
     """
     identified: set[str] = set()
     referred: list[tuple[str, str]] = []
-    for base, words in _schemas(schema):
+    for base, words in schemas(schema):
         identified.add(base)
         referred += [(base, words[word]) for word in _REFERENCES if isinstance(words.get(word), str)]
     return next((reference for base, reference in referred if not _is_at_hand(base, reference, identified)), None)
 
 
 def _is_at_hand(base: str, reference: str, identified: set[str]) -> bool:
-    target = _joined(base, reference)
-    return target in identified or target.startswith(_KNOWN)
+    target = joined(base, reference)
+    return target in identified or target.startswith(KNOWN)
 
 
-def _joined(base: str, reference: str) -> str:
+def joined(base: str, reference: str) -> str:
     """The document that a reference means. A base that is a URN has no folder: only fragments are relative to it."""
     if reference.startswith("#"):
         return base
@@ -44,7 +44,7 @@ def _joined(base: str, reference: str) -> str:
         return reference
 
 
-def _schemas(schema: object) -> Iterator[tuple[str, dict[str, Any]]]:
+def schemas(schema: object) -> Iterator[tuple[str, dict[str, Any]]]:
     """Every schema in it with the URI that its references are relative to; what stands under names of anybody's choice, too."""
     pending: list[tuple[str, object, bool]] = [("", schema, False)]
     while pending:
@@ -55,6 +55,6 @@ def _schemas(schema: object) -> Iterator[tuple[str, dict[str, Any]]]:
             words = cast("dict[str, Any]", here)
             if not by_name:
                 own = words.get("$id", words.get("id"))
-                base = _joined(base, own) if isinstance(own, str) else base
+                base = joined(base, own) if isinstance(own, str) else base
                 yield base, words
             pending += [(base, inner, word in _BY_NAME and not by_name) for word, inner in reversed(words.items()) if by_name or word not in _LITERAL]

@@ -10,6 +10,7 @@ from typing import Any, Final, cast
 
 from treadle.errors import AgentError
 from treadle.model import ToolDefinition
+from treadle.shapes.bounds import TooMuch
 from treadle.shapes.checked import CheckedSchema
 from treadle.shapes.problems import Problem, as_string, shown, strict_json
 from treadle.tools.function.refusals import misfit, unparsable
@@ -27,6 +28,10 @@ class GivenArguments:
             raise AgentError("invalid", f"the parameters of tool {name!r} are no JSON Schema of an object: {fault}")
         self.definition: Final = ToolDefinition(name=name, description=description, parameters=self._checked.schema)
 
+    def states(self) -> int:
+        """States of its patterns. Compiles it; raises AgentError(invalid) as the first call would."""
+        return self._checked.compile()[1].states
+
     def asks_for(self, name: str) -> bool:
         return name in cast("dict[str, object]", self.definition.parameters.get("properties", {}))
 
@@ -41,9 +46,11 @@ class GivenArguments:
         if not isinstance(arguments, dict):
             raise misfit(name, [Problem((), f"expected one JSON object, got {shown(arguments)}{as_string(arguments)}")])
         try:
-            if self._checked.fits(cast("object", arguments)):
+            if self._checked.fits(cast("object", arguments), len(text)):
                 return cast("dict[str, Any]", arguments)
             problems = self._checked.problems(cast("object", arguments), "argument")
         except UnicodeEncodeError as e:
             raise unparsable(name, text, "it holds half a surrogate pair, which no text may") from e
+        except TooMuch as e:
+            raise misfit(name, [Problem((), str(e))]) from e
         raise misfit(name, problems)

@@ -31,6 +31,8 @@ SEEN_MOST = 20_000
 DEFINITION_BYTES = 64 << 10
 DEFINITIONS_BYTES = 1 << 20
 """Of one server."""
+STATES_MOST = 100_000
+"""Of the patterns of all tools of one server."""
 _DESCRIPTION = 8_000
 _NAME = 256
 _TOLD = 5
@@ -82,7 +84,7 @@ def listing_of(server: McpServer, told: Told) -> Listing:
             continue
         offered = _offered(server, tool)
         if isinstance(offered, Offered):
-            offered = _fault(offered, found, size) or offered
+            offered = _fault(offered, found, size) or _fault_of_patterns(offered, found) or offered
         if isinstance(offered, str):
             left_out.setdefault(offered, []).append(one_line(tool.name, 60))
             continue
@@ -101,6 +103,13 @@ def _fault(offered: Offered, found: Mapping[str, Offered], size: int) -> str | N
         return f"it offers more than {TOOLS_MOST} tools: choose with tools="
     if size + len(offered.definition) > DEFINITIONS_BYTES:
         return f"its tools' descriptions are longer than {DEFINITIONS_BYTES >> 20} MiB: choose with tools="
+    return None
+
+
+def _fault_of_patterns(offered: Offered, found: Mapping[str, Offered]) -> str | None:
+    states = offered.arguments.states()
+    if states and states + sum(other.arguments.states() for other in found.values()) > STATES_MOST:
+        return f"the patterns of its tools unfold to more than {STATES_MOST:,} states: choose with tools="
     return None
 
 
