@@ -18,6 +18,7 @@ from tests.cli.conftest import Cli
 from tests.cli.conftest import cli as cli
 from treadle.errors import AgentError
 from treadle.shapes.bounds import Bounds, TooMuch
+from treadle.shapes.checked import CheckedSchema
 from treadle.shapes.patterns import states
 from treadle.shapes.problems import missing
 from treadle.tooling import InvalidArguments
@@ -90,6 +91,14 @@ def test_of_a_recursive_schema_only_a_value_that_takes_too_long_is_refused(seed:
     assert refused == 1
     with contextlib.suppress(InvalidArguments):
         made.parse("{}")
+
+
+def test_a_check_that_takes_too_long_is_refused_before_it_begins() -> None:
+    step = {"properties": {"a": {"$ref": "#/$defs/n"}}}
+    checked = CheckedSchema({"type": "object", "$ref": "#/$defs/n", "$defs": {"n": {"allOf": [step, step]}}}, "this is", "schema")
+    text = '{"a":' * 24 + "1" + "}" * 24
+    with pytest.raises(TooMuch, match="takes too long"):
+        checked.fits(json.loads(text), len(text))
 
 
 def test_a_usual_recursive_schema_takes_deep_and_long_values() -> None:
