@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import Any
 
 import anyio
+import anyio.to_thread
 import pytest
 
 from tests.tools.conftest import MakeContext
@@ -21,6 +22,7 @@ from treadle.tools.bash import Bash
 from treadle.tools.bash_kill import BashKill
 from treadle.tools.bash_output import BashOutput
 from treadle.tools.jobs import Jobs
+from treadle.types import Limits, Outcome
 
 BASH, OUTPUT, KILL = Bash(), BashOutput(), BashKill()
 Context = Callable[[], ToolContext[Any]]
@@ -63,8 +65,63 @@ async def test_a_job_goes_on_and_what_it_writes_is_shown_once(context: Context) 
 
 async def test_bash_output_can_wait_for_the_end(context: Context) -> None:
     await said(BASH, context(), command="sleep 0.5; echo done", background=True)
-    assert await said(OUTPUT, context(), id="job_1", wait_s=60) == "done\n[job_1 has ended]\n[exit code 0]"
+    assert await said(OUTPUT, context(), id="job_1", wait_s=60, until="end") == "done\n[job_1 has ended]\n[exit code 0]"
     assert context().keep(Jobs).news() == []
+
+
+async def test_a_wait_ends_at_new_output_and_at_the_end(context: Context, tmp_path: Path) -> None:
+    """The job goes on only when it is told to, so that no wait can have ended for another reason."""
+    os.mkfifo(tmp_path / "go")
+    await said(BASH, context(), command="cat go > /dev/null; echo one; cat go > /dev/null", background=True)
+    with anyio.fail_after(20):
+        async with anyio.create_task_group() as group:
+            group.start_soon(anyio.to_thread.run_sync, (tmp_path / "go").write_text, "x")
+            assert await said(OUTPUT, context(), id="job_1", wait_s=600) == "one\n[job_1 is running]"
+        async with anyio.create_task_group() as group:
+            group.start_soon(anyio.to_thread.run_sync, (tmp_path / "go").write_text, "x")
+            assert await said(OUTPUT, context(), id="job_1", wait_s=600) == "(no new output)\n[job_1 has ended]\n[exit code 0]"
+        assert (await said(OUTPUT, context(), id="job_1", wait_s=600)).startswith("(no new output)\n[job_1 has ended]")
+
+
+async def test_a_wait_ends_at_once_for_output_that_was_not_shown(context: Context, tmp_path: Path) -> None:
+    os.mkfifo(tmp_path / "go")
+    await said(BASH, context(), command="cat go > /dev/null; echo one; sleep 600", background=True)
+    job = context().keep(Jobs).get("job_1")
+    with anyio.fail_after(20):
+        await anyio.to_thread.run_sync((tmp_path / "go").write_text, "x")
+        await job.wait(600, to_the_end=False)
+        await job.wait(600, to_the_end=False)
+        assert await said(OUTPUT, context(), id="job_1", wait_s=600) == "one\n[job_1 is running]"
+        assert await said(OUTPUT, context(), id="job_1", wait_s=0.01) == "(no new output)\n[job_1 is running]"
+
+
+async def test_a_wait_counts_as_time_of_the_run_and_the_job_outlives_it_in_its_session(tmp_path: Path) -> None:
+    call = {"name": "bash", "arguments": {"command": "sleep 600", "background": True}}
+    wait = {"name": "bash_output", "arguments": {"id": "job_1", "wait_s": 600}}
+    model = ScriptedModel(
+        [
+            {"tool_calls": [call]},
+            {"tool_calls": [wait]},
+            {"tool_calls": [{"name": "bash_output", "arguments": {"id": "job_1"}}]},
+            {"text": "ok"},
+        ]
+    )
+    async with Runtime.open("memory:") as runtime:
+        session = runtime.session("s", agent=Agent(name="a", model=model, tools=[BASH, OUTPUT]))
+        with anyio.fail_after(30):
+            result = await session.send("go", cwd=tmp_path, mode="full", limits=Limits(seconds=2))
+            assert result.outcome is Outcome.TIMEOUT
+            result = await session.send("go on", cwd=tmp_path, mode="full")
+    assert "[job_1 is running]" in [r.text for m in result.messages for r in m.tool_results][-1]
+
+
+async def test_waiting_again_and_again_is_no_loop(tmp_path: Path) -> None:
+    call = {"name": "bash", "arguments": {"command": "sleep 600", "background": True}}
+    wait = {"name": "bash_output", "arguments": {"id": "job_1", "wait_s": 0.01}}
+    model = ScriptedModel([{"tool_calls": [call]}, *[{"tool_calls": [wait]}] * 12, {"text": "ok"}])
+    async with Runtime.open("memory:") as runtime:
+        result = await runtime.run(Agent(name="a", model=model, tools=[BASH, OUTPUT]), "go", cwd=tmp_path, mode="full")
+    assert result.outcome is Outcome.COMPLETED
 
 
 async def test_the_model_is_told_once_when_a_job_has_ended(tmp_path: Path) -> None:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import Any, Literal
 
 from typing_extensions import override
 
@@ -19,6 +19,7 @@ class JobArguments(Arguments, frozen=True, kw_only=True, forbid_unknown_fields=T
 
 class OutputArguments(JobArguments, frozen=True, kw_only=True, forbid_unknown_fields=True):
     wait_s: float = 0.0
+    until: Literal["output", "end"] = "output"
 
 
 _ID = {"type": "string", "description": "As `bash` gave it: 'job_1'."}
@@ -31,9 +32,17 @@ class BashOutput(Builtin[OutputArguments]):
     effect = "pure"
     polls = True
     arguments = OutputArguments
-    example = '{"id": "job_1", "wait_s": 60}'
+    example = '{"id": "job_1", "wait_s": 60, "until": "end"}'
     parameters = closed_object(
-        {"id": _ID, "wait_s": {"type": "number", "description": f"Wait at most so many seconds for its end, at most {MAX_WAIT_S:.0f}. Default 0."}},
+        {
+            "id": _ID,
+            "wait_s": {"type": "number", "description": f"Wait at most so many seconds, at most {MAX_WAIT_S:.0f}. Default 0."},
+            "until": {
+                "type": "string",
+                "enum": ["output", "end"],
+                "description": "What ends the wait: new output or the end of the job, or only its end. Default 'output'.",
+            },
+        },
         required=["id"],
     )
 
@@ -42,7 +51,7 @@ class BashOutput(Builtin[OutputArguments]):
         """Raises ToolFailed where there is no such job. Cancellation: the job goes on."""
         job = ctx.keep(Jobs).get(arguments.id)
         if arguments.wait_s > 0:
-            await job.wait(min(arguments.wait_s, MAX_WAIT_S))
+            await job.wait(min(arguments.wait_s, MAX_WAIT_S), to_the_end=arguments.until == "end")
         said = await told(ctx, job)
         if job.code is not None:
             ctx.exited(job.code)

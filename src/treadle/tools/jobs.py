@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import asyncio
 import os
-from collections.abc import Callable
+from collections.abc import Awaitable, Callable
 from contextlib import suppress
 from typing import Any
 
@@ -44,6 +44,8 @@ class Job:
         """The model knows that it has ended."""
         self._command, self._reader, self._new_capture = command, reader, new_capture
         self._capture = new_capture()
+        self._heard = anyio.Event()
+        """It has written something that was not shown yet."""
         self._silent = anyio.Event()
         """Nobody can write to it any more."""
         self._left: Left | None = None
@@ -68,6 +70,7 @@ class Job:
                 self._silent.set()
                 return
         self._capture.feed(data)
+        self._heard.set()
         self._pause = self._loop.call_later(_PAUSE_S, self._listen)
 
     def _out_of_time(self) -> None:
@@ -84,10 +87,15 @@ class Job:
         """None while it runs."""
         return self._command.process.returncode
 
-    async def wait(self, seconds: float) -> None:
-        """Wait until it has ended, at most so long."""
+    async def wait(self, seconds: float, *, to_the_end: bool = True) -> None:
+        """Wait at most so long until it has ended; without `to_the_end` also until it has written something that was not shown yet."""
         with anyio.move_on_after(seconds):
-            await self._command.process.wait()
+            if to_the_end:
+                await self._command.process.wait()
+                return
+            async with anyio.create_task_group() as waiting:
+                for wait in (self._command.process.wait, self._heard.wait):
+                    waiting.start_soon(_first, wait, waiting.cancel_scope)
 
     # ------------------------------------------------------------ what is shown
 
@@ -96,7 +104,7 @@ class Job:
         if not self.is_running:
             self.is_told = True
             await self._finish()
-        capture, self._capture = self._capture, self._new_capture()
+        capture, self._capture, self._heard = self._capture, self._new_capture(), anyio.Event()
         with capture:
             return capture.text().rstrip("\n")
 
@@ -129,6 +137,11 @@ class Job:
     def left(self) -> Left:
         """What the sandbox says of it; known after its end."""
         return self._left or Left()
+
+
+async def _first(wait: Callable[[], Awaitable[object]], scope: anyio.CancelScope) -> None:
+    await wait()
+    scope.cancel()
 
 
 class Jobs:
