@@ -9,7 +9,7 @@ import pytest
 from treadle.coding import coding_agent
 from treadle.config import load
 
-TOOLS = "tools are read, write, edit, bash, bash_output, bash_kill, glob, grep, ls, todo_write, fetch"
+TOOLS = "tools are read, write, edit, apply_patch, bash, bash_output, bash_kill, glob, grep, ls, todo_write, fetch"
 NO_PROGRAM = "names no tool, and no program that is here"
 
 
