@@ -16,6 +16,7 @@ import anyio
 from msgspec import UNSET
 
 import treadle
+from tests.stores import new_journal
 from treadle import Hook, Tool, ToolContext, events
 from treadle.agent import Agent
 from treadle.config import Config
@@ -270,6 +271,8 @@ def label(entry: Entry) -> str:
 def open_runtime(**more: Any) -> Runtime:
     """A runtime that depends on nothing around it, and whose waits take no time."""
     known: dict[str, Any] = {"config": Config(), "clock": FakeClock()}
+    if "journal" not in more:
+        known["journal"] = new_journal()
     return Runtime(**(known | more))
 
 

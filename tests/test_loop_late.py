@@ -13,6 +13,7 @@ import anyio
 import pytest
 
 from tests.doubles import Gate, PlainTool, PlayedModel, WatchedJournal, agent, asks, call, check_history, gives, label, open_runtime, says, text, wishes
+from tests.stores import postgres_server, postgres_template, store  # noqa: F401  fixtures
 from treadle import ToolContext, ToolFailed
 from treadle.config import load
 from treadle.entries import Entry, ToolLate
@@ -20,6 +21,8 @@ from treadle.errors import AgentError
 from treadle.runtime import Runtime
 from treadle.testing import ScriptedModel
 from treadle.tools.function.threads import abandoned_calls, run_in_thread, wait_for_abandoned
+
+pytestmark = pytest.mark.usefixtures("store")
 
 TOLD = "A result came late for the call c1, whose outcome was not known before: sent after all"
 

@@ -9,11 +9,14 @@ import anyio
 import pytest
 
 from tests.doubles import PlainTool, asks, call, check_history, gives, open_runtime, says, watch
+from tests.stores import postgres_server, postgres_template, store  # noqa: F401  fixtures
 from treadle import AgentError, Approve, Deny, TextPart, ToolContext, events, tool
 from treadle.asking import ApprovalRequest, Approver
 from treadle.entries import ApprovalAnswered, ApprovalAsked
 from treadle.tooling import ToolDeferred, ToolFailed
 from treadle.types import Limits
+
+pytestmark = pytest.mark.usefixtures("store")
 
 
 class Sent:

@@ -33,6 +33,7 @@ from tests.doubles import (
     says,
     text,
 )
+from tests.stores import close_old_journals, new_journal, postgres_server, postgres_template, store  # noqa: F401  fixtures
 from treadle import ToolContext, ToolFailed, events, tool
 from treadle.agent import Agent
 from treadle.asking import Approve
@@ -52,6 +53,8 @@ from treadle.testing import ScriptedModel
 from treadle.tooling import DidNotHappen, Happened, InvalidArguments, ToolDeferred
 from treadle.tools.read import Read
 from treadle.types import Effect, Limits, now
+
+pytestmark = pytest.mark.usefixtures("store")
 
 
 @dataclass
@@ -99,7 +102,8 @@ async def driven(model: Any, *tools: Any, **options: Any) -> Original:
 
 
 async def vanished(entries: Sequence[Entry]) -> Runtime:
-    journal = MemoryJournal()
+    await close_old_journals()
+    journal = new_journal()
     await journal.add_run([entry.to_json() for entry in entries])
     return open_runtime(journal=journal)
 
@@ -724,7 +728,7 @@ async def test_a_waiting_run_holds_its_session_until_it_is_over() -> None:
     effects, rt = Effects(), open_runtime()
     session = rt.session("s", agent=agent([asks(call("pay", "c1")), says("done"), says("again")], *asking(effects)))
     first = await session.send("go", on_ask="wait")
-    with pytest.raises(AgentError, match="is not finished: resume it, or kill it") as caught:
+    with pytest.raises(AgentError, match="is not finished") as caught:
         await session.send("meanwhile")
     assert caught.value.kind == "busy"
     assert await session.history() == []
@@ -954,7 +958,7 @@ async def test_a_run_that_somebody_drives_is_not_taken_up() -> None:
 
 
 async def test_a_driver_that_wakes_up_after_its_run_was_taken_away_writes_nothing() -> None:
-    gate, journal = Gate(), MemoryJournal()
+    gate, journal = Gate(), new_journal()
     rt, other = open_runtime(journal=journal), open_runtime(journal=journal)
     async with rt.stream(agent([asks(call("gate", "c1")), says("done")], gate.tool), "go") as stream:
         await gate.reached.wait()

@@ -10,16 +10,18 @@ import anyio
 import pytest
 
 from tests.doubles import Gate, PlainTool, asks, call, check_history, gives, open_runtime, says
+from tests.stores import new_journal, postgres_server, postgres_template, store  # noqa: F401  fixtures
 from tests.test_subagents import make, told
 from treadle import Agent, AgentError, Runtime, ToolContext
 from treadle.clock import Clock
 from treadle.config import Config
 from treadle.entries import RunFinished, ToolFinished
-from treadle.journals.memory import MemoryJournal
 from treadle.journals.sqlite import SqliteJournal
 from treadle.testing import ScriptedModel
 from treadle.tooling import ToolDeferred
 from treadle.types import Limits
+
+pytestmark = pytest.mark.usefixtures("store")
 
 
 @pytest.fixture(params=["memory", "sqlite"])
@@ -194,7 +196,7 @@ async def test_a_child_is_gone_on_with_in_the_mode_that_its_parent_has_now(rt: R
 
 
 async def test_a_once_call_of_a_child_whose_driver_died_is_unknown_and_not_made_again() -> None:
-    gate, journal = Gate(name="send"), MemoryJournal()
+    gate, journal = Gate(name="send"), new_journal()
     model = ScriptedModel([asks(call("send", "s1")), says("it may be sent")])
     boss = make("boss", [asks(call("sender", prompt="x")), says("done")], make("sender", model, gate.tool))
     async with anyio.create_task_group() as group:

@@ -1,0 +1,85 @@
+"""The stores that the tests of recovery run over: memory, SQLite and PostgreSQL, one after the other. Entry: `store`, `new_journal`.
+
+    from tests.stores import postgres_server, postgres_template, store  # noqa: F401  fixtures
+
+    pytestmark = pytest.mark.usefixtures("store")
+
+Every `open_runtime()` of such a module, and every `new_journal()`, has a journal of that store.
+"""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator, Callable, Iterator
+from uuid import uuid4
+
+import pytest
+
+from tests.database.postgres import PostgresServer, postgres_server
+from treadle.journal import Journal
+from treadle.journals import open_journal
+from treadle.journals.memory import MemoryJournal
+
+__all__ = ["new_journal", "postgres_server", "postgres_template", "store"]
+
+STORES = ("memory", "sqlite", "postgres")
+OPEN_MOST = 8
+"""Journals of a test: a server takes so many clients, and no more."""
+_making: list[Callable[[], Journal]] = []
+"""That of the test that runs."""
+_opened: list[Journal] = []
+
+
+def new_journal() -> Journal:
+    """An empty journal of the store that the test runs over; in memory where it names none. Closed when the test is over."""
+    return _making[-1]() if _making else MemoryJournal()
+
+
+async def close_old_journals() -> None:
+    """For a test that opens one after the other: all but the newest."""
+    while _making and len(_opened) > OPEN_MOST:
+        await _opened.pop(0).aclose()
+
+
+@pytest.fixture(scope="session")
+def postgres_template(postgres_server: PostgresServer) -> Iterator[str]:
+    """The name of a database with an empty journal, which others are copied from."""
+    import psycopg
+
+    from treadle.journals.postgres.schema import make_ready
+
+    name = f"t{uuid4().hex}"
+    postgres_server.sql(f"CREATE DATABASE {name}")
+    with psycopg.connect(postgres_server.url(name), autocommit=True) as connection:
+        make_ready(connection, name)
+    yield name
+    postgres_server.sql(f"DROP DATABASE {name} WITH (FORCE)")
+
+
+@pytest.fixture(params=STORES)
+async def store(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> AsyncIterator[str]:
+    """The name of the store."""
+    databases: list[str] = []
+    folder = tmp_path_factory.mktemp("store")
+
+    def sqlite() -> Journal:
+        return open_journal(f"sqlite:///{folder}/{uuid4().hex}.db")
+
+    def postgres() -> Journal:
+        server: PostgresServer = request.getfixturevalue("postgres_server")
+        databases.append(f"t{uuid4().hex}")
+        server.sql(f"CREATE DATABASE {databases[-1]} TEMPLATE {request.getfixturevalue('postgres_template')}")
+        return open_journal(server.url(databases[-1]))
+
+    def make() -> Journal:
+        _opened.append({"memory": MemoryJournal, "sqlite": sqlite, "postgres": postgres}[request.param]())
+        return _opened[-1]
+
+    if request.param == "postgres":
+        request.getfixturevalue("postgres_template")
+    _making.append(make)
+    yield request.param
+    _making.pop()
+    while _opened:
+        await _opened.pop().aclose()
+    for name in databases:
+        request.getfixturevalue("postgres_server").sql(f"DROP DATABASE {name} WITH (FORCE)")
