@@ -49,6 +49,7 @@ from treadle.message import ToolResult
 from treadle.result import RunResult
 from treadle.run_state import RunState
 from treadle.runtime import Runtime
+from treadle.session_store import ViewMark
 from treadle.testing import ScriptedModel
 from treadle.tooling import DidNotHappen, Happened, InvalidArguments, ToolDeferred
 from treadle.tools.read import Read
@@ -1115,7 +1116,7 @@ async def test_what_waits_after_a_timeout_is_shown_with_what_the_timeout_said() 
     assert "Timed out" in end.result
 
 
-async def test_what_another_process_says_in_the_session_before_a_run_begins_is_no_part_of_what_its_model_saw(tmp_path: Path) -> None:
+async def test_a_run_goes_on_from_what_another_process_said_in_the_session_right_before_it_began(tmp_path: Path) -> None:
     url = f"sqlite:///{tmp_path}/runs.db"
 
     def speaker(text: str) -> Agent[object, str]:
@@ -1124,12 +1125,13 @@ async def test_what_another_process_says_in_the_session_before_a_run_begins_is_n
     async with Runtime.open(url) as rt, Runtime.open(url) as other:
         begin = rt.journal.begin
 
-        async def after_the_other(started: RunStarted) -> RunWriter:
+        async def after_the_other(started: RunStarted, *, found: ViewMark | None = None) -> RunWriter:
+            rt.journal.begin = begin  # pyright: ignore[reportAttributeAccessIssue]  it comes between once
             await other.session("s", agent=speaker("theirs")).send("first")
-            return await begin(started)
+            return await begin(started, found=found)
 
         rt.journal.begin = after_the_other  # pyright: ignore[reportAttributeAccessIssue]  between plan and begin
         result = await rt.session("s", agent=speaker("ours")).send("second")
-        assert [m.text for m in result.messages] == ["second", "ours"]
+        assert [m.text for m in result.messages] == ["first", "theirs", "second", "ours"]
         assert (await rt.replay(result.run_id)).messages == result.messages
         assert [m.text for m in await rt.session("s", agent=speaker("")).history()] == ["first", "theirs", "second", "ours"]

@@ -28,7 +28,7 @@ from treadle.message import MediaPart, Message, encode_json
 from treadle.model import Model
 from treadle.model_choice import Asker, Chosen, ModelChoice, missed_small
 from treadle.plan import Caller, Plan, Resumption
-from treadle.prompt import earlier_of, run_id_of
+from treadle.prompt import as_begun, earlier_of, run_id_of, with_passing
 from treadle.recovery import Answers, missing_tool
 from treadle.redaction import Redactor, mask_logs
 from treadle.registry import Models
@@ -153,7 +153,7 @@ class Assembly:
             run_id=started.run_id,
             session_id=started.session_id,
             **self._shared(agent, chosen, asker, more, caller),
-            system=agent.system(values),
+            system=with_passing(agent.system(values), started.passing) if agent.fingerprint == state.agent_hash else agent.system(values),
             settings=settings,
             limits=limits,
             mode=checked_mode(options.get("mode") or state.mode),
@@ -238,11 +238,12 @@ class Assembly:
         wanted = options.get("settings", NOTHING_SET).over(_typed(agent))
         settings, warnings = _settings(wanted, agent.settings.over(self._settings), chosen.model)
         more = _More() if submits else await self._more_tools(agent, limits)
+        system, changed = await as_begun(self.journal, agent, agent.system(values), state, fork or session_id)
         return Plan(
             run_id=run_id,
             session_id=session_id,
             **self._shared(agent, chosen, asker, more, caller),
-            system=agent.system(values),
+            system=system,
             settings=settings,
             limits=limits,
             mode=checked_mode(options.get("mode", "full")),
@@ -250,6 +251,7 @@ class Assembly:
             state=state,
             prompt=prompt,
             messages=(*(expand_message(m, values) for m in agent.messages), *earlier) if fork is None else (),
+            changed=changed,
             inputs_json=encode_json(values).decode(),
             given_schema=_given(agent, settings),
             user_id=options.get("user_id"),

@@ -78,6 +78,8 @@ class RunStarted(_Entry, frozen=True, kw_only=True, tag="run.started"):
     """Where it was forked from another run: what it goes on from."""
     imported: Time | None = None
     """When it was imported from a file without a valid signature (importing.py); None for a run of this installation."""
+    passing: tuple[str, ...] = ()
+    """Passing blocks of its system prompt, in a session: the session's next runs send the same."""
     schema: int = msgspec.field(default_factory=lambda: SCHEMA)
     """Always written: a default that is left out would mean the reader's own number."""
 

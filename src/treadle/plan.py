@@ -68,6 +68,8 @@ class Plan(msgspec.Struct, frozen=True, kw_only=True):
     prompt: Message
     messages: tuple[Message, ...] = ()
     """The agent's own, before the prompt; used where nothing was said before."""
+    changed: tuple[Message, ...] = ()
+    """Told to the model where the run goes on from earlier messages: parts of the system prompt that have changed since."""
     redactor: Redactor
     inputs_json: JsonText = "{}"
     given_schema: JsonText | None = None
@@ -127,7 +129,7 @@ class Plan(msgspec.Struct, frozen=True, kw_only=True):
             mode=self.mode,
             cwd=str(self.cwd),
             input=self.prompt,
-            messages=() if self.state.past else self.messages,
+            messages=self.changed if self.state.past else self.messages,
             settings=self.settings,
             limits=self.limits,
             inputs=self.inputs_json,
@@ -140,6 +142,7 @@ class Plan(msgspec.Struct, frozen=True, kw_only=True):
             on_ask=self.on_ask,
             on_unknown=self.on_unknown,
             fork=self.fork,
+            passing=() if self.session_id is None else tuple([block.text for block in self.system if block.passing]),
         )
 
     def resumed(self, fence: int) -> RunResumed:

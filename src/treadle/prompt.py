@@ -1,19 +1,27 @@
-"""What a run is asked: the words of its prompt, and what was said before it. Entry: `prompt_of`, `earlier_of`, `run_id_of`."""
+"""What a run is asked: its prompt, what was said before it, and the system prompt of its session. Entry: `prompt_of`, `earlier_of`, `run_id_of`, `as_begun`."""
 
 from __future__ import annotations
 
 import binascii
 import re
 from collections.abc import Sequence
-from typing import cast
+from typing import Any, cast
+
+import msgspec
 
 from treadle.agent import Agent
+from treadle.entries import Fork, RunStarted, read_entry
 from treadle.errors import AgentError
 from treadle.integrity import check_history
+from treadle.journal import Journal
 from treadle.message import MediaPart, Message, Part, TextPart
+from treadle.run_state import RunState
 from treadle.session_store import is_id
-from treadle.types import new_id
+from treadle.types import SystemBlock, new_id, now
 
+CHANGED = "changed"
+"""Begins the id of a message that tells what has changed in the system prompt since its session began."""
+NEWS = "[This part of the system prompt has changed. From here on, it reads:]\n\n{text}"
 _MEDIA_TYPE = re.compile(r"[\w.+-]+/[\w.+-]+(;.*)?", re.ASCII)
 
 
@@ -61,6 +69,46 @@ def run_id_of(given: str | None) -> str:
     if given is not None and not is_id(given):
         raise AgentError("invalid", f"run_id={given!r} is no id of a run: use up to 128 printable characters without slashes")
     return given or new_id("run")
+
+
+def with_passing(system: tuple[SystemBlock, ...], texts: Sequence[str]) -> tuple[SystemBlock, ...]:
+    """The system prompt with other texts in its passing blocks; unchanged if it has another number of them."""
+    if len(texts) != sum(block.passing for block in system):
+        return system
+    each = iter(texts)
+    return tuple(msgspec.structs.replace(block, text=next(each)) if block.passing else block for block in system)
+
+
+async def as_begun(
+    journal: Journal, agent: Agent[Any, Any], system: tuple[SystemBlock, ...], state: RunState, origin: Fork | str | None
+) -> tuple[tuple[SystemBlock, ...], tuple[Message, ...]]:
+    """The system prompt with the passing blocks that were sent before, and a message with the new ones if the model does not know them yet.
+
+    So the system prompt stays the same over a session, which caches and preserved thinking depend on. `origin`: the fork, or the id of the session.
+    """
+    texts = tuple([block.text for block in system if block.passing])
+    begun = await _begun_with(journal, agent, origin) if texts and state.past and origin is not None else ()
+    if len(begun) != len(texts) or not texts:
+        return system, ()
+    news = NEWS.format(text="\n\n".join(texts))
+    told = next((message.text for message in reversed(state.history) if message.id.startswith(f"{CHANGED}_")), None)
+    if news == told or (told is None and texts == begun):
+        return with_passing(system, begun), ()
+    return with_passing(system, begun), (Message(id=new_id(CHANGED), role="system", parts=(TextPart(text=news),), created_at=now()),)
+
+
+async def _begun_with(journal: Journal, agent: Agent[Any, Any], origin: Fork | str) -> tuple[str, ...]:
+    """Passing blocks of the run that this one is forked from, else of the session's last run; none if that had another agent, or defined otherwise."""
+    if isinstance(origin, Fork):
+        run_id = origin.run_id
+    elif runs := await journal.runs(limit=1, session_id=origin):
+        run_id = runs[0].run_id
+    else:
+        return ()
+    started = read_entry((await journal.read_bytes(run_id))[0])
+    if not isinstance(started, RunStarted) or (started.agent, started.agent_hash) != (agent.name, agent.fingerprint):
+        return ()
+    return started.passing
 
 
 def _kind(value: object) -> str:

@@ -353,4 +353,4 @@ class SystemBlock(Value, frozen=True, kw_only=True):
     cache: bool = False
     """End a cached prefix here."""
     passing: bool = False
-    """It tells of this day and this place: a tape does not compare it."""
+    """It tells of this day and this place. A tape does not compare it; a session keeps it as it began, and tells the model what has changed since."""

@@ -821,7 +821,7 @@ async def test_a_run_goes_together_with_those_that_it_started(journal: Journal) 
     assert await journal.children("ended") == []
 
 
-async def test_a_fork_is_counted_again_once_runs_before_the_one_it_was_forked_from_are_pruned(kind: Kind, journal: Journal) -> None:
+async def test_a_fork_is_counted_again_once_runs_before_the_one_it_was_forked_from_are_deleted(kind: Kind, journal: Journal) -> None:
     """Its history is that run's, with what came before it in a session of its own."""
     if not kind.durable:
         pytest.skip("sessions in memory are told of messages by the loop")
@@ -830,7 +830,7 @@ async def test_a_fork_is_counted_again_once_runs_before_the_one_it_was_forked_fr
     await says(journal, "fork", "hello", "hello", session="cleo", fork=Fork(run_id="run_2", turn=1, seq=2), minute=9)
     before = {info.id: info.message_count for info in journal.sessions.list()}
     assert before == {"bob": 6, "cleo": len(journal.sessions.get_messages("cleo"))}
-    assert (await journal.prune(at(1.5), apply=True)).runs == ("run_0", "run_1")
+    assert (await journal.remove(["run_0", "run_1"])).runs == ("run_0", "run_1")
     for _ in range(2):  # counted, and kept
         counts = {info.id: info.message_count for info in journal.sessions.list()}
         assert counts == {session_id: len(journal.sessions.get_messages(session_id)) for session_id in before}
