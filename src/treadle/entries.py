@@ -58,7 +58,6 @@ class RunStarted(_Entry, frozen=True, kw_only=True, tag="run.started"):
     messages: tuple[Message, ...] = ()
     """The agent's own first messages, before the prompt."""
     settings: Settings = Settings()
-    """Resolved."""
     limits: Limits = Limits()
     inputs: JsonText = "{}"
     output: JsonText | None = None
@@ -66,7 +65,6 @@ class RunStarted(_Entry, frozen=True, kw_only=True, tag="run.started"):
     session_id: str | None = None
     parent_run_id: str | None = None
     parent_call_id: str | None = None
-    """The call of the parent that started it."""
     user_id: str | None = None
     past: int | None = None
     """Written by older versions: how many of the session's messages it found. None: all that were in view at its place in the session."""
