@@ -119,6 +119,24 @@ async def test_a_result_that_is_known_is_stored_before_its_run_is_left(url: str)
     assert times == ["charged"]
 
 
+async def test_a_result_that_comes_as_the_runtime_closes_is_stored(url: str) -> None:
+    """Nothing is awaited between the result and the close: the last result of a turn rides with the next append, which does not come."""
+    rt = Runtime.open(url)
+    with anyio.fail_after(5):
+        async with anyio.create_task_group() as group:
+
+            @tool
+            async def charge() -> str:
+                """Has no probe."""
+                group.start_soon(rt.aclose)
+                return "charged"
+
+            group.start_soon(_driven, rt, agent([asks(call("charge"))], charge), list[str]())
+        async with Runtime.open(url) as again:
+            entries = [record.entry for record in await again.journal.read("r")]
+    assert [(entry.status, entry.result.text) for entry in entries if isinstance(entry, ToolFinished)] == [("ok", "charged")]
+
+
 class Threaded:
     """A once tool in a thread that cannot be stopped, and whose probe would say at once that it did not happen."""
 
