@@ -19,6 +19,7 @@ from treadle.errors import AgentError, ErrorKind
 from treadle.hooks import HookedRun
 from treadle.model import ModelRequest
 from treadle.runtime import OnClose, Runtime
+from treadle.session_store import SessionView
 from treadle.testing import ScriptedModel
 
 AGAIN = [says("answered before the runtime was closed"), says("done")]
@@ -135,6 +136,36 @@ async def test_a_result_that_comes_as_the_runtime_closes_is_stored(url: str) -> 
         async with Runtime.open(url) as again:
             entries = [record.entry for record in await again.journal.read("r")]
     assert [(entry.status, entry.result.text) for entry in entries if isinstance(entry, ToolFinished)] == [("ok", "charged")]
+
+
+async def test_a_run_that_is_being_prepared_as_the_runtime_closes_is_left_like_any_other(url: str) -> None:
+    rt, gate, failures = Runtime.open(url), Gate(), list[ErrorKind]()
+    view = rt.journal.view
+
+    async def slow(session_id: str) -> SessionView:
+        await gate.stop()
+        return await view(session_id)
+
+    async def drive() -> None:
+        try:
+            await rt.session("s", agent=agent([says("done")])).send("go")
+        except AgentError as e:
+            failures.append(e.kind)
+
+    rt.journal.view = slow  # pyright: ignore[reportAttributeAccessIssue]  between the check and the first entry
+    with anyio.fail_after(5):
+        async with anyio.create_task_group() as group:
+            group.start_soon(drive)
+            await gate.reached.wait()
+            group.start_soon(rt.aclose)
+            await anyio.wait_all_tasks_blocked()
+            gate.opened.set()
+        assert failures == [ErrorKind.CANCELLED]
+        async with Runtime.open(url) as again:
+            (info,) = await again.journal.runs()
+            assert info.status == "stopped"
+            result = await again.resume(info.run_id, agent([says("done")]))
+            assert result.outcome == "completed"
 
 
 class Threaded:

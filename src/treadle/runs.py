@@ -81,6 +81,8 @@ class Runs:
         self.ran = False
         """Whether anything was run here."""
         self._closed = False
+        self._preparing: set[anyio.Event] = set()
+        """Set once each run that is being prepared is among the jobs, or has failed."""
         self._journal.on_stop(self._stop)
         assembly.served.approver_of = lambda run_id: None if (job := self._jobs.get(run_id)) is None else job.run.plan.approver
 
@@ -91,11 +93,12 @@ class Runs:
         """
         self._closed = True
         with anyio.move_on_after(CLOSE_GRACE_S):
-            while jobs := list(self._jobs.values()):
+            while self._jobs or self._preparing:
+                jobs = list(self._jobs.values())
                 for job in jobs:
                     (job.run.let_go if lets_go else partial(job.run.cancel, "close"))()
-                for job in jobs:
-                    await job.over.wait()
+                for over in [*self._preparing, *(job.over for job in jobs)]:
+                    await over.wait()
         await self._wait_for_threads()
         return not self._jobs and not any(run.is_left for run in self._late.values())
 
@@ -309,14 +312,19 @@ class Runs:
         parent: Parent | None = None,
     ) -> Job[Out]:
         """The session is claimed before its history is read."""
-        if session_id is None:
-            return self._job(agent, await make(), deps, options, stream, parent)
-        inside = self._claim(session_id)
+        inside = None if session_id is None else self._claim(session_id)
+        self._preparing.add(prepared := anyio.Event())
         try:
             job = self._job(agent, await make(), deps, options, stream, parent)
         except BaseException:
-            self._let_go(session_id)
+            if session_id is not None:
+                self._let_go(session_id)
             raise
+        finally:
+            self._preparing.discard(prepared)
+            prepared.set()
+        if session_id is None or inside is None:
+            return job
         with self._lock:
             self._active[session_id] = _Active(job.run, inside)
             job.run.room.wanted = session_id in self._long
