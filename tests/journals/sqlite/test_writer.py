@@ -301,3 +301,26 @@ async def test_the_log_stays_short_while_a_run_goes_on(path: Path) -> None:
         longest = max(longest, sum(one.stat().st_size for one in path.parent.iterdir() if one.is_file()))
     assert longest < 2_000_000
     await journal.aclose()
+
+
+class Interrupted:
+    """A cursor whose thread gets a signal right after a statement has run."""
+
+    def __init__(self, db: apsw.Connection) -> None:
+        self._db = db
+
+    def execute(self, sql: str) -> None:
+        self._db.execute(sql)
+        raise KeyboardInterrupt
+
+
+async def test_an_interrupt_while_durability_changes_never_leaves_a_once_start_unsynced(path: Path) -> None:
+    journal = SqliteJournal.open(path)
+    writer = journal._writer  # pyright: ignore[reportPrivateUsage]
+    db = writer._db  # pyright: ignore[reportPrivateUsage]
+    writer._be_durable(db.cursor(), full=True)  # pyright: ignore[reportPrivateUsage]
+    with pytest.raises(KeyboardInterrupt):
+        writer._be_durable(Interrupted(db), full=False)  # pyright: ignore[reportPrivateUsage, reportArgumentType]
+    writer._be_durable(db.cursor(), full=True)  # pyright: ignore[reportPrivateUsage]
+    assert db.pragma("synchronous") == 2  # FULL
+    await journal.aclose()

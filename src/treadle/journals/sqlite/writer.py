@@ -101,7 +101,8 @@ class Writer:
         """The connection is closed, and the guard left."""
         self._closing = threading.Lock()
         """The connection is not closed under the thread, which is using it, by a second one that closes."""
-        self._full = False
+        self._full: bool | None = False
+        """None: not known."""
         self._log_pages = self._moved_pages = 0
         """How long the log is, and how much of it was in the file after the last look."""
         self._log_pages_max = LOG_PAGES_MIN
@@ -288,6 +289,7 @@ class Writer:
     def _be_durable(self, cursor: Cursor, *, full: bool) -> None:
         """NORMAL outlives the process; FULL a loss of power too, with all that was written before."""
         if full != self._full:
+            self._full = None  # an interrupt may come before the next line, or after it
             cursor.execute("pragma synchronous=full" if full else "pragma synchronous=normal")
             self._full = full
 
