@@ -198,6 +198,11 @@ def test_what_is_not_understood_is_nothing(text: str) -> None:
         assert Unpacking("me").take(given_text) == [] or '"' in text
 
 
+@pytest.mark.parametrize("text", ["[" * 7_000, '{"a":' * 1_400, '[["t", ' + "[" * 7_000, "[[[[]]]]", "[[1, 2, 3]]", "null", "1e999"])
+def test_a_notification_that_anybody_may_send_is_survived(text: str) -> None:
+    assert Unpacking("me").take(f"x 1 1 1 {text}") == []
+
+
 def test_a_message_of_which_a_part_got_lost_is_dropped_and_the_next_one_comes() -> None:
     unpacking = Unpacking("me")
     first, second, *others = packed("other", 1, [Told("t", b"x" * 30_000)])
