@@ -43,8 +43,8 @@ class Importer:
 def as_data(entries: Sequence[Entry], importer: Importer) -> list[Entry]:
     """The entries of a whole run (`journal.read_run`) with the importer's authority, marked as imported.
 
-    Approvals, edited arguments, modes, directories, file models, users, sessions, hosted tools and additions to requests go. A call without a
-    result loses its start and gets an `approval.asked` with the arguments that the model gave, so that the run waits for a person.
+    Approvals, edited arguments, modes, directories, file models, users, sessions, hosted tools, additions to requests and parts of system prompts
+    go. A call without a result loses its start and gets an `approval.asked` with the arguments that the model gave, so that the run waits for a person.
     """
     state = RunState()
     for entry in entries:
@@ -90,6 +90,7 @@ def _started(entry: RunStarted, importer: Importer) -> RunStarted:
         parent_run_id=entry.parent_run_id if stays else None,
         parent_call_id=entry.parent_call_id if stays else None,
         user_id=None,
+        passing=(),
         on_ask="wait",
         on_unknown="tell",
     )
