@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from typing import Any, cast
 
 import anyio
 import pytest
@@ -59,19 +60,22 @@ def _assert_understood(message: dict[str, object], response: ModelResponse) -> N
     assert blocks_of(response.parts) == blocks
     assert (response.id, response.model, response.raw_stop_reason) == (message["id"], message["model"], message["stop_reason"])
     assert response.stop_reason is STOPS[response.raw_stop_reason]
-    usage = message["usage"]
-    assert isinstance(usage, dict)
-    assert response.usage == Usage(
-        input_tokens=usage["input_tokens"],
-        output_tokens=usage["output_tokens"],
-        cache_read_tokens=usage.get("cache_read_input_tokens", 0),
-        cache_write_tokens=usage.get("cache_creation_input_tokens", 0),
-        reasoning_tokens=(usage.get("output_tokens_details") or {}).get("thinking_tokens", 0),
-        cache_write_1h_tokens=(usage.get("cache_creation") or {}).get("ephemeral_1h_input_tokens", 0),
-        web_searches=(usage.get("server_tool_use") or {}).get("web_search_requests", 0),
-    )
+    usage = cast("dict[str, Any]", message["usage"])
+    assert response.usage == sum((_billed(one) for one in usage.get("iterations") or () if one["type"] == "compaction"), _billed(usage))
     container = message.get("container")
     assert response.provider_data == (json.dumps({"container": {"id": container["id"]}}, separators=(",", ":")) if isinstance(container, dict) else None)
+
+
+def _billed(counts: dict[str, Any]) -> Usage:
+    return Usage(
+        input_tokens=counts["input_tokens"],
+        output_tokens=counts["output_tokens"],
+        cache_read_tokens=counts.get("cache_read_input_tokens", 0),
+        cache_write_tokens=counts.get("cache_creation_input_tokens", 0),
+        reasoning_tokens=(counts.get("output_tokens_details") or {}).get("thinking_tokens", 0),
+        cache_write_1h_tokens=(counts.get("cache_creation") or {}).get("ephemeral_1h_input_tokens", 0),
+        web_searches=(counts.get("server_tool_use") or {}).get("web_search_requests", 0),
+    )
 
 
 def _assert_asked_alike(recorded: dict[str, object], sent: dict[str, object]) -> None:

@@ -388,17 +388,28 @@ def test_a_delta_of_a_later_version_is_told_of() -> None:
     ]
 
 
-PASSES = [
+PASSES: list[dict[str, Any]] = [
     {"type": "message", "input_tokens": 4, "output_tokens": 10, "cache_read_input_tokens": 90},
     {"type": "message", "input_tokens": 6, "output_tokens": 20, "cache_read_input_tokens": 100},
     {"type": "advisor_message", "input_tokens": 900, "output_tokens": 900},
 ]
+SUMMED_UP: dict[str, Any] = {
+    "type": "compaction",
+    "input_tokens": 180_000,
+    "output_tokens": 3_500,
+    "cache_read_input_tokens": 70,
+    "cache_creation_input_tokens": 50,
+    "cache_creation": {"ephemeral_1h_input_tokens": 40},
+}
+STOOD_IN: dict[str, Any] = {"type": "fallback_message", "input_tokens": 7, "output_tokens": 30, "cache_read_input_tokens": 3}
 
 
 @pytest.mark.parametrize(
     ("usage", "size"),
     [
         ({"output_tokens": 30, "server_tool_use": {"web_search_requests": 10}, "iterations": PASSES}, 126),
+        ({"output_tokens": 30, "iterations": [PASSES[0], STOOD_IN]}, 40),
+        ({"output_tokens": 30, "iterations": [SUMMED_UP, PASSES[0]]}, 104),
         ({"output_tokens": 30, "server_tool_use": {"web_search_requests": 10}}, 0),
         ({"output_tokens": 30, "server_tool_use": {"web_search_requests": 0}}, None),
         ({"output_tokens": 30}, None),
@@ -406,3 +417,10 @@ PASSES = [
 )
 def test_the_sum_over_passes_of_server_tools_is_not_the_size_of_the_conversation(usage: dict[str, Any], size: int | None) -> None:
     assert response(START, {"type": "message_delta", "delta": {}, "usage": usage}, {"type": "message_stop"}).context_tokens == size
+
+
+def test_what_the_provider_spent_on_a_summary_counts_which_its_totals_leave_out() -> None:
+    usage: dict[str, Any] = {"input_tokens": 23_000, "output_tokens": 1_000, "iterations": [SUMMED_UP, PASSES[0]]}
+    found = response(START, {"type": "message_delta", "delta": {}, "usage": usage}, {"type": "message_stop"}).usage
+    assert (found.input_tokens, found.output_tokens) == (203_000, 4_500)
+    assert (found.cache_read_tokens, found.cache_write_tokens, found.cache_write_1h_tokens) == (72, 50, 40)

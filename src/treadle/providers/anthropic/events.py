@@ -63,6 +63,7 @@ class Pass(msgspec.Struct):
     output_tokens: int | None = None
     cache_read_input_tokens: int | None = None
     cache_creation_input_tokens: int | None = None
+    cache_creation: Fields | None = None
 
 
 class MissReason(msgspec.Struct):
@@ -86,7 +87,10 @@ class Counts(msgspec.Struct):
     server_tool_use: Fields | None = None
     speed: str | None = None
     iterations: list[Pass] | None = None
-    """One for each pass of a response in which the provider runs tools of its own; the counts above are sums over them."""
+    """One for each pass of the provider over the conversation. The counts above are sums over those of the model that was asked.
+
+    Those of type `compaction` are billed beside them (types of the SDK 2.11, `BetaUsage.iterations`; "Compaction at a token threshold"; read 2026-11-22).
+    """
 
 
 class StopDetails(msgspec.Struct):

@@ -50,6 +50,10 @@ _STOPS = {
 }
 
 
+_PASSES = frozenset({"message", "fallback_message"})
+"""Passes over the whole conversation; the second kind by another model in place of the one that was asked."""
+
+
 class MessagesDecoder(Decoder):
     __slots__ = ("_block", "_index", "_message", "_prefix", "_program_waits", "_wanted_back")
 
@@ -199,7 +203,7 @@ def _overwrite(known: msgspec.Struct, said: msgspec.Struct) -> None:
 
 def _context_tokens(counts: Counts) -> int | None:
     """Size of the conversation: of the last pass of the model itself, where there were several."""
-    last = next((one for one in reversed(counts.iterations or ()) if one.type == "message"), None)
+    last = next((one for one in reversed(counts.iterations or ()) if one.type in _PASSES), None)
     if last is not None:
         said = (last.input_tokens, last.output_tokens, last.cache_read_input_tokens, last.cache_creation_input_tokens)
         return sum(map(tokens, said))
@@ -212,13 +216,15 @@ def _details(message: WireMessage, counts: Counts) -> ResponseDetails | None:
 
 
 def _usage(counts: Counts) -> Usage:
+    """What is billed: the totals, and what the provider spent on summaries, which the totals leave out."""
     details = counts.output_tokens_details
+    summaries = [one for one in counts.iterations or () if one.type == "compaction"]
     return Usage(
-        input_tokens=tokens(counts.input_tokens),
-        output_tokens=tokens(counts.output_tokens),
-        cache_read_tokens=tokens(counts.cache_read_input_tokens),
-        cache_write_tokens=tokens(counts.cache_creation_input_tokens),
+        input_tokens=tokens(counts.input_tokens) + sum(tokens(one.input_tokens) for one in summaries),
+        output_tokens=tokens(counts.output_tokens) + sum(tokens(one.output_tokens) for one in summaries),
+        cache_read_tokens=tokens(counts.cache_read_input_tokens) + sum(tokens(one.cache_read_input_tokens) for one in summaries),
+        cache_write_tokens=tokens(counts.cache_creation_input_tokens) + sum(tokens(one.cache_creation_input_tokens) for one in summaries),
         reasoning_tokens=tokens(details.thinking_tokens) if details else 0,
-        cache_write_1h_tokens=count_in(counts.cache_creation, "ephemeral_1h_input_tokens"),
+        cache_write_1h_tokens=sum(count_in(one.cache_creation, "ephemeral_1h_input_tokens") for one in (counts, *summaries)),
         web_searches=count_in(counts.server_tool_use, "web_search_requests"),
     )
