@@ -32,11 +32,11 @@ check-dependencies:
 check-spelling:
 	$(BIN)codespell src docs benchmarks examples README.md ARCHITECTURE.md AGENTS.md CONTRIBUTING.md SECURITY.md CHANGELOG.md
 
-# What proves the product, in five minutes on two processors; it ends with what it left out (tests/selection.py).
+# What proves the product, in six minutes on two processors; it ends with what it left out (tests/selection.py).
 test:
 	$(BIN)python -m pytest
 
-# Everything, the servers of others included, in ten minutes on two processors.
+# Everything, the servers of others included, in twenty minutes on two processors.
 test-all: | .peers/node_modules
 	TREADLE_TEST_PEERS=required $(BIN)python -m pytest --all
 

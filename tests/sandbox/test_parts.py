@@ -133,6 +133,8 @@ def test_folders_of_one_moment_are_not_taken_for_one_another(tmp_path: Path, mon
         if len({(work / path).stat().st_ctime_ns for path in inner}) == 1:
             break
         shutil.rmtree(work)
+    else:
+        pytest.skip("this file system gives no two folders the same time")
     files, secrets = ControlFiles(work), WorkspaceSecrets(work)
     files.enter(is_open=True)
     secrets.look(lambda _: False)
